@@ -1,0 +1,85 @@
+package forage
+
+import (
+	"errors"
+	"fmt"
+)
+
+// What can go wrong, as kinds that a caller may test for with errors.Is. Each
+// has one exit code (see ExitCode).
+var (
+	ErrUsage            = errors.New("usage")
+	ErrNotFound         = errors.New("sandbox not found")
+	ErrTemplateNotFound = errors.New("template not found")
+	ErrNoPort           = errors.New("no port left")
+	ErrStart            = errors.New("sandbox start failed")
+	ErrUnsupported      = errors.New("not supported")
+	ErrRefused          = errors.New("refused")
+	ErrDenied           = errors.New("denied by policy")
+)
+
+// ExitCode is the exit code that stands for err: 0 for nil, 1 for an error of
+// no particular kind.
+func ExitCode(err error) int {
+	if err == nil {
+		return 0
+	}
+	for _, kind := range []struct {
+		err  error
+		code int
+	}{
+		{ErrUsage, 64},
+		{ErrNotFound, 2},
+		{ErrTemplateNotFound, 3},
+		{ErrNoPort, 4},
+		{ErrUnsupported, 6},
+		{ErrRefused, 7},
+		{ErrDenied, 8},
+		{ErrStart, 5}, // last: a start fails for a reason, which says more
+	} {
+		if errors.Is(err, kind.err) {
+			return kind.code
+		}
+	}
+	return 1
+}
+
+// kindError is a message of a kind: it reads as the message alone.
+type kindError struct {
+	err  error
+	kind error
+}
+
+func (e *kindError) Error() string   { return e.err.Error() }
+func (e *kindError) Unwrap() []error { return []error{e.err, e.kind} }
+
+// Errorf makes an error that reads as fmt.Errorf(format, args...) and is also
+// of the given kind.
+func Errorf(kind error, format string, args ...any) error {
+	return &kindError{err: fmt.Errorf(format, args...), kind: kind}
+}
+
+type hintError struct {
+	error
+	hint string
+}
+
+func (e *hintError) Unwrap() error { return e.error }
+
+// WithHint adds what the user can do next to err. The hint is not part of the
+// error's text; the command prints it on a line of its own.
+func WithHint(err error, hint string) error {
+	if err == nil {
+		return nil
+	}
+	return &hintError{err, hint}
+}
+
+// Hint returns the outermost hint in err's chain, or "".
+func Hint(err error) string {
+	var h *hintError
+	if errors.As(err, &h) {
+		return h.hint
+	}
+	return ""
+}

@@ -1,0 +1,229 @@
+// Package forage holds the nouns of Firefly Forage: what a sandbox is made of
+// and what may go wrong with one. It is data and its validation only: nothing
+// here touches the system, and it imports the standard library alone.
+package forage
+
+import (
+	"regexp"
+	"time"
+)
+
+// namePattern is what a sandbox may be called: a DNS label, so that the name
+// can be a host name, a file name and an argument without quoting.
+var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
+
+// CheckName reports a usage error (ErrUsage) when name can't name a sandbox.
+func CheckName(name string) error {
+	if namePattern.MatchString(name) {
+		return nil
+	}
+	return WithHint(
+		Errorf(ErrUsage, "%q is not a sandbox name", name),
+		"a name is 1 to 63 of a-z, 0-9 and '-', and does not start with '-'")
+}
+
+// Phase is where a sandbox is in its life, as its record says.
+type Phase string
+
+// The phases. A record in PhaseCreating or PhaseRemoving whose supervisor is gone is
+// an interrupted operation, which gc finishes.
+const (
+	PhaseCreating Phase = "creating"
+	PhaseRunning  Phase = "running"
+	PhaseStopped  Phase = "stopped"
+	PhaseFailed   Phase = "failed"
+	PhaseRemoving Phase = "removing"
+)
+
+// WorkspaceMode says how /workspace relates to the user's files.
+type WorkspaceMode string
+
+// The workspace modes. Only WorkspaceDirect is there so far: the user's own
+// folder, mounted.
+const WorkspaceDirect WorkspaceMode = "direct"
+
+// Fixed places and names inside every sandbox.
+const (
+	WorkspacePath = "/workspace"
+	HomePath      = "/home/agent"
+	UserName      = "agent"
+	RunPath       = "/run/forage" // ours: read-only to the agent unless said otherwise
+	SessionName   = "forage"      // tmux session
+	WindowName    = "agent"       // tmux window 0
+	ProxyPort     = 18080         // explicit proxy, on 127.0.0.1 and ::1
+	DNSPort       = 53
+)
+
+// Plan is everything that was decided about one sandbox before anything is
+// done. It is pure data: printable, comparable, and frozen into the sandbox's
+// record, so that start and reset build the same sandbox again.
+type Plan struct {
+	Name      string       `json:"name"`
+	Template  string       `json:"template"`
+	Runtime   string       `json:"runtime"`
+	Ephemeral bool         `json:"ephemeral,omitempty"` // made by run: nothing is kept
+	Workspace Workspace    `json:"workspace"`
+	Spec      Spec         `json:"spec"`
+	Network   Network      `json:"network"`
+	Facts     NetworkFacts `json:"networkFacts"`
+	// AuthorizedKeys are OpenSSH public keys (authorized_keys lines) that may
+	// log in, beside the state folder's own key.
+	AuthorizedKeys []string `json:"authorizedKeys,omitempty"`
+}
+
+// Workspace says what is mounted at WorkspacePath.
+type Workspace struct {
+	Mode     WorkspaceMode `json:"mode"`
+	Path     string        `json:"path"` // on the host: absolute, links resolved
+	ReadOnly bool          `json:"readOnly,omitempty"`
+}
+
+// Spec is what a runtime is asked to build and hold: plain data, printed by
+// `run --print-effective-config`. What it says is what is enforced; a runtime
+// that can't enforce a field refuses it with ErrUnsupported.
+type Spec struct {
+	Name     string   `json:"name"`
+	Identity Identity `json:"identity"`
+	Rootfs   Rootfs   `json:"rootfs"`
+	Mounts   []Mount  `json:"mounts"`
+	Files    []File   `json:"files,omitempty"`
+	// Env is the environment inside, without HostEnv's values.
+	Env map[string]string `json:"env"`
+	// HostEnv names variables whose values are read from the caller's
+	// environment when the sandbox starts; they are never stored.
+	HostEnv  []string    `json:"hostEnv,omitempty"`
+	Dir      string      `json:"dir"` // working directory of commands inside
+	Limits   Limits      `json:"limits"`
+	Security Security    `json:"security"`
+	Network  NetworkMode `json:"network"`
+	// Init are shell command lines that run, in order, before the agent; the
+	// first that fails fails the start.
+	Init []string `json:"init,omitempty"`
+	// Command is the agent (Session) or the one command of run: argv, looked
+	// up on the PATH inside.
+	Command []string `json:"command"`
+	// Session asks for Command in a tmux session that outlives its terminals.
+	Session bool `json:"session,omitempty"`
+}
+
+// Identity is who the agent is inside.
+type Identity struct {
+	User string `json:"user"` // login name inside
+	UID  int    `json:"uid"`  // inside, never 0
+	GID  int    `json:"gid"`  // inside, never 0
+	Home string `json:"home"`
+	// HostUID and HostGID are what UID and GID are on the host. They differ
+	// from UID and GID only when root called: workspace files then keep their
+	// owner through an idmapped mount.
+	HostUID int `json:"hostUid"`
+	HostGID int `json:"hostGid"`
+}
+
+// RootfsKind says where the root filesystem comes from.
+type RootfsKind string
+
+// The kinds of root filesystem.
+const (
+	RootfsHost  RootfsKind = "host"  // filtered, read-only view of the host's system folders
+	RootfsDir   RootfsKind = "dir"   // a folder, under an overlay
+	RootfsOCI   RootfsKind = "oci"   // an OCI layout or docker-archive, unpacked, under an overlay
+	RootfsImage RootfsKind = "image" // pulled from a registry, unpacked, under an overlay
+)
+
+// Rootfs is the root filesystem of a sandbox.
+type Rootfs struct {
+	Kind RootfsKind `json:"kind"`
+	Ref  string     `json:"ref,omitempty"` // path or image reference; empty for RootfsHost
+	// Lower are the unpacked folders to overlay, uppermost first; filled when
+	// the sandbox starts, empty for RootfsHost.
+	Lower []string `json:"lower,omitempty"`
+}
+
+// Mount shows one host file or folder inside. Its zero value for Writable is
+// the safe one.
+type Mount struct {
+	// Source on the host: absolute, with links already resolved. The runtime
+	// opens it without following any link, so a link swapped in later fails.
+	Source   string `json:"source"`
+	Target   string `json:"target"` // inside: absolute and clean
+	Writable bool   `json:"writable,omitempty"`
+	// Optional: a missing source is left out instead of failing the start.
+	Optional bool `json:"optional,omitempty"`
+}
+
+// File is a small file that Forage itself puts inside, readable by the agent
+// and not writable.
+type File struct {
+	Path    string `json:"path"` // inside: absolute and clean
+	Content []byte `json:"content"`
+	Mode    uint32 `json:"mode"` // permission bits; 0 means 0444
+}
+
+// Limits bound what a sandbox uses. Zero means no limit was asked for. A
+// runtime or host that can't enforce one that was asked for refuses to start.
+type Limits struct {
+	TasksMax  int64         `json:"tasksMax,omitempty"`  // processes and threads of the agent's tree
+	MemoryMax int64         `json:"memoryMax,omitempty"` // bytes
+	CPUQuota  int64         `json:"cpuQuota,omitempty"`  // percent of one processor: 200 is two processors
+	DiskMax   int64         `json:"diskMax,omitempty"`   // bytes of the ephemeral root (all that is writable and not mounted)
+	WallClock time.Duration `json:"wallClock,omitempty"` // from start to forced stop, nanoseconds
+}
+
+// Security loosens what is closed by default. The zero value is the tightest.
+type Security struct {
+	// NestedNamespaces lets the agent make user namespaces of its own (for
+	// browsers' sandboxes, podman inside and the like).
+	NestedNamespaces bool `json:"nestedNamespaces,omitempty"`
+}
+
+// NetworkMode is how much of the network a sandbox may ask for.
+type NetworkMode string
+
+// The network modes. The empty mode is NetworkNone.
+const (
+	NetworkNone       NetworkMode = "none"
+	NetworkRestricted NetworkMode = "restricted"
+	NetworkFull       NetworkMode = "full"
+)
+
+// Network is a sandbox's network policy as written. The zero value denies all.
+type Network struct {
+	Mode NetworkMode `json:"mode"`
+	// Allow are the allowed destinations: "host", "host:port", "*.suffix",
+	// "*.suffix:port", or a literal address, "address:port" or "[v6]:port".
+	Allow []string `json:"allow,omitempty"`
+}
+
+// NetworkFacts are host-side facts about the network, the same for every
+// template.
+type NetworkFacts struct {
+	// Resolve dials "address:port" instead of "name:port", and so allows that
+	// address for that name.
+	Resolve map[string]string `json:"resolve,omitempty"`
+	// UpstreamCA is a PEM file with further roots that egress and the sandbox trust.
+	UpstreamCA string `json:"upstreamCA,omitempty"`
+	// UpstreamProxy is an http:// URL that egress dials through.
+	UpstreamProxy string `json:"upstreamProxy,omitempty"`
+}
+
+// Template describes a kind of sandbox.
+type Template struct {
+	Name              string            `json:"name"`
+	Description       string            `json:"description,omitempty"`
+	ExtraPackages     []string          `json:"extraPackages,omitempty"`
+	Runtime           string            `json:"runtime,omitempty"` // empty: the best that this host can run
+	Rootfs            Rootfs            `json:"rootfs"`
+	Network           Network           `json:"network"`
+	ReadOnlyWorkspace bool              `json:"readOnlyWorkspace,omitempty"`
+	Limits            Limits            `json:"resourceLimits"`
+	Security          Security          `json:"security"`
+	Init              []string          `json:"initCommands,omitempty"`
+	Env               map[string]string `json:"env,omitempty"`
+	Agents            map[string]Agent  `json:"agents,omitempty"`
+}
+
+// Agent is an AI coding tool as a template knows it.
+type Agent struct {
+	Command    []string `json:"command"`
+	AuthEnvVar string   `json:"authEnvVar,omitempty"` // variable its API key is expected in
+}
