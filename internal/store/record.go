@@ -1,0 +1,55 @@
+package store
+
+import (
+	"time"
+
+	"forage"
+)
+
+// Version is the version of Record that this package writes.
+const Version = 1
+
+// Record is one sandbox as it is kept on disk, in sandboxes/NAME.json:
+//
+//	{"version":1,"name":"myproject","template":"claude","runtime":"native","port":2200,
+//	 "workspace":"/home/user/project","networkSlot":1,"createdAt":"2026-01-15T10:30:00Z",
+//	 "workspaceMode":"direct", ... ,"phase":"running","plan":{...},"hostKey":"ssh-ed25519 ..."}
+//
+// It never holds the value of a secret or of a variable taken from the caller's environment.
+type Record struct {
+	Version       int                  `json:"version"`
+	Name          string               `json:"name"`
+	Template      string               `json:"template"`
+	Runtime       string               `json:"runtime"`
+	Port          int                  `json:"port,omitempty"` // SSH on sshListen; 0: none (run)
+	Workspace     string               `json:"workspace"`
+	NetworkSlot   int                  `json:"networkSlot"` // 1.. unique among sandboxes of one state folder
+	CreatedAt     time.Time            `json:"createdAt"`
+	WorkspaceMode forage.WorkspaceMode `json:"workspaceMode"`
+
+	SourceRepo      string           `json:"sourceRepo,omitempty"`
+	JJWorkspaceName string           `json:"jjWorkspaceName,omitempty"`
+	GitBranch       string           `json:"gitBranch,omitempty"`
+	WorkspaceMounts []WorkspaceMount `json:"workspaceMounts,omitempty"`
+
+	Phase forage.Phase `json:"phase"`
+	// Reason says why Phase is what it is, when that needs saying ("supervisor died").
+	Reason    string      `json:"reason,omitempty"`
+	StartedAt time.Time   `json:"startedAt,omitzero"`
+	Plan      forage.Plan `json:"plan"`
+	// HostKey is the sandbox's SSH host key, pinned (authorized_keys form). Its
+	// private half is in NAME.generated/host_key.
+	HostKey string `json:"hostKey,omitempty"`
+	// Network is the live network policy: Plan.Network with the changes made since.
+	Network forage.Network `json:"network"`
+}
+
+// WorkspaceMount is one of several parts of a composed workspace.
+type WorkspaceMount struct {
+	Name          string `json:"name"`
+	ContainerPath string `json:"containerPath"`
+	HostPath      string `json:"hostPath"`
+	SourceRepo    string `json:"sourceRepo,omitempty"`
+	Mode          string `json:"mode"`
+	Branch        string `json:"branch,omitempty"`
+}
