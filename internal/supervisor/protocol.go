@@ -1,0 +1,69 @@
+package supervisor
+
+import (
+	"forage"
+	"forage/internal/audit"
+)
+
+// maxMessage bounds one control message, in bytes.
+const maxMessage = 1 << 20
+
+// Operation is what a control request asks for.
+type Operation string
+
+// The operations of the control socket.
+const (
+	OpStatus  Operation = "status"  // is the sandbox usable, what does tmux say
+	OpStop    Operation = "stop"    // end it; the answer comes when nothing of it runs
+	OpNetwork Operation = "network" // replace the live network policy
+	OpRecord  Operation = "record"  // put an event (an exec) into the audit log before it happens
+	OpWindow  Operation = "window"  // start the agent's window again if it has ended
+)
+
+// Request is one line of JSON on the control socket; one per connection.
+type Request struct {
+	Op          Operation       `json:"op"`
+	GraceMillis int64           `json:"graceMillis,omitempty"` // OpStop
+	Network     *forage.Network `json:"network,omitempty"`     // OpNetwork
+	Event       *audit.Event    `json:"event,omitempty"`       // OpRecord
+}
+
+// Response answers a Request.
+type Response struct {
+	Ready    bool     `json:"ready,omitempty"`
+	Tmux     string   `json:"tmux,omitempty"` // attached, detached or none
+	GuestPID int      `json:"guestPid,omitempty"`
+	Failure  *Failure `json:"failure,omitempty"`
+}
+
+// Launch is what a detached supervisor reads from its standard input.
+type Launch struct {
+	StateDir   string            `json:"stateDir"`
+	RuntimeDir string            `json:"runtimeDir"`
+	Name       string            `json:"name"`
+	Listen     string            `json:"listen"` // address of the SSH port
+	HostEnv    map[string]string `json:"hostEnv,omitempty"`
+}
+
+// Failure is an error that crosses a process boundary: its kind as an exit code.
+type Failure struct {
+	Code  int    `json:"code"`
+	Error string `json:"error"`
+	Hint  string `json:"hint,omitempty"`
+}
+
+// failure makes a Failure of err; nil of nil.
+func failure(err error) *Failure {
+	if err == nil {
+		return nil
+	}
+	return &Failure{Code: forage.ExitCode(err), Error: err.Error(), Hint: forage.Hint(err)}
+}
+
+// err is the error that f stands for, of the same kind; nil for nil.
+func (f *Failure) err() error {
+	if f == nil {
+		return nil
+	}
+	return forage.WithHint(forage.Errorf(forage.KindOf(f.Code), "%s", f.Error), f.Hint)
+}
