@@ -1,0 +1,72 @@
+package supervisor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"time"
+
+	"forage"
+	"forage/internal/audit"
+	"forage/internal/unixsock"
+)
+
+// Client speaks to the supervisor of the sandbox whose run-time folder is Dir.
+type Client struct {
+	Dir string
+}
+
+// Status asks whether the sandbox is usable and what its tmux session is doing.
+func (c Client) Status(ctx context.Context) (Response, error) {
+	return c.call(ctx, Request{Op: OpStatus})
+}
+
+// Stop ends the sandbox; nothing of it runs when Stop returns.
+func (c Client) Stop(ctx context.Context, grace time.Duration) error {
+	_, err := c.call(ctx, Request{Op: OpStop, GraceMillis: grace.Milliseconds()})
+	return err
+}
+
+// SetNetwork replaces the live network policy.
+func (c Client) SetNetwork(ctx context.Context, network forage.Network) error {
+	_, err := c.call(ctx, Request{Op: OpNetwork, Network: &network})
+	return err
+}
+
+// Record puts what is about to happen into the audit log; when it fails, it must not happen.
+func (c Client) Record(ctx context.Context, event audit.Event) error {
+	_, err := c.call(ctx, Request{Op: OpRecord, Event: &event})
+	return err
+}
+
+// StartWindow starts the agent's window again if it has ended.
+func (c Client) StartWindow(ctx context.Context) error {
+	_, err := c.call(ctx, Request{Op: OpWindow})
+	return err
+}
+
+func (c Client) call(ctx context.Context, request Request) (Response, error) {
+	conn, err := unixsock.Dial(ctx, filepath.Join(c.Dir, controlName))
+	if err != nil {
+		return Response{}, fmt.Errorf("asking the supervisor: %w", err)
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if err := json.NewEncoder(conn).Encode(request); err != nil {
+		return Response{}, fmt.Errorf("asking the supervisor: %w", err)
+	}
+	var response Response
+	if err := json.NewDecoder(io.LimitReader(conn, maxMessage)).Decode(&response); err != nil {
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		} else if errors.Is(err, io.EOF) {
+			err = errors.New("it ended without an answer")
+		}
+		return Response{}, fmt.Errorf("asking the supervisor: %w", err)
+	}
+	return response, response.Failure.err()
+}

@@ -1,0 +1,119 @@
+package supervisor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"forage"
+	"forage/internal/frames"
+)
+
+// guestLink speaks to the guest on the instance's control channel. What comes
+// back is untrusted: an unexpected frame ends the link.
+type guestLink struct {
+	conn     *frames.Conn
+	expected atomic.Bool // an answer is due
+	answers  chan frames.Frame
+	ended    chan struct{} // closed when the guest's end is
+	err      error         // why; read after ended
+
+	asking  sync.Mutex // one question at a time
+	givenUp error      // the question that nobody waits for any more
+}
+
+func newGuestLink(conn *frames.Conn) *guestLink {
+	l := &guestLink{conn: conn, answers: make(chan frames.Frame, 1), ended: make(chan struct{})}
+	go l.receive()
+	return l
+}
+
+func (l *guestLink) receive() {
+	defer close(l.ended)
+	for {
+		frame, files, err := l.conn.Receive()
+		if err != nil {
+			l.err = err
+			return
+		}
+		if len(files) > 0 { // none is ever due here
+			for _, file := range files {
+				file.Close()
+			}
+			l.err = errors.New("the guest sent descriptors")
+			return
+		}
+		if !l.expected.CompareAndSwap(true, false) {
+			l.err = fmt.Errorf("the guest sent %q unasked", frame.Kind)
+			return
+		}
+		l.answers <- frame
+	}
+}
+
+// begin tells the guest that egress serves and waits until it is usable.
+func (l *guestLink) begin(ctx context.Context) error {
+	frame, err := l.ask(ctx, frames.Frame{Kind: frames.Go})
+	if err != nil {
+		return err
+	}
+	switch frame.Kind {
+	case frames.Ready:
+		return nil
+	case frames.Failed:
+		var failed frames.Failure
+		if err := json.Unmarshal(frame.Body, &failed); err != nil {
+			return fmt.Errorf("reading why the guest failed: %w", err)
+		}
+		return forage.WithHint(fmt.Errorf("%s: %s", failed.Step, failed.Error), failed.Hint)
+	default:
+		return fmt.Errorf("the guest answered %q instead of being ready", frame.Kind)
+	}
+}
+
+// query asks for the session's state or for the agent's window to be started again.
+func (l *guestLink) query(ctx context.Context, what string) (frames.AnswerBody, error) {
+	body, err := json.Marshal(frames.QueryBody{What: what})
+	if err != nil {
+		return frames.AnswerBody{}, err
+	}
+	frame, err := l.ask(ctx, frames.Frame{Kind: frames.Query, Body: body})
+	if err != nil {
+		return frames.AnswerBody{}, err
+	}
+	var answer frames.AnswerBody
+	if err := json.Unmarshal(frame.Body, &answer); err != nil {
+		return frames.AnswerBody{}, fmt.Errorf("reading the guest's answer: %w", err)
+	}
+	if answer.Error != "" {
+		return frames.AnswerBody{}, errors.New(answer.Error)
+	}
+	return answer, nil
+}
+
+// ask sends a frame and waits for the one that answers it. After a question
+// that was given up nothing more can be asked: its answer might come later and
+// be taken for another's.
+func (l *guestLink) ask(ctx context.Context, frame frames.Frame) (frames.Frame, error) {
+	l.asking.Lock()
+	defer l.asking.Unlock()
+	if l.givenUp != nil {
+		return frames.Frame{}, l.givenUp
+	}
+	l.expected.Store(true)
+	if err := l.conn.Send(frame); err != nil {
+		return frames.Frame{}, fmt.Errorf("asking the guest: %w", err)
+	}
+	select {
+	case answer := <-l.answers:
+		return answer, nil
+	case <-l.ended:
+		return frames.Frame{}, fmt.Errorf("the guest ended: %w", l.err)
+	case <-ctx.Done():
+		l.givenUp = fmt.Errorf("asking the guest: %w", context.Cause(ctx))
+		return frames.Frame{}, l.givenUp
+	}
+}
