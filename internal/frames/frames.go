@@ -1,9 +1,21 @@
 // Package frames is the control channel between the host and a guest: small
 // typed messages over a unix stream socket, with descriptors beside them. The
-// peer is not trusted: sizes are bounded, unknown kinds are errors.
+// peer is not trusted: sizes and counts are bounded by the receiving end, unknown
+// kinds are errors, and a descriptor that was not expected is closed.
+//
+// It carries control only. Nothing of what the agent reads or writes passes
+// through it, and it knows no bodies but those that every runtime shares.
+//
+// Use: Pair makes the two ends; the host keeps one with New(file, FromGuest), the
+// guest takes the other with New(file, FromHost). Encode and Frame.Decode
+// turn a body into JSON and back; bulk bytes (a CA bundle) go in Frame.Blob, which is
+// sent as it is, since JSON costs milliseconds there.
 package frames
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"fmt"
+)
 
 // Kind says what a frame means. The host sends Boot, Go, Stop and Query; the guest
 // sends Listeners, Ready, Failed and Answer.
@@ -21,10 +33,42 @@ const (
 	Answer    Kind = "answer"    // guest: to Query
 )
 
+// known reports whether k is one of the kinds.
+func (k Kind) known() bool {
+	switch k {
+	case Boot, Listeners, Go, Ready, Failed, Stop, Query, Answer:
+		return true
+	}
+	return false
+}
+
 // Frame is one message.
 type Frame struct {
-	Kind Kind            `json:"kind"`
-	Body json.RawMessage `json:"body,omitempty"`
+	Kind Kind
+	// Body is JSON, or empty for a kind that needs none.
+	Body json.RawMessage
+	// Blob is bulk data that belongs to the body, as raw bytes.
+	Blob []byte
+}
+
+// Encode makes a frame whose body is v as JSON.
+func Encode(kind Kind, v any) (Frame, error) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return Frame{}, fmt.Errorf("encoding a %s frame: %w", kind, err)
+	}
+	return Frame{Kind: kind, Body: body}, nil
+}
+
+// Decode parses the frame's body into v. An empty body leaves v as it is.
+func (f Frame) Decode(v any) error {
+	if len(f.Body) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(f.Body, v); err != nil {
+		return fmt.Errorf("decoding a %s frame: %w", f.Kind, err)
+	}
+	return nil
 }
 
 // Failure is the body of Failed.
@@ -50,6 +94,3 @@ type AnswerBody struct {
 	Session string `json:"session,omitempty"` // "attached", "detached" or "none"
 	Error   string `json:"error,omitempty"`   // untrusted text
 }
-
-// Conn is one end of a control channel.
-type Conn struct{}
