@@ -13,7 +13,8 @@ import (
 //	uint8   length of the kind
 //	bytes   kind, body, blob
 //
-// and its descriptors ride on the first byte.
+// and its descriptors ride on the first byte. What rides on a byte beyond the
+// header is dropped.
 const headerSize = 9
 
 // ErrProtocol is in the chain of every error that the peer caused by what it
