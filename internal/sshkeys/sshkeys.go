@@ -1,0 +1,156 @@
+// Package sshkeys makes and keeps the ed25519 keys that Forage itself uses:
+// one client key per state folder, one host key per sandbox. Users' own keys
+// are read as public keys only.
+package sshkeys
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/sys/unix"
+
+	"forage"
+)
+
+// ClientName is the file of the client key in the state folder, in OpenSSH's
+// format; its public half is in ClientName + ".pub".
+const ClientName = "id_ed25519"
+
+// Client returns the state folder's client key, which is made on first use.
+// Processes that make it at the same time agree on one.
+func Client(stateDir string) (ssh.Signer, error) {
+	path := filepath.Join(stateDir, ClientName)
+	text, err := readPrivate(path)
+	if errors.Is(err, os.ErrNotExist) {
+		if err := makeClient(path); err != nil && !errors.Is(err, os.ErrExist) {
+			return nil, fmt.Errorf("making the client key: %w", err)
+		}
+		text, err = readPrivate(path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the client key: %w", err)
+	}
+	signer, err := ssh.ParsePrivateKey(text)
+	if err != nil {
+		return nil, forage.WithHint(fmt.Errorf("reading the client key %s: %w", path, err),
+			"remove it: a new one is made at the next start of each sandbox")
+	}
+	return signer, nil
+}
+
+// makeClient writes a new key pair. The private half appears whole or not at
+// all (link(2) fails when another process was first).
+func makeClient(path string) error {
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return err
+	}
+	block, err := ssh.MarshalPrivateKey(private, "forage")
+	if err != nil {
+		return err
+	}
+	sshPublic, err := ssh.NewPublicKey(public)
+	if err != nil {
+		return err
+	}
+	temp, err := os.CreateTemp(filepath.Dir(path), "."+ClientName)
+	if err != nil {
+		return err
+	}
+	defer os.Remove(temp.Name())
+	_, err = temp.Write(pem.EncodeToMemory(block))
+	if err := errors.Join(err, temp.Sync(), temp.Close()); err != nil {
+		return err
+	}
+	if err := os.Link(temp.Name(), path); err != nil {
+		return err
+	}
+	return os.WriteFile(path+".pub", ssh.MarshalAuthorizedKey(sshPublic), 0o600)
+}
+
+// NewHost makes a host key; seed is its private half (32 bytes).
+func NewHost() (seed []byte, err error) {
+	seed = make([]byte, ed25519.SeedSize)
+	_, err = rand.Read(seed)
+	return seed, err
+}
+
+// HostLine is the public half of a host key, as a line of authorized_keys.
+func HostLine(seed []byte) (string, error) {
+	public, err := ssh.NewPublicKey(ed25519.NewKeyFromSeed(seed).Public())
+	if err != nil {
+		return "", err
+	}
+	return Line(public), nil
+}
+
+// Line is a public key as a line of authorized_keys, without its line end.
+func Line(key ssh.PublicKey) string {
+	return string(bytes.TrimSuffix(ssh.MarshalAuthorizedKey(key), []byte("\n")))
+}
+
+// SaveHost keeps a sandbox's host key in path, LoadHost reads it.
+func SaveHost(path string, seed []byte) error { return os.WriteFile(path, seed, 0o600) }
+
+// LoadHost reads the host key that SaveHost kept.
+func LoadHost(path string) ([]byte, error) {
+	seed, err := readPrivate(path)
+	if err == nil && len(seed) != ed25519.SeedSize {
+		err = fmt.Errorf("%s holds %d bytes, not %d", path, len(seed), ed25519.SeedSize)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the sandbox's host key: %w", err)
+	}
+	return seed, nil
+}
+
+// ReadPublic reads the public keys of a file in the form of authorized_keys.
+// A private key is refused: it was surely named by mistake.
+func ReadPublic(path string) ([]string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, forage.Errorf(forage.ErrUsage, "reading SSH keys: %w", err)
+	}
+	if bytes.Contains(text, []byte("PRIVATE KEY-----")) {
+		return nil, forage.WithHint(forage.Errorf(forage.ErrUsage, "%s is a private key", path), "name the .pub file beside it")
+	}
+	var lines []string
+	for len(bytes.TrimSpace(text)) > 0 {
+		key, _, _, rest, err := ssh.ParseAuthorizedKey(text)
+		if err != nil {
+			return nil, forage.Errorf(forage.ErrUsage, "%s holds no SSH public key: %w", path, err)
+		}
+		lines = append(lines, Line(key))
+		text = rest
+	}
+	if len(lines) == 0 {
+		return nil, forage.Errorf(forage.ErrUsage, "%s holds no SSH public key", path)
+	}
+	return lines, nil
+}
+
+// readPrivate reads a key file, which nobody else may read or have planted.
+func readPrivate(path string) ([]byte, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	var stat unix.Stat_t
+	if err := unix.Fstat(int(file.Fd()), &stat); err != nil {
+		return nil, err
+	}
+	if stat.Mode&0o077 != 0 || int(stat.Uid) != os.Getuid() {
+		return nil, forage.WithHint(fmt.Errorf("%s is open to other users", path), "chmod 600 it, or remove it so that a new one is made")
+	}
+	buffer := make([]byte, 16<<10)
+	n, err := file.Read(buffer)
+	return buffer[:n], err
+}

@@ -1,0 +1,99 @@
+package supervisor
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"forage"
+	"forage/internal/audit"
+	"forage/internal/store"
+)
+
+// queryTimeout bounds how long a guest may take to answer.
+const queryTimeout = 5 * time.Second
+
+// maxGrace bounds how long a client may let a sandbox take to end.
+const maxGrace = 10 * time.Minute
+
+// handle answers one control request.
+func (s *Sandbox) handle(ctx context.Context, request Request) (Response, error) {
+	switch request.Op {
+	case OpStatus:
+		return s.status(ctx), nil
+	case OpStop:
+		// The answer goes out before the control socket closes, which is why
+		// only the instance is waited for.
+		return Response{}, s.stopInstance(ctx, min(time.Duration(request.GraceMillis)*time.Millisecond, maxGrace))
+	case OpNetwork:
+		if request.Network == nil {
+			return Response{}, forage.Errorf(forage.ErrUsage, "a network request without a network")
+		}
+		return Response{}, s.SetNetwork(*request.Network)
+	case OpRecord:
+		if request.Event == nil || request.Event.Kind != audit.Exec {
+			return Response{}, forage.Errorf(forage.ErrUsage, "only exec events are taken from outside")
+		}
+		return Response{}, s.Record(*request.Event)
+	case OpWindow:
+		_, err := s.query(ctx, "window")
+		return Response{}, err
+	default:
+		return Response{}, forage.Errorf(forage.ErrUsage, "unknown operation %q", request.Op)
+	}
+}
+
+func (s *Sandbox) status(ctx context.Context) Response {
+	s.mu.Lock()
+	response := Response{Ready: s.ready, Tmux: "none", GuestPID: s.instance.PID()}
+	s.mu.Unlock()
+	if !response.Ready || !s.setup.Plan.Spec.Session {
+		return response
+	}
+	if session, err := s.query(ctx, "session"); err == nil {
+		response.Tmux = session
+	}
+	return response
+}
+
+func (s *Sandbox) query(ctx context.Context, what string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	answer, err := s.guest.query(ctx, what)
+	if err != nil {
+		return "", err
+	}
+	return answer.Session, nil
+}
+
+func (s *Sandbox) stopInstance(ctx context.Context, grace time.Duration) error {
+	s.mu.Lock()
+	if s.reason == "" {
+		s.reason = "it was asked to stop"
+	}
+	s.mu.Unlock()
+	return s.instance.Stop(context.WithoutCancel(ctx), grace)
+}
+
+// SetNetwork replaces the live network policy: connections that it no longer
+// allows are cut. The record and the audit log know of it first.
+func (s *Sandbox) SetNetwork(network forage.Network) error {
+	config, err := egressConfig(s.setup.Plan, network)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.Record(audit.Event{
+		Kind: audit.Grant, Verdict: "allow", Rule: "user",
+		Reason: "network " + string(network.Mode) + " " + strings.Join(network.Allow, " "),
+	}); err != nil {
+		return err
+	}
+	if err := s.update(func(record *store.Record) { record.Network = network }); err != nil {
+		return err
+	}
+	s.engine.SetPolicy(config.Policy)
+	s.network = network
+	return nil
+}

@@ -1,0 +1,201 @@
+package supervisor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"forage"
+	"forage/internal/runtime"
+	"forage/internal/sshkeys"
+	"forage/internal/store"
+)
+
+// Argument is the first argument of a detached supervisor's command line.
+const Argument = "supervisor"
+
+// termGrace is how long a sandbox has to end when its supervisor gets SIGTERM.
+const termGrace = 5 * time.Second
+
+// Spawn starts a detached supervisor, in a session of its own, and returns
+// when the sandbox is usable. When ctx ends first, the start is taken back.
+// What the supervisor prints (only a crash prints) goes to the file at errPath.
+func Spawn(ctx context.Context, launch Launch, errPath string) error {
+	message, err := json.Marshal(launch)
+	if err != nil {
+		return err
+	}
+	inRead, in, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("starting the supervisor: %w", err)
+	}
+	defer in.Close()
+	out, outWrite, err := os.Pipe()
+	if err != nil {
+		inRead.Close()
+		return fmt.Errorf("starting the supervisor: %w", err)
+	}
+	defer out.Close()
+	if err := spawn(inRead, outWrite, errPath); err != nil {
+		return fmt.Errorf("starting the supervisor: %w", err)
+	}
+	// Whatever ends this process or ctx closes `in`: the supervisor, if not yet done, gives up.
+	stop := context.AfterFunc(ctx, func() { in.Close() })
+	defer stop()
+	if _, err := in.Write(message); err != nil {
+		return fmt.Errorf("telling the supervisor what to start: %w", err)
+	}
+	var report struct{ Failure *Failure }
+	if err := json.NewDecoder(io.LimitReader(out, maxMessage)).Decode(&report); err != nil {
+		return forage.WithHint(forage.Errorf(forage.ErrStart, "the supervisor died while starting"), "see "+errPath)
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return report.Failure.err()
+}
+
+// spawn starts this program again as a supervisor. It closes stdin and stdout.
+func spawn(stdin, stdout *os.File, errPath string) error {
+	defer stdin.Close()
+	defer stdout.Close()
+	stderr, err := os.OpenFile(errPath, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	defer stderr.Close()
+	process, err := os.StartProcess("/proc/self/exe", []string{"forage-ctl", Argument}, &os.ProcAttr{
+		Dir:   "/",
+		Env:   supervisorEnv(),
+		Files: []*os.File{stdin, stdout, stderr},
+		Sys:   &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		return err
+	}
+	return process.Release()
+}
+
+// supervisorEnv is what a supervisor keeps of the caller's environment: what
+// finding the user's D-Bus takes, and nothing that an agent's key could be in.
+func supervisorEnv() []string {
+	var env []string
+	for _, name := range []string{"HOME", "PATH", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "DOCKER_CONFIG"} {
+		if value, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
+}
+
+// Main is a detached supervisor's whole life: it reads a Launch from in,
+// brings the sandbox to life, says on out how that went, and stays until the
+// sandbox has ended. newRuntime makes the runtime that the record names.
+func Main(in io.Reader, out io.WriteCloser, newRuntime func(name, runtimeDir string) (runtime.Runtime, error)) int {
+	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGPIPE)
+	var launch Launch
+	decoder := json.NewDecoder(in)
+	if err := decoder.Decode(&launch); err != nil {
+		return 1 // nobody is there any more who could be told
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	go func() { // until it has been told, the launcher's end of `in` stands for its wish
+		io.Copy(io.Discard, in)
+		cancel(errors.New("whoever started it gave up"))
+	}()
+
+	h, err := hold(ctx, launch, newRuntime)
+	json.NewEncoder(out).Encode(struct{ Failure *Failure }{failure(err)})
+	out.Close()
+	if err != nil {
+		return forage.ExitCode(err)
+	}
+	return h.wait()
+}
+
+// held is a sandbox with the lock and the record that a detached supervisor keeps for it.
+type held struct {
+	sandbox *Sandbox
+	lock    *Lock
+	update  func(func(*store.Record)) error
+}
+
+// hold locks the sandbox's run-time folder and starts it from its record.
+func hold(ctx context.Context, launch Launch, newRuntime func(name, runtimeDir string) (runtime.Runtime, error)) (_ *held, err error) {
+	records, err := store.Open(launch.StateDir)
+	if err != nil {
+		return nil, err
+	}
+	record, err := records.Load(launch.Name)
+	if err != nil {
+		return nil, err
+	}
+	paths := Places{StateDir: launch.StateDir, RuntimeDir: launch.RuntimeDir}.Of(launch.Name)
+	lock, err := Acquire(paths.Dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, lock.Release())
+		}
+	}()
+	rt, err := newRuntime(record.Runtime, launch.RuntimeDir)
+	if err != nil {
+		return nil, err
+	}
+	hostKey, err := sshkeys.LoadHost(paths.HostKey)
+	if err != nil {
+		return nil, err
+	}
+	client, err := sshkeys.Client(launch.StateDir)
+	if err != nil {
+		return nil, err
+	}
+	update := func(change func(*store.Record)) error {
+		change(&record)
+		return records.Save(record)
+	}
+	sandbox, err := Start(ctx, Setup{
+		Plan: record.Plan, Runtime: rt, Dir: paths.Dir, Network: record.Network,
+		LogPath: paths.Log, AuditPath: paths.Audit, ImageCache: paths.ImageCache,
+		Listen: launch.Listen, Port: record.Port,
+		HostKey: hostKey, ClientKey: sshkeys.Line(client.PublicKey()),
+		HostEnv: launch.HostEnv, Update: update,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &held{sandbox, lock, update}, nil
+}
+
+// wait stays until the sandbox has ended and writes down how.
+func (h *held) wait() int {
+	terminated := make(chan os.Signal, 1)
+	signal.Notify(terminated, syscall.SIGTERM)
+	select {
+	case <-terminated:
+		h.sandbox.StopFor(context.Background(), termGrace, "its supervisor was told to end")
+	case <-h.sandbox.Done():
+	}
+	reason, err := h.sandbox.Ended()
+	saveErr := h.update(func(record *store.Record) {
+		record.Phase, record.Reason = forage.PhaseStopped, reason
+		if err != nil {
+			record.Phase = forage.PhaseFailed
+		}
+	})
+	if errors.Join(err, saveErr, h.lock.Release()) != nil {
+		return 1
+	}
+	return 0
+}
