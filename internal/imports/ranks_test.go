@@ -1,0 +1,76 @@
+package imports
+
+// rank is where a room stands: it may import rooms of a lower rank, and no
+// other. A room is a folder below internal/ with all that is in it.
+type rank int
+
+// room is one row of the table.
+type room struct {
+	name string
+	rank rank
+	why  string
+}
+
+// rooms is the whole table; a folder that is not in it fails the test. The
+// root package is below all of them.
+var rooms = []room{
+	{"policy", 0, "pure rules: a decision must not depend on the system"},
+	{"hostexec", 0, "starting a host program needs nothing but the standard library"},
+	{"term", 0, "escaping and tables work on strings, wherever they come from"},
+	{"frames", 0, "the control channel is spoken by host and guest, which share nothing else"},
+	{"unixsock", 0, "long socket paths are a matter of the kernel alone"},
+	{"sshkeys", 0, "keys are made and read the same on both sides"},
+
+	{"config", 1, "turns files into nouns; what they mean is decided above"},
+	{"audit", 1, "events are recorded by everybody, so it can know nobody"},
+	{"secrets", 1, "sources of values; who may use one is policy's business"},
+	{"store", 1, "keeps records; it must open one whatever wrote it"},
+	{"rootfs", 1, "the view of the host is the same for every runtime"},
+	{"image", 1, "unpacking is the same for every runtime"},
+	{"limits", 1, "cgroups and rlimits are the same for every runtime"},
+	{"seccomp", 1, "the filter is the same for every runtime"},
+	{"netns", 1, "namespace set-up is the same for every runtime"},
+
+	{"runtime", 2, "isolates; it knows no records, no policy and no SSH"},
+	{"workspace", 2, "prepares files; it doesn't know what will run on them"},
+	{"egress", 2, "judges traffic; it doesn't know what runtime it comes from"},
+	{"inject", 2, "plans what agents find inside; pure"},
+
+	{"guest", 3, "runs inside: what it links, the sandbox's first process carries"},
+	{"supervisor", 3, "realises a plan; the one place where runtime, egress and guest meet"},
+
+	{"sandbox", 4, "plans and records: what commands call"},
+
+	{"gateway", 5, "a server in front of the service"},
+	{"tui", 5, "screens in front of the service"},
+}
+
+// testRooms hold nothing but tests, and suites for tests, which may import anything.
+var testRooms = map[string]string{
+	"acceptance": "stands for the user: starts the program as a whole",
+	"imports":    "this test",
+}
+
+// implementations are packages below a room that others may import besides the
+// room's own: whoever is listed, for the reason given. cmd and tests may always.
+var implementations = []struct{ importer, imported, why string }{
+	{"internal/supervisor", "internal/runtime/", "its registry makes the runtime that the plan names"},
+	{"internal/supervisor", "internal/workspace/", "its registry makes the workspace that the plan names"},
+	{"internal/supervisor", "internal/guest/guestclient", "asks the guest whether it is ready"},
+	{"internal/sandbox", "internal/guest/guestclient", "exec, shell and run speak SSH to the guest"},
+}
+
+// starters are the packages that may import os/exec, other than in tests.
+var starters = map[string]string{
+	"internal/hostexec": "the one way to start a program on the host: clean environment, timeout, no shell",
+	"bench":             "measures whole programs, its peers included",
+}
+
+// confined are outside modules that one part of the tree alone may import.
+var confined = []struct{ module, where, why string }{
+	{"github.com/spf13/", "cmd/forage-ctl", "flags are parsed in one place; guest and supervisor never load it"},
+	{"github.com/google/go-containerregistry/", "internal/image", "heavy: only what pulls images pays for it"},
+	{"github.com/google/nftables", "internal/netns", "rules of a namespace are made in one place"},
+	{"github.com/vishvananda/netlink", "internal/netns", "links and routes of a namespace are made in one place"},
+	{"github.com/pelletier/go-toml/", "internal/config", "strictness is decided in one place"},
+}
