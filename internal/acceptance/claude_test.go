@@ -1,0 +1,153 @@
+package acceptance
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"forage/internal/audit"
+)
+
+const (
+	apiHost = "api.anthropic.com"
+	apiKey  = "sk-ant-acceptance-test"
+	// unnamed is a host that no template names.
+	unnamed = "example.com"
+)
+
+// proxyVariables are all the variables that tools look for a proxy in.
+const proxyVariables = "HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY http_proxy https_proxy all_proxy no_proxy"
+
+// TestClaudeCode runs the real Claude Code in a sandbox against a mock of its
+// API under the API's own name: it reads, edits and appends to a file of the
+// workspace and tries to reach a host that nobody named. Both ways out must
+// carry it: the proxy that the environment names, and plain connections.
+func TestClaudeCode(t *testing.T) {
+	claude := installedClaude(t)
+	tests := []struct {
+		name    string
+		args    []string // of run, after the options
+		wantDNS bool     // whether the client has to ask for the name itself
+	}{
+		{
+			name: "proxy",
+			args: []string{"--", "claude", "-p", "edit the greeting", "--dangerously-skip-permissions"},
+		},
+		{
+			name: "transparent",
+			args: []string{"-t", "claude", "--", "sh", "-c",
+				"unset " + proxyVariables + "; exec claude -p 'edit the greeting' --dangerously-skip-permissions"},
+			wantDNS: true,
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			api := &anthropic{script: []call{
+				{"Read", map[string]any{"file_path": "/workspace/greeting.txt"}},
+				{"Edit", map[string]any{"file_path": "/workspace/greeting.txt", "old_string": "before", "new_string": "after"}},
+				{"Bash", map[string]any{"description": "append a line", "command": "printf 'from a shell\\n' >> greeting.txt"}},
+				{"Bash", map[string]any{"description": "reach an unnamed host",
+					"command": "(exec 3<>/dev/tcp/" + unnamed + "/443) 2>/dev/null && echo connected || echo refused"}},
+				{"Bash", map[string]any{"description": "look around", "command": "ls -A " + os.Getenv("HOME") + "; env"}},
+			}}
+			addr, caFile := serveTLS(t, apiHost, api)
+			forage := newProgram(t, fmt.Sprintf("[network]\nresolve = { %q = %q }\nupstreamCA = %q\n", apiHost+":443", addr, caFile),
+				filepath.Dir(claude), "ANTHROPIC_API_KEY="+apiKey, "HOST_ONLY=canary-of-the-host")
+
+			project := t.TempDir()
+			greeting := filepath.Join(project, "greeting.txt")
+			if err := os.WriteFile(greeting, []byte("hello before\n"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			sandbox := "acceptance-" + test.name
+			out := forage.run(append([]string{"run", "-w", project, "--name", sandbox, "--env", "ANTHROPIC_API_KEY"}, test.args...)...)
+
+			results, keys := api.seen()
+			if !strings.Contains(out, closingWords) {
+				t.Errorf("claude printed %q, want the API's closing words", out)
+			}
+			checkFile(t, greeting, "hello after\nfrom a shell\n")
+			checkResults(t, results, len(api.script))
+			for _, key := range keys {
+				if key != apiKey {
+					t.Errorf("the API was called with key %q, want the one passed with --env", key)
+				}
+			}
+			checkAudit(t, forage.auditEvents(sandbox), test.wantDNS)
+			forage.run("audit", "verify", sandbox)
+		})
+	}
+}
+
+// installedClaude finds Claude Code, as npm installs it, outside the system's folders.
+func installedClaude(t *testing.T) string {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Skipf("no cache folder to look for npm packages in: %v", err)
+	}
+	for _, candidate := range []string{"claude", filepath.Join(cache, "forage-tests", "npm", "bin", "claude")} {
+		path, err := exec.LookPath(candidate)
+		if err != nil {
+			continue
+		}
+		if !strings.HasPrefix(path, "/usr/") && !strings.HasPrefix(path, "/bin/") {
+			return path
+		}
+	}
+	t.Skip("Claude Code is not installed: `make test` installs it where it may")
+	return ""
+}
+
+func checkFile(t *testing.T, path, want string) {
+	t.Helper()
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != want {
+		t.Errorf("%s holds %q, want %q", filepath.Base(path), got, want)
+	}
+}
+
+// checkResults looks at what the tools saw inside.
+func checkResults(t *testing.T, results []string, want int) {
+	t.Helper()
+	if len(results) != want {
+		t.Fatalf("%d tool calls were answered, want %d: %q", len(results), want, results)
+	}
+	if reach := results[3]; !strings.Contains(reach, "refused") {
+		t.Errorf("reaching a host that nobody named: %s", reach)
+	}
+	if around := results[4]; strings.Contains(around, "canary-of-the-host") || strings.Contains(around, ".profile") {
+		t.Errorf("the host shows inside: %s", around)
+	}
+}
+
+// checkAudit looks for the API's connections, and for the one that had to be refused.
+func checkAudit(t *testing.T, events []audit.Event, wantDNS bool) {
+	t.Helper()
+	var connects, denials, questions int
+	for _, event := range events {
+		switch {
+		case event.Kind == audit.Connect && event.Host == apiHost && event.Port == 443 && event.Verdict == "allow":
+			connects++
+		case event.Kind == audit.DNS && event.Host == apiHost && event.Verdict == "allow":
+			questions++
+		case event.Host == unnamed && event.Verdict == "deny":
+			denials++
+		}
+	}
+	if connects == 0 {
+		t.Errorf("no allowed connection to %s in the audit: %+v", apiHost, events)
+	}
+	if denials == 0 {
+		t.Errorf("no denial of %s in the audit: %+v", unnamed, events)
+	}
+	if got := questions > 0; got != wantDNS {
+		t.Errorf("asked the DNS for %s: %v, want %v: %+v", apiHost, got, wantDNS, events)
+	}
+}

@@ -1,0 +1,120 @@
+package acceptance
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"forage/internal/audit"
+)
+
+// program is Forage as a stranger runs it: `go run ./cmd/forage-ctl` in the
+// checkout, by an ordinary user, with folders of its own for this test.
+type program struct {
+	t        *testing.T
+	module   string // the checkout
+	stateDir string
+	env      []string // the caller's whole environment
+}
+
+// newProgram writes config as the user's configuration. extraPath goes in front of
+// the system's PATH; extraEnv ("K=V") is added to the caller's environment.
+func newProgram(t *testing.T, config, extraPath string, extraEnv ...string) *program {
+	t.Helper()
+	if os.Getuid() == 0 {
+		t.Skip("stands for an ordinary user, and root is not one")
+	}
+	dir := t.TempDir()
+	p := &program{t: t, module: checkout(t), stateDir: filepath.Join(dir, "state")}
+	configFile := filepath.Join(dir, "config.toml")
+	if err := os.WriteFile(configFile, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	runtimeDir := filepath.Join(dir, "run")
+	if err := os.Mkdir(runtimeDir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	p.env = append([]string{
+		"HOME=" + os.Getenv("HOME"),
+		"USER=" + os.Getenv("USER"),
+		"PATH=" + strings.Join([]string{extraPath, os.Getenv("PATH")}, ":"),
+		"LANG=C.UTF-8",
+		"FORAGE_CONFIG=" + configFile,
+		"FORAGE_STATE_DIR=" + p.stateDir,
+		"FORAGE_RUNTIME_DIR=" + runtimeDir,
+	}, extraEnv...)
+	p.env = append(p.env, goEnvironment(t)...)
+	return p
+}
+
+// run runs forage-ctl and returns its standard output; it fails the test when
+// the exit code is not 0.
+func (p *program) run(args ...string) string {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), 4*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "go", append([]string{"run", "./cmd/forage-ctl"}, args...)...)
+	cmd.Dir = p.module
+	cmd.Env = p.env
+	cmd.WaitDelay = 10 * time.Second
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		p.t.Fatalf("forage-ctl %q: %v\nstdout:\n%s\nstderr:\n%s", args, err, stdout.Bytes(), stderr.Bytes())
+	}
+	return stdout.String()
+}
+
+// auditEvents is what `audit NAME -o json` prints.
+func (p *program) auditEvents(name string) []audit.Event {
+	p.t.Helper()
+	out := p.run("audit", name, "-o", "json")
+	var events []audit.Event
+	if strings.HasPrefix(strings.TrimSpace(out), "[") {
+		if err := json.Unmarshal([]byte(out), &events); err != nil {
+			p.t.Fatalf("audit printed what is not JSON: %v\n%s", err, out)
+		}
+		return events
+	}
+	lines := bufio.NewScanner(strings.NewReader(out))
+	for lines.Scan() {
+		var event audit.Event
+		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
+			p.t.Fatalf("audit printed a line that is not JSON: %v\n%s", err, lines.Text())
+		}
+		events = append(events, event)
+	}
+	return events
+}
+
+// checkout is the root of this module.
+func checkout(t *testing.T) string {
+	t.Helper()
+	out, err := exec.Command("go", "env", "GOMOD").Output()
+	if err != nil {
+		t.Fatalf("go env GOMOD: %v", err)
+	}
+	return filepath.Dir(strings.TrimSpace(string(out)))
+}
+
+// goEnvironment is what `go run` needs to find its caches where this test's own go
+// command has them.
+func goEnvironment(t *testing.T) []string {
+	t.Helper()
+	var env []string
+	for _, key := range []string{"GOCACHE", "GOMODCACHE", "GOPROXY", "GOFLAGS", "GOTOOLCHAIN"} {
+		out, err := exec.Command("go", "env", key).Output()
+		if err != nil {
+			t.Fatalf("go env %s: %v", key, err)
+		}
+		env = append(env, key+"="+strings.TrimSpace(string(out)))
+	}
+	return env
+}
