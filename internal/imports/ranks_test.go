@@ -37,18 +37,20 @@ var rooms = []room{
 	{"inject", 2, "plans what agents find inside; pure"},
 
 	{"guest", 3, "runs inside: what it links, the sandbox's first process carries"},
-	{"supervisor", 3, "realises a plan; the one place where runtime, egress and guest meet"},
 
-	{"sandbox", 4, "plans and records: what commands call"},
+	{"supervisor", 4, "realises a plan, the guest's configuration included; the one place where runtime, egress and guest meet"},
 
-	{"gateway", 5, "a server in front of the service"},
-	{"tui", 5, "screens in front of the service"},
+	{"sandbox", 5, "plans and records: what commands call"},
+
+	{"gateway", 6, "a server in front of the service"},
+	{"tui", 6, "screens in front of the service"},
 }
 
 // testRooms hold nothing but tests, and suites for tests, which may import anything.
 var testRooms = map[string]string{
 	"acceptance": "stands for the user: starts the program as a whole",
 	"imports":    "this test",
+	"testrun":    "runs the suites in CI",
 }
 
 // implementations are packages below a room that others may import besides the
@@ -57,12 +59,14 @@ var implementations = []struct{ importer, imported, why string }{
 	{"internal/supervisor", "internal/runtime/", "its registry makes the runtime that the plan names"},
 	{"internal/supervisor", "internal/workspace/", "its registry makes the workspace that the plan names"},
 	{"internal/supervisor", "internal/guest/guestclient", "asks the guest whether it is ready"},
+	{"internal/sandbox", "internal/workspace/direct", "plans the workspace; a registry takes its place with the second kind"},
 	{"internal/sandbox", "internal/guest/guestclient", "exec, shell and run speak SSH to the guest"},
 }
 
 // starters are the packages that may import os/exec, other than in tests.
 var starters = map[string]string{
 	"internal/hostexec": "the one way to start a program on the host: clean environment, timeout, no shell",
+	"internal/testrun":  "runs go test in CI",
 	"bench":             "measures whole programs, its peers included",
 }
 
