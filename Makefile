@@ -1,0 +1,43 @@
+# `make` alone lists the targets.
+GO ?= go
+# What `go run` and the tests get by default needs no C compiler either.
+export CGO_ENABLED = 0
+
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+
+.DEFAULT_GOAL := help
+.PHONY: help build test acceptance lint bench docs run generate
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## the static program, into bin/forage-ctl
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/forage-ctl ./cmd/forage-ctl
+
+test: ## install what tests need (where that is allowed), then run all of them
+	./.ci/install-deps
+	$(GO) test ./...
+
+acceptance: ## install Claude Code into the cache folder and run the test that stands for the user
+	./.ci/install-deps --agents
+	$(GO) test -count=1 -v ./internal/acceptance
+
+lint: ## gofmt, go vet, staticcheck, import direction, shellcheck
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go')) && [ -z "$$unformatted" ] || { echo "not formatted: $$unformatted"; exit 1; }
+	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
+	$(GO) test ./internal/imports
+	@if command -v shellcheck >/dev/null; then shellcheck .ci/run .ci/install-deps .ci/docs; else echo 'shellcheck is not installed: scripts were not checked'; fi
+
+bench: ## compare with the peers that are installed, and print ratios
+	$(GO) run ./bench
+
+docs: ## build the book (mdbook), or check its links and its generated pages
+	./.ci/docs
+
+generate: ## write the generated pages of the reference anew
+	$(GO) run ./internal/refdocs docs/reference
+
+run: build ## run a shell in a sandbox that sees this folder
+	./bin/forage-ctl run -w . -- sh
