@@ -1,0 +1,81 @@
+package probe
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// answerTime bounds how long a refusal may take: being dropped silently is a
+// fault too, since programs then hang instead of falling back.
+const answerTime = 3 * time.Second
+
+// networkWalls hold with network mode none. The addresses are documentation's
+// (RFC 5737, RFC 3849) and the clouds' metadata service.
+func networkWalls() []wall {
+	return []wall{
+		{"network", "having an interface but lo", func(context.Context) error {
+			text, err := os.ReadFile("/proc/net/dev")
+			if err != nil {
+				return err
+			}
+			lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+			return must(len(lines) == 3 && strings.HasPrefix(strings.TrimSpace(lines[2]), "lo:"), "lo alone")
+		}},
+		dialling("tcp", "192.0.2.1:443"), dialling("tcp", "[2001:db8::1]:443"),
+		dialling("tcp", "169.254.169.254:80"), dialling("tcp", "10.0.0.1:22"),
+		sending("udp", "192.0.2.1:443"), sending("udp", "[2001:db8::1]:443"),
+		{"network", "resolving a name", func(ctx context.Context) error {
+			ctx, cancel := context.WithTimeout(ctx, answerTime)
+			defer cancel()
+			_, err := (&net.Resolver{PreferGo: true}).LookupHost(ctx, "example.com")
+			return err
+		}},
+	}
+}
+
+// dialling must end at once without a byte: the redirect completes the
+// handshake, so that the refusal is a reset.
+func dialling(network, address string) wall {
+	return wall{"network", "TCP to " + address, func(ctx context.Context) error {
+		dialer := net.Dialer{Timeout: answerTime}
+		conn, err := dialer.DialContext(ctx, network, address)
+		if err != nil {
+			return errors.Unwrap(err)
+		}
+		defer conn.Close()
+		return answer(conn)
+	}}
+}
+
+func sending(network, address string) wall {
+	return wall{"network", "UDP to " + address, func(ctx context.Context) error {
+		dialer := net.Dialer{Timeout: answerTime}
+		conn, err := dialer.DialContext(ctx, network, address)
+		if err != nil {
+			return errors.Unwrap(err)
+		}
+		defer conn.Close()
+		if _, err := conn.Write([]byte("x")); err != nil {
+			return err
+		}
+		return answer(conn)
+	}}
+}
+
+// answer is the refusal that comes back, or nil for data or for silence.
+func answer(conn net.Conn) error {
+	conn.SetReadDeadline(time.Now().Add(answerTime))
+	_, err := conn.Read(make([]byte, 1))
+	for _, refusal := range []unix.Errno{unix.ECONNRESET, unix.ECONNREFUSED, unix.EPERM} {
+		if errors.Is(err, refusal) {
+			return refusal
+		}
+	}
+	return nil
+}

@@ -1,0 +1,114 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"forage/internal/hostexec"
+	"forage/internal/runtime"
+)
+
+// Report is what doctor found about one thing that Forage relies on, or one runtime.
+type Report struct {
+	About    string            `json:"about"` // "host", or a runtime's name
+	Findings []runtime.Finding `json:"findings"`
+}
+
+// Works says whether everything that is required works.
+func (r Report) Works() bool {
+	for _, finding := range r.Findings {
+		if finding.Required && !finding.OK {
+			return false
+		}
+	}
+	return true
+}
+
+// Doctor tries everything that Forage relies on.
+func (s *Service) Doctor(ctx context.Context) ([]Report, error) {
+	reports := []Report{{About: "host", Findings: []runtime.Finding{
+		s.tryCommand(ctx, "tmux", "-V", "sessions of `up` need it; `run` does not"),
+		s.tryCommand(ctx, "git", "--version", "agents use it; Forage reads your name and mail with it"),
+		s.tryFolder("state folder", s.Places.StateDir),
+		s.tryFolder("run-time folder", s.Places.RuntimeDir),
+		s.tryLogout(),
+		s.upstreamProxy(),
+	}}}
+	for _, name := range s.Runtimes.Names() {
+		rt, err := s.Runtimes.New(name)
+		if err != nil {
+			return nil, err
+		}
+		reports = append(reports, Report{About: name, Findings: rt.Check(ctx)})
+	}
+	return reports, nil
+}
+
+func (s *Service) tryCommand(ctx context.Context, name, flag, why string) runtime.Finding {
+	finding := runtime.Finding{Name: name}
+	output, err := hostexec.Run(ctx, hostexec.Command{Argv: []string{name, flag}})
+	if err != nil {
+		finding.Detail, finding.Fix = why, "install "+name+" with the system's package manager"
+		return finding
+	}
+	finding.OK, finding.Detail = true, strings.TrimSpace(string(output.Stdout))
+	return finding
+}
+
+// tryFolder writes a file in a folder of ours.
+func (s *Service) tryFolder(name, path string) runtime.Finding {
+	finding := runtime.Finding{Name: name, Required: true, Detail: path}
+	err := os.MkdirAll(path, 0o700)
+	if err == nil {
+		var file *os.File
+		if file, err = os.CreateTemp(path, ".doctor"); err == nil {
+			_, writeErr := file.WriteString("x")
+			err = errors.Join(writeErr, file.Close(), os.Remove(file.Name()))
+		}
+	}
+	if err != nil {
+		finding.Detail, finding.Fix = err.Error(), "make "+path+" writable, or name another folder in FORAGE_STATE_DIR or FORAGE_RUNTIME_DIR"
+		return finding
+	}
+	finding.OK = true
+	return finding
+}
+
+// tryLogout says whether sandboxes outlive the caller's last session:
+// systemd-logind ends the user manager, and with KillUserProcesses every
+// process, of a user without lingering (loginctl(1), logind.conf(5)).
+func (s *Service) tryLogout() runtime.Finding {
+	finding := runtime.Finding{Name: "sandboxes outlive logging out", OK: true}
+	if note := logoutNote(s.Caller.UID, s.Caller.User, "/"); note != "" {
+		finding.OK, finding.Detail, finding.Fix = false, note, "sudo loginctl enable-linger "+s.Caller.User
+	}
+	return finding
+}
+
+// logoutNote says what logging out does to sandboxes on a host whose files
+// are below root; "" is nothing.
+func logoutNote(uid int, user, root string) string {
+	if uid == 0 {
+		return ""
+	}
+	if _, err := os.Stat(filepath.Join(root, "run/systemd/system")); err != nil {
+		return "" // another init: nothing ends a session's processes
+	}
+	if _, err := os.Stat(filepath.Join(root, "var/lib/systemd/linger", user)); err == nil {
+		return ""
+	}
+	return fmt.Sprintf("logging out can end the sandboxes of %s, who has no lingering", user)
+}
+
+func (s *Service) upstreamProxy() runtime.Finding {
+	finding := runtime.Finding{Name: "addresses are checked before dialling", OK: true}
+	if s.Config.Network.UpstreamProxy != "" {
+		finding.OK = false
+		finding.Detail = "names are sent to network.upstreamProxy, which resolves them: that it refuses private addresses is up to the proxy"
+	}
+	return finding
+}

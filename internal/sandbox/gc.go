@@ -1,0 +1,220 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"forage"
+	"forage/internal/store"
+	"forage/internal/supervisor"
+)
+
+// auditKept is how long the audit log of a run outlives it.
+const auditKept = 30 * 24 * time.Hour
+
+// settled loads the record of a sandbox whose lock the caller holds, after
+// finishing what an ended process left half done. A sandbox whose creation or
+// removal was interrupted is removed, and so is a run whose process is gone.
+func (s *Service) settled(ctx context.Context, name string) (store.Record, error) {
+	record, err := s.Store.Load(name)
+	if err != nil {
+		return store.Record{}, err
+	}
+	if s.alive(name) {
+		return record, nil
+	}
+	switch what := unsettled(record); what {
+	case "":
+		return record, nil
+	case failedNow:
+		if err := s.destroy(ctx, name, record.Runtime); err != nil {
+			return store.Record{}, err
+		}
+		record.Phase, record.Reason = forage.PhaseFailed, "its supervisor died"
+		return record, s.Store.Save(record)
+	default:
+		if err := s.remove(ctx, record); err != nil {
+			return store.Record{}, err
+		}
+		return store.Record{}, forage.Errorf(forage.ErrNotFound, "no sandbox named %q: %s", name, what)
+	}
+}
+
+// What has to be done about a record that no supervisor stands behind.
+const (
+	failedNow  = "stopped what its supervisor left when it died"
+	goneRun    = "removed what an interrupted run left"
+	goneCreate = "removed what an interrupted creation left"
+	goneRemove = "finished its removal"
+)
+
+// unsettled says what has to be done about a record that no supervisor stands
+// behind; "" is nothing.
+func unsettled(record store.Record) string {
+	switch {
+	case record.Plan.Ephemeral:
+		return goneRun
+	case record.Phase == forage.PhaseCreating:
+		return goneCreate
+	case record.Phase == forage.PhaseRemoving:
+		return goneRemove
+	case record.Phase == forage.PhaseRunning:
+		return failedNow
+	default:
+		return ""
+	}
+}
+
+// GC brings the records and what really is on this host together, and says
+// what it did, or with dryRun would do. It never touches a running or stopped
+// sandbox, a workspace, or a sandbox that another process is working on.
+func (s *Service) GC(ctx context.Context, dryRun bool) ([]Action, error) {
+	c := &collector{Service: s, dryRun: dryRun}
+	errs := []error{c.records(ctx), c.leftovers(ctx), c.audits()}
+	return c.actions, errors.Join(errs...)
+}
+
+type collector struct {
+	*Service
+	dryRun  bool
+	actions []Action
+}
+
+// do notes an action and, unless this is a rehearsal, carries it out.
+func (c *collector) do(sandbox, what string, act func() error) error {
+	c.actions = append(c.actions, Action{Sandbox: sandbox, What: what})
+	if c.dryRun {
+		return nil
+	}
+	return act()
+}
+
+// records settles every record that an ended process left half done.
+func (c *collector) records(ctx context.Context) error {
+	records, err := c.Store.List() // the error names the records that can't be read
+	errs := []error{err}
+	for _, record := range records {
+		what := unsettled(record)
+		if what == "" || c.alive(record.Name) {
+			continue
+		}
+		errs = append(errs, c.unlessBusy(record.Name, func() error {
+			if c.alive(record.Name) {
+				return nil
+			}
+			return c.do(record.Name, what, func() error {
+				_, err := c.settled(ctx, record.Name)
+				if errors.Is(err, forage.ErrNotFound) {
+					return nil
+				}
+				return err
+			})
+		}))
+	}
+	return errors.Join(errs...)
+}
+
+// leftovers removes what is on this host of sandboxes that are not on record,
+// or that do not run.
+func (c *collector) leftovers(ctx context.Context) error {
+	var errs []error
+	for name, runtimeName := range c.traces(ctx, &errs) {
+		if c.alive(name) {
+			continue
+		}
+		errs = append(errs, c.unlessBusy(name, func() error {
+			if c.alive(name) {
+				return nil
+			}
+			return c.do(name, "removed what is left of it at run time", func() error {
+				return c.destroy(ctx, name, runtimeName)
+			})
+		}))
+	}
+	return errors.Join(errs...)
+}
+
+// traces are the sandboxes that have something on this host at run time, with
+// the runtime to ask about each.
+func (c *collector) traces(ctx context.Context, errs *[]error) map[string]string {
+	found := make(map[string]string)
+	entries, err := os.ReadDir(c.Places.RuntimeDir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		*errs = append(*errs, err)
+	}
+	for _, entry := range entries {
+		if entry.IsDir() && forage.CheckName(entry.Name()) == nil {
+			found[entry.Name()] = c.Runtimes.Default()
+		}
+	}
+	for _, runtimeName := range c.Runtimes.Names() {
+		rt, err := c.Runtimes.New(runtimeName)
+		if err != nil {
+			*errs = append(*errs, err)
+			continue
+		}
+		names, err := rt.List(ctx)
+		*errs = append(*errs, err)
+		for _, name := range names {
+			found[name] = runtimeName
+		}
+	}
+	return found
+}
+
+// audits removes the audit logs of runs that ended long ago, and generated
+// files and logs that belong to no record.
+func (c *collector) audits() error {
+	dir := filepath.Join(c.Places.StateDir, "sandboxes")
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	errs := []error{err}
+	for _, entry := range entries {
+		name, kind, ok := strings.Cut(entry.Name(), ".")
+		if !ok || forage.CheckName(name) != nil {
+			continue
+		}
+		info, err := entry.Info()
+		if err != nil {
+			continue // removed meanwhile
+		}
+		orphan := kind == "generated" || kind == "log" || kind == "log.1" ||
+			kind == "audit.jsonl" && time.Since(info.ModTime()) > auditKept
+		if !orphan {
+			continue
+		}
+		errs = append(errs, c.unlessBusy(name, func() error {
+			if _, err := c.Store.Load(name); !errors.Is(err, forage.ErrNotFound) {
+				return nil
+			}
+			return c.do(name, "removed "+entry.Name(), func() error {
+				return os.RemoveAll(filepath.Join(dir, entry.Name()))
+			})
+		}))
+	}
+	return errors.Join(errs...)
+}
+
+// unlessBusy runs f while no other process works on the sandbox, and leaves it
+// to that process if one does.
+func (c *collector) unlessBusy(name string, f func() error) error {
+	unlock, ok, err := c.Store.TryLock(name)
+	if err != nil || !ok {
+		return err
+	}
+	defer unlock()
+	return f()
+}
+
+// alive says whether a supervisor stands behind the sandbox.
+func (s *Service) alive(name string) bool { return supervisor.Alive(s.Places.Of(name).Dir) }
+
+func (s *Service) client(name string) supervisor.Client {
+	return supervisor.Client{Dir: s.Places.Of(name).Dir}
+}

@@ -1,0 +1,230 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"forage"
+	"forage/internal/sshkeys"
+	"forage/internal/store"
+	"forage/internal/supervisor"
+)
+
+// stopGrace is how long what runs inside has to end by itself.
+const stopGrace = 5 * time.Second
+
+// Up creates a sandbox and starts it; a stopped one with the same plan is
+// started again. It returns when the sandbox is usable.
+func (s *Service) Up(ctx context.Context, opts Options) (Status, error) {
+	plan, _, err := s.Plan(ctx, opts)
+	if err != nil {
+		return Status{}, err
+	}
+	unlock, err := s.Store.Lock(ctx, plan.Name)
+	if err != nil {
+		return Status{}, err
+	}
+	defer unlock()
+	record, err := s.settled(ctx, plan.Name)
+	switch {
+	case errors.Is(err, forage.ErrNotFound):
+		err = s.create(ctx, plan)
+	case err == nil && s.alive(plan.Name):
+		err = forage.WithHint(
+			forage.Errorf(forage.ErrRefused, "a sandbox named %q is already running", plan.Name),
+			"attach with `forage-ctl ssh "+plan.Name+"`, or choose another name")
+	case err == nil:
+		if err = samePlan(record.Plan, plan); err == nil {
+			err = s.launch(ctx, record)
+		}
+	}
+	if err != nil {
+		return Status{}, err
+	}
+	return s.Status(ctx, plan.Name)
+}
+
+// create makes the record and the keys of a new sandbox and starts it. When
+// that fails, nothing is left.
+func (s *Service) create(ctx context.Context, plan forage.Plan) error {
+	hostEnv, err := s.hostEnv(plan)
+	if err != nil {
+		return err
+	}
+	seed, err := sshkeys.NewHost()
+	if err != nil {
+		return err
+	}
+	record, err := s.newRecord(ctx, plan, seed)
+	if err != nil {
+		return err
+	}
+	if err := s.prepareFiles(record, seed); err == nil {
+		err = s.spawn(ctx, record, hostEnv)
+	}
+	if err != nil {
+		return errors.Join(err, s.remove(context.WithoutCancel(ctx), record))
+	}
+	return nil
+}
+
+// newRecord puts the sandbox on record, which reserves its name and its port.
+func (s *Service) newRecord(ctx context.Context, plan forage.Plan, seed []byte) (store.Record, error) {
+	hostKey, err := sshkeys.HostLine(seed)
+	if err != nil {
+		return store.Record{}, err
+	}
+	return s.Store.Create(ctx, store.Record{
+		Name: plan.Name, Template: plan.Template, Runtime: plan.Runtime,
+		Workspace: plan.Workspace.Path, WorkspaceMode: plan.Workspace.Mode,
+		CreatedAt: time.Now().UTC(), Phase: forage.PhaseCreating,
+		Plan: plan, HostKey: hostKey, Network: plan.Network,
+	})
+}
+
+// prepareFiles makes what a sandbox that outlives its command keeps beside its record.
+func (s *Service) prepareFiles(record store.Record, seed []byte) error {
+	paths := s.Places.Of(record.Name)
+	if err := os.MkdirAll(paths.Generated, 0o700); err != nil {
+		return fmt.Errorf("making the sandbox's folder: %w", err)
+	}
+	knownHost := hostAlias(record.Name) + " " + record.HostKey + "\n"
+	return errors.Join(
+		sshkeys.SaveHost(paths.HostKey, seed),
+		os.WriteFile(paths.KnownHosts, []byte(knownHost), 0o600))
+}
+
+// Start starts a stopped sandbox from its frozen plan; in a running one it
+// starts the agent's window again if that has ended.
+func (s *Service) Start(ctx context.Context, name string) error {
+	return s.locked(ctx, name, func(record store.Record) error {
+		if s.alive(name) {
+			return s.client(name).StartWindow(ctx)
+		}
+		return s.launch(ctx, record)
+	})
+}
+
+// launch starts a supervisor for a sandbox that is on record and not running.
+func (s *Service) launch(ctx context.Context, record store.Record) error {
+	hostEnv, err := s.hostEnv(record.Plan)
+	if err != nil {
+		return err
+	}
+	if err := s.spawn(ctx, record, hostEnv); err != nil {
+		record.Phase, record.Reason = forage.PhaseFailed, err.Error()
+		return errors.Join(err, s.Store.Save(record))
+	}
+	return nil
+}
+
+func (s *Service) spawn(ctx context.Context, record store.Record, hostEnv map[string]string) error {
+	return supervisor.Spawn(ctx, supervisor.Launch{
+		StateDir: s.Places.StateDir, RuntimeDir: s.Places.RuntimeDir, Name: record.Name,
+		Listen: s.Config.SSHListen, HostEnv: hostEnv,
+	}, s.Places.Of(record.Name).Crash)
+}
+
+// Stop ends what runs in the sandbox and keeps the rest.
+func (s *Service) Stop(ctx context.Context, name string) error {
+	return s.locked(ctx, name, func(record store.Record) error {
+		return s.halt(ctx, record)
+	})
+}
+
+// Reset stops the sandbox and starts it afresh: everything but the workspace
+// and what is mounted is as it was at first.
+func (s *Service) Reset(ctx context.Context, name string) error {
+	return s.locked(ctx, name, func(record store.Record) error {
+		if err := s.halt(ctx, record); err != nil {
+			return err
+		}
+		record, err := s.Store.Load(name)
+		if err != nil {
+			return err
+		}
+		return s.launch(ctx, record)
+	})
+}
+
+// Down removes the sandbox. The files of a direct workspace are the user's and stay.
+func (s *Service) Down(ctx context.Context, name string) error {
+	return s.locked(ctx, name, func(record store.Record) error {
+		if err := s.halt(ctx, record); err != nil {
+			return err
+		}
+		return s.remove(ctx, record)
+	})
+}
+
+// halt makes sure that nothing of the sandbox runs.
+func (s *Service) halt(ctx context.Context, record store.Record) error {
+	dir := s.Places.Of(record.Name).Dir
+	if !supervisor.Alive(dir) {
+		return nil
+	}
+	err := s.client(record.Name).Stop(ctx, stopGrace)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		// A supervisor that can't do its work is ended; the sandbox ends with it.
+		if killErr := supervisor.Kill(dir); killErr != nil {
+			return errors.Join(err, killErr)
+		}
+	}
+	return supervisor.WaitGone(dir)
+}
+
+// remove takes away everything that Forage made for a sandbox that does not
+// run: the record comes last, so that an interrupted removal is found again.
+func (s *Service) remove(ctx context.Context, record store.Record) error {
+	record.Phase = forage.PhaseRemoving
+	if err := s.Store.Save(record); err != nil {
+		return err
+	}
+	if err := s.destroy(ctx, record.Name, record.Runtime); err != nil {
+		return err
+	}
+	paths := s.Places.Of(record.Name)
+	files := []string{paths.Generated, paths.Log, paths.Log + ".1"}
+	if !record.Plan.Ephemeral { // what a run was allowed to do stays on record
+		files = append(files, paths.Audit)
+	}
+	for _, path := range files {
+		if err := os.RemoveAll(path); err != nil {
+			return fmt.Errorf("removing %s: %w", record.Name, err)
+		}
+	}
+	return s.Store.Delete(record.Name)
+}
+
+// destroy removes what a runtime and a supervisor left of a sandbox that does not run.
+func (s *Service) destroy(ctx context.Context, name, runtimeName string) error {
+	rt, err := s.Runtimes.New(runtimeName)
+	if err != nil {
+		return err
+	}
+	if err := rt.Destroy(ctx, name); err != nil {
+		return fmt.Errorf("removing what %s left of %s: %w", runtimeName, name, err)
+	}
+	return os.RemoveAll(s.Places.Of(name).Dir)
+}
+
+// locked runs f with the record of a sandbox that no other process is
+// changing, after finishing whatever was interrupted before.
+func (s *Service) locked(ctx context.Context, name string, f func(store.Record) error) error {
+	unlock, err := s.Store.Lock(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	record, err := s.settled(ctx, name)
+	if err != nil {
+		return err
+	}
+	return f(record)
+}

@@ -1,0 +1,63 @@
+package sandbox
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"forage"
+	"forage/internal/store"
+)
+
+// askTimeout bounds how long a supervisor may take to say how it is.
+const askTimeout = 5 * time.Second
+
+// List returns every sandbox, by name. The error names the records that can't
+// be read; the others are there all the same.
+func (s *Service) List(ctx context.Context) ([]Status, error) {
+	records, err := s.Store.List()
+	statuses := make([]Status, len(records))
+	var asked sync.WaitGroup
+	for i, record := range records {
+		asked.Go(func() { statuses[i] = s.status(ctx, record) })
+	}
+	asked.Wait()
+	slices.SortFunc(statuses, func(a, b Status) int {
+		return strings.Compare(a.Name, b.Name)
+	})
+	return statuses, err
+}
+
+// Status returns one sandbox.
+func (s *Service) Status(ctx context.Context, name string) (Status, error) {
+	record, err := s.Store.Load(name)
+	if err != nil {
+		return Status{}, err
+	}
+	return s.status(ctx, record), nil
+}
+
+// status asks the supervisor, if one is alive; a record alone is not believed.
+func (s *Service) status(ctx context.Context, record store.Record) Status {
+	status := Status{Record: record, Status: string(record.Phase), Tmux: "none"}
+	if !s.alive(record.Name) {
+		if record.Phase == forage.PhaseRunning {
+			status.Status, status.Reason = string(forage.PhaseFailed), "its supervisor died"
+		}
+		return status
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	answer, err := s.client(record.Name).Status(ctx)
+	switch {
+	case err != nil && record.Phase != forage.PhaseCreating:
+		status.Status, status.Reason = string(forage.PhaseFailed), err.Error()
+	case answer.Ready:
+		status.Status, status.Tmux, status.GuestPID = string(forage.PhaseRunning), answer.Tmux, answer.GuestPID
+	default:
+		status.Status = string(forage.PhaseCreating)
+	}
+	return status
+}

@@ -1,0 +1,79 @@
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+)
+
+// LogOptions says what Logs shows.
+type LogOptions struct {
+	Lines  int  // at most so many from the end; negative is all
+	Follow bool // go on until the context or the sandbox ends
+}
+
+// Logs writes the output of the agent's window to w. It is untrusted: w must escape it.
+func (s *Service) Logs(ctx context.Context, name string, opts LogOptions, w io.Writer) error {
+	if _, err := s.Store.Load(name); err != nil {
+		return err
+	}
+	path := s.Places.Of(name).Log
+	file, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) && !opts.Follow {
+		return nil // no session has written anything yet
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("reading the log: %w", err)
+	}
+	if file != nil {
+		defer file.Close()
+		if err := seekLines(file, opts.Lines); err != nil {
+			return fmt.Errorf("reading the log: %w", err)
+		}
+	}
+	if !opts.Follow {
+		_, err = io.Copy(w, file)
+		return err
+	}
+	return follow(ctx, path, file, func() bool { return s.alive(name) }, w)
+}
+
+// seekLines moves file to where its last n lines begin.
+func seekLines(file *os.File, n int) error {
+	if n < 0 {
+		return nil
+	}
+	end, err := file.Seek(0, io.SeekEnd)
+	if err != nil || n == 0 {
+		return err
+	}
+	const chunk = 64 << 10
+	buffer := make([]byte, chunk)
+	for pos, seen := end, 0; pos > 0; {
+		size := min(pos, chunk)
+		pos -= size
+		if _, err := file.ReadAt(buffer[:size], pos); err != nil {
+			return err
+		}
+		for rest := buffer[:size]; ; {
+			at := bytes.LastIndexByte(rest, '\n')
+			if at < 0 {
+				break
+			}
+			if newline := pos + int64(at); newline != end-1 { // the last line's own end does not count
+				if seen++; seen == n {
+					_, err := file.Seek(newline+1, io.SeekStart)
+					return err
+				}
+			}
+			rest = rest[:at]
+		}
+	}
+	_, err = file.Seek(0, io.SeekStart)
+	return err
+}
+

@@ -1,0 +1,66 @@
+package sandbox
+
+import (
+	"context"
+	"slices"
+
+	"forage"
+	"forage/internal/policy"
+	"forage/internal/store"
+)
+
+// Network returns the sandbox's network policy after making change to it. A
+// running sandbox has it at once, without losing processes; a stopped one from
+// its next start on.
+func (s *Service) Network(ctx context.Context, name string, change NetworkChange) (forage.Network, error) {
+	var network forage.Network
+	err := s.locked(ctx, name, func(record store.Record) error {
+		network = record.Network
+		if change.empty() {
+			return nil
+		}
+		var err error
+		if network, err = changed(record.Network, change); err != nil {
+			return err
+		}
+		if err := s.mayUse(network); err != nil {
+			return err
+		}
+		if s.alive(name) {
+			return s.client(name).SetNetwork(ctx, network)
+		}
+		record.Network = network
+		return s.Store.Save(record)
+	})
+	return network, err
+}
+
+func (c NetworkChange) empty() bool {
+	return c.Mode == "" && len(c.Allow) == 0 && len(c.Remove) == 0
+}
+
+// changed is network with change made to it.
+func changed(network forage.Network, change NetworkChange) (forage.Network, error) {
+	if change.Mode != "" {
+		network.Mode = change.Mode
+	}
+	network.Allow = slices.Clone(network.Allow)
+	for _, host := range change.Remove {
+		at := slices.Index(network.Allow, host)
+		if at < 0 {
+			return forage.Network{}, forage.WithHint(
+				forage.Errorf(forage.ErrUsage, "%q is not among the allowed hosts", host),
+				"`forage-ctl network NAME` lists them as they must be written")
+		}
+		network.Allow = slices.Delete(network.Allow, at, at+1)
+	}
+	for _, host := range change.Allow {
+		if !slices.Contains(network.Allow, host) {
+			network.Allow = append(network.Allow, host)
+		}
+	}
+	if _, err := policy.Compile(string(network.Mode), network.Allow); err != nil {
+		return forage.Network{}, forage.Errorf(forage.ErrUsage, "%w", err)
+	}
+	return network, nil
+}

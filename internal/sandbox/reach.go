@@ -1,0 +1,121 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/crypto/ssh"
+
+	"forage"
+	"forage/internal/audit"
+	"forage/internal/guest/guestclient"
+	"forage/internal/sshkeys"
+	"forage/internal/store"
+	"forage/internal/supervisor"
+)
+
+// Exec runs a command in a running sandbox and returns its exit code.
+func (s *Service) Exec(ctx context.Context, name string, argv []string, stdio Stdio) (int, error) {
+	if len(argv) == 0 {
+		return 0, forage.WithHint(forage.Errorf(forage.ErrUsage, "no command to run"), "put it after --")
+	}
+	return s.reach(ctx, name, "exec", argv, stdio)
+}
+
+// Attach shows the sandbox's tmux session on the caller's terminal.
+func (s *Service) Attach(ctx context.Context, name string, stdio Stdio) (int, error) {
+	stdio.TTY = true
+	return s.reach(ctx, name, "ssh", []string{"tmux", "attach-session", "-t", "=" + forage.SessionName}, stdio)
+}
+
+// Shell opens a new window with a shell in the sandbox's tmux session and shows it.
+func (s *Service) Shell(ctx context.Context, name string, stdio Stdio) (int, error) {
+	stdio.TTY = true
+	return s.reach(ctx, name, "shell", []string{
+		"tmux", "new-session", "-A", "-s", forage.SessionName, ";", "new-window", "-t", "=" + forage.SessionName + ":",
+	}, stdio)
+}
+
+// reach runs argv in a running sandbox, after its supervisor has put on record
+// that it will.
+func (s *Service) reach(ctx context.Context, name, method string, argv []string, stdio Stdio) (int, error) {
+	record, err := s.running(name)
+	if err != nil {
+		return 0, err
+	}
+	if err := s.client(name).Record(ctx, execEvent(method, argv)); err != nil {
+		return 0, err
+	}
+	client, err := s.connect(ctx, record)
+	if err != nil {
+		return 0, err
+	}
+	defer client.Close()
+	return runOver(ctx, client, record.Plan.Spec.Dir, argv, stdio)
+}
+
+// running loads the record of a sandbox that must be running.
+func (s *Service) running(name string) (store.Record, error) {
+	record, err := s.Store.Load(name)
+	if err != nil {
+		return store.Record{}, err
+	}
+	if !s.alive(name) {
+		return store.Record{}, forage.WithHint(
+			fmt.Errorf("sandbox %q is not running", name), "start it with `forage-ctl start "+name+"`")
+	}
+	return record, nil
+}
+
+// execEvent says that a command will run inside. Arguments can hold secrets:
+// only the command's name is kept.
+func execEvent(method string, argv []string) audit.Event {
+	return audit.Event{Kind: audit.Exec, Verdict: "allow", Method: method, Path: argv[0]}
+}
+
+// connect opens the guest's SSH, holding it to the host key on record.
+func (s *Service) connect(ctx context.Context, record store.Record) (*guestclient.Client, error) {
+	signer, err := sshkeys.Client(s.Places.StateDir)
+	if err != nil {
+		return nil, err
+	}
+	hostKey, _, _, _, err := ssh.ParseAuthorizedKey([]byte(record.HostKey))
+	if err != nil {
+		return nil, fmt.Errorf("reading the host key on record: %w", err)
+	}
+	return guestclient.Dial(ctx, supervisor.SSHSocket(s.Places.Of(record.Name).Dir), signer, hostKey)
+}
+
+// hostAlias is the name that the sandbox's host key is known by to OpenSSH.
+func hostAlias(name string) string { return "forage-" + name }
+
+// SSHCommand is the OpenSSH command line that logs in to the sandbox. With
+// jump it is for use on another machine, which reaches this one as jump.
+func (s *Service) SSHCommand(name, jump string) ([]string, error) {
+	record, err := s.Store.Load(name)
+	if err != nil {
+		return nil, err
+	}
+	if record.Port == 0 {
+		return nil, forage.Errorf(forage.ErrUnsupported, "sandbox %q was made by run and has no SSH port", name)
+	}
+	command := []string{"ssh", "-p", strconv.Itoa(record.Port),
+		"-o", "HostKeyAlias=" + hostAlias(name),
+		"-o", "ForwardAgent=no", "-o", "ForwardX11=no",
+	}
+	if jump != "" {
+		command = append(command, "-J", jump)
+	} else {
+		command = append(command,
+			"-i", filepath.Join(s.Places.StateDir, sshkeys.ClientName), "-o", "IdentitiesOnly=yes",
+			"-o", "UserKnownHostsFile="+s.Places.Of(name).KnownHosts, "-o", "StrictHostKeyChecking=yes")
+	}
+	host := s.Config.SSHListen
+	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return append(command, forage.UserName+"@"+host), nil
+}

@@ -1,0 +1,137 @@
+package sandbox
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"forage"
+	"forage/internal/guest/guestclient"
+	"forage/internal/sshkeys"
+	"forage/internal/store"
+	"forage/internal/supervisor"
+)
+
+// TimeoutExit is the exit code of a run that took longer than it was given.
+const TimeoutExit = 124
+
+// Run runs one command in a throw-away sandbox and returns its exit code. This
+// process is the sandbox's supervisor: however it ends, the sandbox ends too.
+func (s *Service) Run(ctx context.Context, opts Options, stdio Stdio) (exit int, err error) {
+	opts.Ephemeral = true
+	if opts.Name == "" {
+		opts.Name = "run-" + strings.ToLower(rand.Text()[:8])
+	}
+	plan, _, err := s.Plan(ctx, opts)
+	if err != nil {
+		return 0, err
+	}
+	hostEnv, err := s.hostEnv(plan)
+	if err != nil {
+		return 0, err
+	}
+	signer, err := sshkeys.Client(s.Places.StateDir)
+	if err != nil {
+		return 0, err
+	}
+	seed, err := sshkeys.NewHost()
+	if err != nil {
+		return 0, err
+	}
+	record, lock, err := s.claim(ctx, plan, seed)
+	if err != nil {
+		return 0, err
+	}
+	// What was made is taken away again even when ctx has ended.
+	defer func() { err = errors.Join(err, s.discard(context.WithoutCancel(ctx), record, lock)) }()
+
+	paths := s.Places.Of(plan.Name)
+	rt, err := s.Runtimes.New(plan.Runtime)
+	if err != nil {
+		return 0, err
+	}
+	sandbox, err := supervisor.Start(ctx, supervisor.Setup{
+		Plan: plan, Runtime: rt, Dir: paths.Dir, Network: plan.Network,
+		LogPath: paths.Log, AuditPath: paths.Audit, ImageCache: paths.ImageCache,
+		HostKey: seed, ClientKey: sshkeys.Line(signer.PublicKey()), HostEnv: hostEnv,
+		Update: func(change func(*store.Record)) error { change(&record); return s.Store.Save(record) },
+	})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, sandbox.Stop(context.WithoutCancel(ctx), 0)) }()
+	return s.runIn(ctx, sandbox, record, opts, stdio)
+}
+
+// runIn runs the plan's command in a sandbox that has just been started.
+func (s *Service) runIn(ctx context.Context, sandbox *supervisor.Sandbox, record store.Record, opts Options, stdio Stdio) (int, error) {
+	spec := record.Plan.Spec
+	if err := sandbox.Record(execEvent("run", spec.Command)); err != nil {
+		return 0, err
+	}
+	client, err := s.connect(ctx, record)
+	if err != nil {
+		return 0, err
+	}
+	defer client.Close()
+	if opts.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, opts.Timeout, errTimeout)
+		defer cancel()
+	}
+	exit, err := runOver(ctx, client, spec.Dir, spec.Command, stdio)
+	switch {
+	case errors.Is(context.Cause(ctx), errTimeout):
+		return TimeoutExit, nil
+	case err != nil:
+		// The connection broke because the sandbox ended: say why it did.
+		select {
+		case <-sandbox.Done():
+			reason, _ := sandbox.Ended()
+			return 0, fmt.Errorf("the sandbox ended: %s", reason)
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+		}
+	}
+	return exit, err
+}
+
+var errTimeout = errors.New("the command took longer than it was given")
+
+// claim puts a run on record and takes its run-time folder.
+func (s *Service) claim(ctx context.Context, plan forage.Plan, seed []byte) (store.Record, *supervisor.Lock, error) {
+	unlock, err := s.Store.Lock(ctx, plan.Name)
+	if err != nil {
+		return store.Record{}, nil, err
+	}
+	defer unlock()
+	if _, err := s.settled(ctx, plan.Name); err != nil && !errors.Is(err, forage.ErrNotFound) {
+		return store.Record{}, nil, err
+	}
+	record, err := s.newRecord(ctx, plan, seed)
+	if err != nil {
+		return store.Record{}, nil, err
+	}
+	lock, err := supervisor.Acquire(s.Places.Of(plan.Name).Dir)
+	if err != nil {
+		return store.Record{}, nil, errors.Join(err, s.Store.Delete(plan.Name))
+	}
+	return record, lock, nil
+}
+
+// discard removes what a run made.
+func (s *Service) discard(ctx context.Context, record store.Record, lock *supervisor.Lock) error {
+	return errors.Join(s.remove(ctx, record), lock.Release())
+}
+
+// runOver runs a command over an open connection.
+func runOver(ctx context.Context, client *guestclient.Client, dir string, argv []string, stdio Stdio) (int, error) {
+	exit, err := client.Run(ctx, guestclient.Command{Argv: argv, Dir: dir, TTY: stdio.TTY}, guestclient.Stdio{In: stdio.In, Out: stdio.Out, Err: stdio.Err})
+	if err != nil {
+		return 0, err
+	}
+	return exit.Code(), nil
+}

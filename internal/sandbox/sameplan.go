@@ -1,0 +1,72 @@
+package sandbox
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"forage"
+)
+
+// samePlan refuses to start a stopped sandbox with another plan than its own,
+// and says what differs.
+func samePlan(frozen, wanted forage.Plan) error {
+	before, err := fields(frozen)
+	if err != nil {
+		return err
+	}
+	after, err := fields(wanted)
+	if err != nil {
+		return err
+	}
+	var differ []string
+	for path, value := range after {
+		if !bytes.Equal(before[path], value) {
+			differ = append(differ, fmt.Sprintf("%s is %s, asked for %s", path, orNothing(before[path]), value))
+		}
+		delete(before, path)
+	}
+	for path, value := range before {
+		differ = append(differ, fmt.Sprintf("%s is %s, asked for nothing", path, value))
+	}
+	if len(differ) == 0 {
+		return nil
+	}
+	slices.Sort(differ)
+	return forage.WithHint(
+		forage.Errorf(forage.ErrRefused, "sandbox %q is there already, and differs: %s", frozen.Name, strings.Join(differ, "; ")),
+		"`forage-ctl start "+frozen.Name+"` starts it as it is; `forage-ctl down "+frozen.Name+"` removes it")
+}
+
+func orNothing(value []byte) string {
+	if value == nil {
+		return "nothing"
+	}
+	return string(value)
+}
+
+// fields are the parts of a plan, two levels deep, as JSON.
+func fields(plan forage.Plan) (map[string]json.RawMessage, error) {
+	text, err := json.Marshal(plan)
+	if err != nil {
+		return nil, err
+	}
+	var top map[string]json.RawMessage
+	if err := json.Unmarshal(text, &top); err != nil {
+		return nil, err
+	}
+	all := make(map[string]json.RawMessage)
+	for name, value := range top {
+		var inner map[string]json.RawMessage
+		if json.Unmarshal(value, &inner) != nil {
+			all[name] = value
+			continue
+		}
+		for key, value := range inner {
+			all[name+"."+key] = value
+		}
+	}
+	return all, nil
+}
