@@ -28,7 +28,7 @@ lint: ## gofmt, go vet, staticcheck, import direction, shellcheck
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...
 	$(GO) test ./internal/imports
-	@if command -v shellcheck >/dev/null; then shellcheck .ci/run .ci/install-deps .ci/docs; else echo 'shellcheck is not installed: scripts were not checked'; fi
+	@if command -v shellcheck >/dev/null; then shellcheck -S warning .ci/run .ci/install-deps .ci/docs; else echo 'shellcheck is not installed: scripts were not checked'; fi
 
 bench: ## compare with the peers that are installed, and print ratios
 	$(GO) run ./bench
@@ -37,7 +37,7 @@ docs: ## build the book (mdbook), or check its links and its generated pages
 	./.ci/docs
 
 generate: ## write the generated pages of the reference anew
-	$(GO) run ./internal/refdocs docs/reference
+	./.ci/docs --write
 
 run: build ## run a shell in a sandbox that sees this folder
 	./bin/forage-ctl run -w . -- sh
