@@ -1,0 +1,60 @@
+package netns
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net"
+
+	"golang.org/x/sys/unix"
+)
+
+// loopbackIndex is lo's interface index in every namespace: LOOPBACK_IFINDEX.
+const loopbackIndex = 1
+
+// loopbackUp turns lo on; the kernel then gives it 127.0.0.1 and ::1.
+func loopbackUp() error {
+	var m batch
+	var info [unix.SizeofIfInfomsg]byte
+	binary.NativeEndian.PutUint32(info[4:], loopbackIndex)
+	binary.NativeEndian.PutUint32(info[8:], unix.IFF_UP)  // flags
+	binary.NativeEndian.PutUint32(info[12:], unix.IFF_UP) // which of them change
+	m.begin(unix.RTM_NEWLINK, unix.NLM_F_ACK, info[:])
+	m.end()
+	if err := m.send(unix.NETLINK_ROUTE, 1); err != nil {
+		return fmt.Errorf("turning lo on: %w", err)
+	}
+	return nil
+}
+
+// hasLoopback6 reports, by binding there, whether ::1 can be used.
+func hasLoopback6() bool {
+	fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	return unix.Bind(fd, &unix.SockaddrInet6{Addr: [16]byte(net.IPv6loopback)}) == nil
+}
+
+// addLocalRoutes makes every address one of lo's own:
+//
+//	ip route add local 0.0.0.0/0 dev lo
+//	ip -6 route add local ::/0 dev lo
+func addLocalRoutes(ipv6 bool) error {
+	families := []byte{unix.AF_INET}
+	if ipv6 {
+		families = append(families, unix.AF_INET6)
+	}
+	var m batch
+	for _, family := range families {
+		// struct rtmsg: no destination means the default route.
+		m.begin(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK, []byte{
+			family, 0, 0, 0,
+			unix.RT_TABLE_LOCAL, unix.RTPROT_STATIC, unix.RT_SCOPE_HOST, unix.RTN_LOCAL,
+			0, 0, 0, 0,
+		})
+		m.attr(unix.RTA_OIF, binary.NativeEndian.AppendUint32(nil, loopbackIndex))
+		m.end()
+	}
+	return m.send(unix.NETLINK_ROUTE, len(families))
+}
