@@ -86,6 +86,7 @@ type Spec struct {
 	Identity Identity `json:"identity"`
 	Rootfs   Rootfs   `json:"rootfs"`
 	Mounts   []Mount  `json:"mounts"`
+	Links    []Link   `json:"links,omitempty"`
 	Files    []File   `json:"files,omitempty"`
 	// Env is the environment inside, without HostEnv's values.
 	Env map[string]string `json:"env"`
@@ -149,6 +150,12 @@ type Mount struct {
 	Writable bool   `json:"writable,omitempty"`
 	// Optional: a missing source is left out instead of failing the start.
 	Optional bool `json:"optional,omitempty"`
+}
+
+// Link is a symbolic link inside.
+type Link struct {
+	Path   string `json:"path"`   // absolute and clean
+	Target string `json:"target"` // as written: absolute, or relative to Path's folder
 }
 
 // File is a small file that Forage itself puts inside, readable by the agent
