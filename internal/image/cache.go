@@ -1,0 +1,235 @@
+package image
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/renameio/v2"
+	"golang.org/x/sys/unix"
+
+	"forage"
+)
+
+// The cache, below its folder (0700, the caller's):
+//
+//	trees-1/HEX/rootfs      an unpacked image, HEX being the chain ID of its layers
+//	trees-1/HEX/tree.json   what is known of it (treeRecord); its mtime is the last use
+//	refs-1/HEX.json         what a reference meant when it was pulled (refRecord)
+//	locks/HEX               held while a tree is made or removed
+//	tmp/*                   trees in the making, each locked by who makes it
+//
+// A tree gets its name by a rename when it is complete, verified and on disk; nothing
+// in tmp is ever believed.
+type cache struct{ dir string }
+
+func openCache(dir string) (cache, error) {
+	for _, sub := range []string{"trees-1", "refs-1", "locks", "tmp"} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
+			return cache{}, fmt.Errorf("making the image cache: %w", err)
+		}
+	}
+	// The runtime opens what it mounts without following links.
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return cache{}, fmt.Errorf("opening the image cache: %w", err)
+	}
+	if real, err = filepath.Abs(real); err != nil {
+		return cache{}, fmt.Errorf("opening the image cache: %w", err)
+	}
+	return cache{real}, nil
+}
+
+func (c cache) tree(id string) string   { return filepath.Join(c.dir, "trees-1", id) }
+func (c cache) rootfs(id string) string { return filepath.Join(c.tree(id), "rootfs") }
+func (c cache) record(id string) string { return filepath.Join(c.tree(id), "tree.json") }
+
+// treeRecord is what the cache keeps of a tree.
+type treeRecord struct {
+	Name     string    `json:"name"` // what it was first unpacked for
+	Bytes    int64     `json:"bytes"`
+	Entries  int64     `json:"entries"`
+	Unpacked time.Time `json:"unpacked"`
+}
+
+// use gives a complete tree, and notes that it was used. While another process
+// makes or removes it, it is not there.
+func (c cache) use(id string) (string, bool) {
+	unlock, ok, err := c.tryLock(id, unix.LOCK_SH)
+	if !ok || err != nil {
+		return "", false
+	}
+	defer unlock()
+	return c.useLocked(id)
+}
+
+func (c cache) useLocked(id string) (string, bool) {
+	now := time.Now()
+	if err := os.Chtimes(c.record(id), now, now); err != nil {
+		return "", false
+	}
+	return c.rootfs(id), true
+}
+
+// unpackOnce gives the tree of an image, making it unless it is there.
+func unpackOnce(ctx context.Context, cacheDir string, p *picture, name string, o Options) (string, error) {
+	c, err := openCache(cacheDir)
+	if err != nil {
+		return "", err
+	}
+	id := p.chainID().Hex
+	if tree, ok := c.use(id); ok {
+		return tree, nil
+	}
+	unlock, err := c.lock(ctx, id)
+	if err != nil {
+		return "", fmt.Errorf("waiting for another process to unpack %s: %w", name, err)
+	}
+	defer unlock()
+	if tree, ok := c.useLocked(id); ok {
+		return tree, nil
+	}
+	if err := c.unpack(ctx, p, id, name, o); err != nil {
+		return "", fmt.Errorf("unpacking %s: %w", name, err)
+	}
+	return c.rootfs(id), nil
+}
+
+// unpack makes a tree aside and then gives it its name.
+func (c cache) unpack(ctx context.Context, p *picture, id, name string, o Options) (err error) {
+	tmp, done, err := c.temporary()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	fresh := filepath.Join(tmp, "tree")
+	rootfs := filepath.Join(fresh, "rootfs")
+	if err := os.MkdirAll(rootfs, 0o755); err != nil {
+		return err
+	}
+	if err := os.Chmod(rootfs, 0o755); err != nil { // whatever the umask
+		return err
+	}
+	t, err := openTree(rootfs, o.Limits)
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	if err := p.applyTo(ctx, t, tmp, o); err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx) // not the image's fault
+		}
+		return forage.Errorf(forage.ErrStart, "%w", err)
+	}
+	record := treeRecord{Name: name, Bytes: t.bytes, Entries: t.entries, Unpacked: time.Now().UTC()}
+	if err := writeJSON(filepath.Join(fresh, "tree.json"), record); err != nil {
+		return err
+	}
+	// A power cut must not leave the name on files that were not written.
+	if err := unix.Syncfs(int(t.root.Fd())); err != nil {
+		return fmt.Errorf("writing to disk: %w", err)
+	}
+	if err := removeTree(c.tree(id)); err != nil { // one without its record, if any
+		return err
+	}
+	return os.Rename(fresh, c.tree(id))
+}
+
+// temporary makes a folder that is known to be in use while this process holds it, and
+// removed afterwards. Prune removes those that nobody holds.
+func (c cache) temporary() (path string, done func() error, err error) {
+	const tries = 100 // Prune may take a folder for left over before it is locked
+	for range tries {
+		if path, err = os.MkdirTemp(filepath.Join(c.dir, "tmp"), "unpack-"); err != nil {
+			return "", nil, err
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			continue
+		}
+		var st unix.Stat_t
+		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil && unix.Fstat(int(f.Fd()), &st) == nil && st.Nlink > 0 {
+			return path, func() error { return errors.Join(removeTree(path), f.Close()) }, nil
+		}
+		f.Close()
+	}
+	return "", nil, fmt.Errorf("making a folder in %s: something removes it at once", c.dir)
+}
+
+// lock waits until this process alone may make or remove a tree.
+func (c cache) lock(ctx context.Context, id string) (unlock func(), err error) {
+	const between = 50 * time.Millisecond
+	for {
+		unlock, ok, err := c.tryLock(id, unix.LOCK_EX)
+		if ok || err != nil {
+			return unlock, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(between):
+		}
+	}
+}
+
+// tryLock takes the lock of a tree, unix.LOCK_SH or LOCK_EX, if it is free. The lock's file stays: taking
+// it away would let two processes lock different files of the same name.
+func (c cache) tryLock(id string, how int) (unlock func(), ok bool, err error) {
+	f, err := os.OpenFile(filepath.Join(c.dir, "locks", id), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, false, err
+	}
+	err = unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
+	if err == nil {
+		return func() { f.Close() }, true, nil
+	}
+	f.Close()
+	if err == unix.EWOULDBLOCK || err == unix.EINTR {
+		err = nil
+	}
+	return nil, false, err
+}
+
+// refRecord is what a reference meant when it was last pulled.
+type refRecord struct {
+	Ref    string    `json:"ref"`
+	Tree   string    `json:"tree"` // chain ID, hex
+	Info   Info      `json:"info"`
+	Pulled time.Time `json:"pulled"`
+}
+
+// refPath is where the meaning of a reference is kept. The key has the platform in
+// it, for a state folder that several machines share.
+func (c cache) refPath(ref string) string {
+	key := sha256.Sum256([]byte(ref + "\x00" + platform().String()))
+	return filepath.Join(c.dir, "refs-1", fmt.Sprintf("%x.json", key))
+}
+
+// known gives the tree of a reference that was pulled before, if it is still there.
+func (c cache) known(ref string) (tree string, info Info, ok bool) {
+	var r refRecord
+	raw, err := os.ReadFile(c.refPath(ref))
+	if err != nil || json.Unmarshal(raw, &r) != nil || r.Ref != ref {
+		return "", Info{}, false
+	}
+	if checkHash(v1.Hash{Algorithm: "sha256", Hex: r.Tree}) != nil {
+		return "", Info{}, false
+	}
+	tree, ok = c.use(r.Tree)
+	return tree, r.Info, ok
+}
+
+// writeJSON writes a file at once or not at all.
+func writeJSON(path string, v any) error {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return renameio.WriteFile(path, raw, 0o600)
+}

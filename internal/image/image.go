@@ -1,0 +1,176 @@
+// Package image turns the root filesystem that a template names into folders
+// that a runtime can put under an overlay: a folder as it is, an OCI layout or
+// docker-archive from disk, or an image pulled from a registry.
+//
+// An image's layers are applied in order into one tree, unpacked once and kept
+// in a cache under the chain ID of its layers (OCI image-spec, config.md
+// "Layer ChainID"): images with the same layers share a tree, whatever their
+// names. One merged tree, and not a folder per layer, because overlayfs tells
+// deletions by character devices, which an ordinary user can't make.
+//
+// Images are hostile: nothing that they say can make this package write, link
+// or delete outside the tree being built, keep a set-id bit, make a device, or
+// fill more than Limits. Nothing of an image is run, and the package mounts
+// nothing: that, and whose identity owns what inside, is the runtime's part.
+package image
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"forage"
+)
+
+// Options change how Resolve works. The zero value is ready to use.
+type Options struct {
+	// Pull asks the registry what a reference means now, even when the cache knows
+	// what it meant before. Without it a known reference needs no network.
+	Pull bool
+	// Limits bound one image; zero fields take DefaultLimits'.
+	Limits Limits
+	// Progress, if set, is called while something is downloaded or unpacked, one
+	// call at a time.
+	Progress func(Progress)
+}
+
+// Limits bound what one image may take.
+type Limits struct {
+	Bytes   int64 // unpacked, all layers together; also the bound of what is downloaded
+	Entries int64 // files, folders and links made, all layers together
+}
+
+// DefaultLimits hold the largest images in common use (CUDA tool kits) several times over.
+func DefaultLimits() Limits { return Limits{Bytes: 64 << 30, Entries: 4 << 20} }
+
+func (l Limits) orDefault() Limits {
+	def := DefaultLimits()
+	if l.Bytes <= 0 {
+		l.Bytes = def.Bytes
+	}
+	if l.Entries <= 0 {
+		l.Entries = def.Entries
+	}
+	return l
+}
+
+// Progress is how far an image is.
+type Progress struct {
+	Step   string // "downloading" or "unpacking"
+	Layer  int    // from 1; 0 while downloading, when several are under way
+	Layers int
+	Done   int64 // bytes of compressed layers
+	Total  int64
+}
+
+// Info is what an image says about how to run it; all of it is the image
+// author's word. Empty fields were not said, or not in a form that means anything.
+type Info struct {
+	Digest string `json:"digest,omitempty"` // of the image's config: "sha256:..."; empty for a folder
+	Path   string `json:"path,omitempty"`   // PATH: absolute folders joined by ':'
+	Dir    string `json:"dir,omitempty"`    // working folder: absolute and clean
+	User   string `json:"user,omitempty"`   // "user", "uid", "user:group", ...: as written
+}
+
+// Resolve gives the folders to overlay for fs, uppermost first, making them in
+// the cache at cacheDir where need be. It may be called by several processes
+// at once, for the same image too: one unpacks, the others wait. Folders in the
+// cache must not be changed, and stay until Prune.
+//
+// A reference or path that names no image is ErrUsage, an image for other
+// processors only is ErrUnsupported, anything that goes wrong with an image ErrStart.
+func Resolve(ctx context.Context, fs forage.Rootfs, cacheDir string, o Options) (lower []string, info Info, err error) {
+	o.Limits = o.Limits.orDefault()
+	var tree string
+	switch fs.Kind {
+	case forage.RootfsDir:
+		tree, err = checkFolder(fs.Ref)
+	case forage.RootfsOCI:
+		tree, info, err = resolveLocal(ctx, fs.Ref, cacheDir, o)
+	case forage.RootfsImage:
+		tree, info, err = resolveRemote(ctx, fs.Ref, cacheDir, o)
+	default:
+		err = forage.Errorf(forage.ErrUsage, "root filesystem %q is not an image or a folder", fs.Kind)
+	}
+	if err != nil {
+		return nil, Info{}, err
+	}
+	return []string{tree}, info, nil
+}
+
+// checkFolder accepts a folder as a root filesystem and gives its path without links.
+func checkFolder(ref string) (string, error) {
+	abs, err := filepath.Abs(ref)
+	if err == nil {
+		abs, err = filepath.EvalSymlinks(abs)
+	}
+	if err != nil {
+		return "", forage.Errorf(forage.ErrUsage, "root filesystem dir:%s: %w", ref, err)
+	}
+	names, err := os.ReadDir(abs)
+	if err != nil {
+		return "", forage.Errorf(forage.ErrUsage, "root filesystem dir:%s: %w", ref, err)
+	}
+	if len(names) == 0 {
+		return "", forage.Errorf(forage.ErrUsage, "root filesystem dir:%s: the folder is empty", ref)
+	}
+	if home, err := os.UserHomeDir(); abs == "/" || (err == nil && holds(abs, home)) {
+		return "", forage.WithHint(
+			forage.Errorf(forage.ErrRefused, "root filesystem dir:%s would show your home folder to the sandbox", ref),
+			`rootfs = "host" is the safe view of this machine`)
+	}
+	return abs, nil
+}
+
+// holds reports whether folder is p or one of its ancestors.
+func holds(folder, p string) bool {
+	if real, err := filepath.EvalSymlinks(p); err == nil {
+		p = real
+	}
+	rel, err := filepath.Rel(folder, p)
+	return err == nil && filepath.IsLocal(rel)
+}
+
+// infoOf picks from an image's config what Info tells, dropping what can't be meant.
+func infoOf(digest v1.Hash, c v1.Config) Info {
+	info := Info{Digest: digest.String(), User: printable(c.User)}
+	if dir := printable(c.WorkingDir); path.IsAbs(dir) {
+		info.Dir = path.Clean(dir)
+	}
+	for _, kv := range c.Env {
+		if v, ok := strings.CutPrefix(kv, "PATH="); ok {
+			info.Path = cleanPath(printable(v))
+		}
+	}
+	return info
+}
+
+// cleanPath keeps the absolute folders of a PATH: a relative one would be
+// looked up in whatever folder the agent is in.
+func cleanPath(v string) string {
+	var keep []string
+	for _, dir := range strings.Split(v, ":") {
+		if path.IsAbs(dir) {
+			keep = append(keep, dir)
+		}
+	}
+	return strings.Join(keep, ":")
+}
+
+// printable is s, or "" when it has control bytes or is too long to be meant.
+func printable(s string) string {
+	if len(s) > 4096 || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		return ""
+	}
+	return s
+}
+
+// badImage is an error about what an image holds.
+func badImage(format string, args ...any) error {
+	return forage.Errorf(forage.ErrStart, "bad image: %w", fmt.Errorf(format, args...))
+}
