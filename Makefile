@@ -19,7 +19,7 @@ test: ## install what tests need (where that is allowed), then run all of them
 	./.ci/install-deps
 	$(GO) test ./...
 
-acceptance: ## install Claude Code into the cache folder and run the test that stands for the user
+acceptance: ## install real agents into the cache folder and run the tests that stand for the user
 	./.ci/install-deps --agents
 	$(GO) test -count=1 -v ./internal/acceptance
 

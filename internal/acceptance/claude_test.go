@@ -3,7 +3,6 @@ package acceptance
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -26,7 +25,7 @@ const proxyVariables = "HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY http_proxy htt
 // workspace and tries to reach a host that nobody named. Both ways out must
 // carry it: the proxy that the environment names, and plain connections.
 func TestClaudeCode(t *testing.T) {
-	claude := installedClaude(t)
+	claude := installed(t, "claude")
 	tests := []struct {
 		name    string
 		args    []string // of run, after the options
@@ -57,11 +56,7 @@ func TestClaudeCode(t *testing.T) {
 			forage := newProgram(t, fmt.Sprintf("[network]\nresolve = { %q = %q }\nupstreamCA = %q\n", apiHost+":443", addr, caFile),
 				filepath.Dir(claude), "ANTHROPIC_API_KEY="+apiKey, "HOST_ONLY=canary-of-the-host")
 
-			project := t.TempDir()
-			greeting := filepath.Join(project, "greeting.txt")
-			if err := os.WriteFile(greeting, []byte("hello before\n"), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			project, greeting := newProject(t)
 			sandbox := "acceptance-" + test.name
 			out := forage.run(append([]string{"run", "-w", project, "--name", sandbox, "--env", "ANTHROPIC_API_KEY"}, test.args...)...)
 
@@ -79,37 +74,6 @@ func TestClaudeCode(t *testing.T) {
 			checkAudit(t, forage.auditEvents(sandbox), test.wantDNS)
 			forage.run("audit", "verify", sandbox)
 		})
-	}
-}
-
-// installedClaude finds Claude Code, as npm installs it, outside the system's folders.
-func installedClaude(t *testing.T) string {
-	t.Helper()
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Skipf("no cache folder to look for npm packages in: %v", err)
-	}
-	for _, candidate := range []string{"claude", filepath.Join(cache, "forage-tests", "npm", "bin", "claude")} {
-		path, err := exec.LookPath(candidate)
-		if err != nil {
-			continue
-		}
-		if !strings.HasPrefix(path, "/usr/") && !strings.HasPrefix(path, "/bin/") {
-			return path
-		}
-	}
-	t.Skip("Claude Code is not installed: `make test` installs it where it may")
-	return ""
-}
-
-func checkFile(t *testing.T, path, want string) {
-	t.Helper()
-	got, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(got) != want {
-		t.Errorf("%s holds %q, want %q", filepath.Base(path), got, want)
 	}
 }
 

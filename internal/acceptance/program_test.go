@@ -118,3 +118,42 @@ func goEnvironment(t *testing.T) []string {
 	}
 	return env
 }
+
+// installed finds an agent as npm installs it: outside the system's folders.
+func installed(t *testing.T, name string) string {
+	t.Helper()
+	candidates := []string{name}
+	if cache, err := os.UserCacheDir(); err == nil {
+		candidates = append(candidates, filepath.Join(cache, "forage-tests", "npm", "bin", name))
+	}
+	for _, candidate := range candidates {
+		path, err := exec.LookPath(candidate)
+		if err == nil && !strings.HasPrefix(path, "/usr/") && !strings.HasPrefix(path, "/bin/") {
+			return path
+		}
+	}
+	t.Skipf("%s is not installed: `make acceptance` installs it from npm", name)
+	return ""
+}
+
+// newProject makes a folder for an agent to work on, with one file in it.
+func newProject(t *testing.T) (dir, greeting string) {
+	t.Helper()
+	dir = t.TempDir()
+	greeting = filepath.Join(dir, "greeting.txt")
+	if err := os.WriteFile(greeting, []byte("hello before\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir, greeting
+}
+
+func checkFile(t *testing.T, path, want string) {
+	t.Helper()
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != want {
+		t.Errorf("%s holds %q, want %q", filepath.Base(path), got, want)
+	}
+}

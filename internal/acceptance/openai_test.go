@@ -1,0 +1,91 @@
+package acceptance
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+)
+
+// openai is the part of OpenAI's Responses API that Codex needs: POST
+// /v1/responses, answered as a stream of server-sent events
+// (https://platform.openai.com/docs/api-reference/responses-streaming). It asks for
+// one shell command and then ends the turn.
+type openai struct {
+	command string
+
+	mu      sync.Mutex
+	outputs []string // what the command printed, as JSON
+	keys    []string // the authorization of every request
+}
+
+// responsesRequest is what the mock reads of a request.
+type responsesRequest struct {
+	Input []struct {
+		Type   string          `json:"type"`
+		Output json.RawMessage `json:"output"`
+	} `json:"input"`
+}
+
+func (m *openai) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Upgrade") == "websocket" { // so that it falls back to plain requests at once
+		http.Error(w, "no WebSocket here", http.StatusUpgradeRequired)
+		return
+	}
+	if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "/responses") {
+		http.NotFound(w, r)
+		return
+	}
+	var req responsesRequest
+	if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	answered := m.remember(r, req)
+
+	events := newEventStream(w)
+	events.send("response.created", map[string]any{"response": map[string]any{"id": "resp_01"}})
+	item := map[string]any{"type": "message", "role": "assistant", "id": "msg_01",
+		"content": []any{map[string]any{"type": "output_text", "text": closingWords}}}
+	if !answered {
+		item = m.shellCall()
+	}
+	events.send("response.output_item.done", map[string]any{"item": item})
+	events.send("response.completed", map[string]any{"response": map[string]any{"id": "resp_01",
+		"usage": map[string]any{"input_tokens": 1, "output_tokens": 1, "total_tokens": 2,
+			"input_tokens_details": nil, "output_tokens_details": nil}}})
+}
+
+// remember keeps what the test asks for, and reports whether the command has been answered.
+func (m *openai) remember(r *http.Request, req responsesRequest) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.keys = append(m.keys, r.Header.Get("Authorization"))
+	answered := false
+	for _, item := range req.Input {
+		if strings.HasSuffix(item.Type, "_call_output") {
+			m.outputs = append(m.outputs, string(item.Output))
+			answered = true
+		}
+	}
+	return answered
+}
+
+// shellCall asks for the command the way Codex has its model do it: a script
+// that calls the shell tool.
+func (m *openai) shellCall() map[string]any {
+	argument, err := json.Marshal(map[string]string{"cmd": m.command})
+	if err != nil {
+		panic(err) // strings always marshal
+	}
+	return map[string]any{"type": "custom_tool_call", "id": "ctc_01", "call_id": "call_01", "name": "exec",
+		"input": fmt.Sprintf("const result = await tools.exec_command(%s); text(result);", argument)}
+}
+
+// seen returns what the command printed and the authorizations that were presented.
+func (m *openai) seen() (outputs, keys []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return append([]string(nil), m.outputs...), append([]string(nil), m.keys...)
+}
