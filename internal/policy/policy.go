@@ -1,9 +1,15 @@
 // Package policy holds the rules about what a sandbox may reach, and decides.
 // It is pure: plain values in, a decision out. It resolves nothing, opens
 // nothing and has no errors at decision time.
+//
+// A name is judged by Decide before anything is looked up; the addresses that
+// the host then finds for it are judged by CheckAddr before one is dialled.
 package policy
 
-import "net/netip"
+import (
+	"fmt"
+	"net/netip"
+)
 
 // Verdict is the answer to a request. The zero value denies.
 type Verdict uint8
@@ -26,12 +32,46 @@ func (v Verdict) String() string {
 	}
 }
 
+// Names of the rules that are built in, as Decision.Rule tells them.
+const (
+	RuleDefaultDeny = "default-deny"    // no rule allows it
+	RuleNone        = "network-none"    // the mode allows nothing
+	RuleFull        = "network-full"    // the mode allows everything public
+	RuleMalformed   = "malformed"       // not a name or an address that can be judged
+	RuleReserved    = "reserved-name"   // a name that never leaves the host
+	RuleLocalName   = "local-name"      // a name without a dot, not named with its port
+	RulePrivate     = "private-address" // not a public address, not named with its port
+)
+
+// HostName is the name by which a sandbox knows the host's own loopback
+// services. A rule must name it with a port.
+const HostName = "host.forage.internal"
+
 // Request is what something inside wants to reach: a name or a literal
 // address, never both.
 type Request struct {
 	Host string     // canonical name: lower case, ASCII (IDNA), no trailing dot
 	Addr netip.Addr // literal address, unmapped; valid only when Host is ""
 	Port uint16     // 0: a DNS question, asked before a port is known
+	// Pinned says that the host's configuration names the address to dial for
+	// this destination ([network] resolve), so a name without a dot is no guess.
+	Pinned bool
+}
+
+// Dest is the name or the address, without the port.
+func (r Request) Dest() string {
+	if r.Host != "" || !r.Addr.IsValid() {
+		return r.Host
+	}
+	return r.Addr.String()
+}
+
+// Authority is Dest with the port: "example.com:443", "[2001:db8::1]:443".
+func (r Request) Authority() string {
+	if r.Host == "" && r.Addr.IsValid() {
+		return netip.AddrPortFrom(r.Addr, r.Port).String()
+	}
+	return fmt.Sprintf("%s:%d", r.Host, r.Port)
 }
 
 // Decision is a verdict with what made it.
@@ -39,7 +79,65 @@ type Decision struct {
 	Verdict Verdict
 	Rule    string // the rule that decided, as it was written, or a built-in's name: "default-deny"
 	Reason  string // for people
+	// Named says that the rule names this one destination with its port, so
+	// that a private address is what the user meant.
+	Named bool
 }
 
-// Policy is a compiled network policy; its zero value denies everything.
-type Policy struct{}
+// Policy is a compiled network policy; its zero value denies everything. It
+// is immutable and may be shared.
+type Policy struct {
+	mode  mode
+	names map[string][]rule     // by exact name
+	under map[string][]rule     // by the suffix after "*."
+	addrs map[netip.Addr][]rule // by literal address
+}
+
+type mode uint8
+
+const (
+	modeZero mode = iota
+	modeNone
+	modeRestricted
+	modeFull
+)
+
+// rule is one entry of an allow list. Port 0 is any port.
+type rule struct {
+	text string
+	port uint16
+}
+
+// Full says whether everything public is allowed, so that a name seen later
+// on a connection (an encrypted one included) could not change a verdict.
+func (p Policy) Full() bool { return p.mode == modeFull }
+
+// Compile makes a policy of a mode ("none", "restricted" or "full"; "" is
+// "none") and the entries it allows: "host", "host:port", "*.suffix",
+// "*.suffix:port", "address", "address:port" or "[v6]:port". Without a port any port is
+// allowed. "*.suffix" is every name below suffix, not suffix itself. What is not
+// public has to be named with its port. The error names the entry and what
+// was expected of it.
+func Compile(modeName string, allow []string) (Policy, error) {
+	p := Policy{
+		names: make(map[string][]rule),
+		under: make(map[string][]rule),
+		addrs: make(map[netip.Addr][]rule),
+	}
+	switch modeName {
+	case "", "none":
+		p.mode = modeNone
+	case "restricted":
+		p.mode = modeRestricted
+	case "full":
+		p.mode = modeFull
+	default:
+		return Policy{}, fmt.Errorf("network mode %q: expected none, restricted or full", modeName)
+	}
+	for _, text := range allow {
+		if err := p.add(text); err != nil {
+			return Policy{}, fmt.Errorf("allowed host %q: %w", text, err)
+		}
+	}
+	return p, nil
+}

@@ -1,0 +1,139 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+var errEntryForm = errors.New("expected host, host:port, *.suffix, *.suffix:port, address, address:port or [v6]:port")
+
+// add puts one entry of an allow list into p, which is still being compiled.
+func (p *Policy) add(text string) error {
+	if err := checkEntryForm(text); err != nil {
+		return err
+	}
+	host, port, err := splitEntry(text)
+	if err != nil {
+		return err
+	}
+	r := rule{text: text, port: port}
+	if addr, ok := ParseAddr(host); ok {
+		return p.addAddr(host, addr, r)
+	}
+	if suffix, ok := strings.CutPrefix(host, "*."); ok {
+		return p.addSuffix(suffix, r)
+	}
+	return p.addName(host, r)
+}
+
+func checkEntryForm(text string) error {
+	switch {
+	case strings.Contains(text, "://"):
+		return errors.New("expected a host, not a URL")
+	case strings.Contains(text, "/"):
+		return errors.New("expected a host, without a path; a range of addresses can't be allowed, only one address after the other")
+	case text == "*":
+		return errors.New(`expected a host or *.suffix; to allow everything public, use the mode "full"`)
+	case strings.Contains(strings.TrimPrefix(text, "*."), "*"):
+		return errors.New(`"*" is only understood at the start, as in *.example.com`)
+	case text == "":
+		return errEntryForm
+	}
+	return nil
+}
+
+// splitEntry separates a port, if there is one, from the host in front of it.
+func splitEntry(text string) (host string, port uint16, err error) {
+	portText := ""
+	switch {
+	case strings.HasPrefix(text, "["):
+		inner, rest, ok := strings.Cut(text[1:], "]")
+		if !ok || (rest != "" && rest[0] != ':') || !strings.Contains(inner, ":") {
+			return "", 0, errEntryForm
+		}
+		if rest == "" {
+			return inner, 0, nil
+		}
+		host, portText = inner, rest[1:]
+	case strings.Count(text, ":") != 1: // none, or a bare IPv6 address
+		return text, 0, nil
+	default:
+		host, portText, _ = strings.Cut(text, ":")
+	}
+	port, err = parsePort(portText)
+	return host, port, err
+}
+
+// parsePort reads a TCP port, 1 to 65535, in decimal digits alone.
+func parsePort(text string) (uint16, error) {
+	n, err := strconv.ParseUint(text, 10, 16)
+	if err != nil || n == 0 || len(text) > 5 {
+		return 0, fmt.Errorf("port %q: expected a number from 1 to 65535", text)
+	}
+	return uint16(n), nil
+}
+
+func (p *Policy) addAddr(spelling string, addr netip.Addr, r rule) error {
+	if plain, err := netip.ParseAddr(spelling); err != nil || plain.Unmap() != addr {
+		return fmt.Errorf("expected the usual spelling of an address, %s", addr)
+	}
+	if addr.Zone() != "" {
+		return errors.New("expected an address without a zone")
+	}
+	switch class := Classify(addr); {
+	case class == Loopback:
+		return fmt.Errorf("the host's own services are allowed by name, as %s:PORT", HostName)
+	case class == Multicast || class == Unspecified:
+		return fmt.Errorf("%s is %s: nothing can be connected to there", addr, class)
+	case class != Public && r.port == 0:
+		return fmt.Errorf("%s is %s and needs its port: expected %s", addr, class,
+			strings.TrimSuffix(netip.AddrPortFrom(addr, 0).String(), "0")+"PORT")
+	}
+	p.addrs[addr] = append(p.addrs[addr], r)
+	return nil
+}
+
+func (p *Policy) addSuffix(suffix string, r rule) error {
+	name, err := Canonical(suffix)
+	if err != nil {
+		return err
+	}
+	if isReserved(name) {
+		return fmt.Errorf("names below %s can't be allowed; the host is %s:PORT", name, HostName)
+	}
+	p.under[name] = append(p.under[name], r)
+	return nil
+}
+
+func (p *Policy) addName(host string, r rule) error {
+	name, err := Canonical(host)
+	if err != nil {
+		return err
+	}
+	switch {
+	case name != HostName && isReserved(name):
+		return fmt.Errorf("that is the sandbox itself; the host's own services are %s:PORT", HostName)
+	case r.port == 0 && (name == HostName || isLocal(name)):
+		return fmt.Errorf("a name of the host or of its own network needs its port: expected %s:PORT", name)
+	}
+	p.names[name] = append(p.names[name], r)
+	return nil
+}
+
+// isLocal says whether a name has no dot, so that what it means depends on
+// where it is asked.
+func isLocal(name string) bool { return !strings.Contains(name, ".") }
+
+// isReserved says whether a name is never looked up: loopback by definition
+// (RFC 6761, 6.3), or ours. HostName is handled before.
+func isReserved(name string) bool {
+	for _, zone := range [...]string{"localhost", "forage.internal"} {
+		if name == zone || strings.HasSuffix(name, "."+zone) {
+			return true
+		}
+	}
+	return false
+}
