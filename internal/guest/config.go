@@ -6,7 +6,7 @@ type Config struct {
 	Name string `json:"name"`
 	// HostKey is the ed25519 seed (32 bytes) of the SSH host key.
 	HostKey []byte `json:"hostKey"`
-	// AuthorizedKeys are the public keys that may log in (authorized_keys lines).
+	// AuthorizedKeys are the public keys that may log in (authorized_keys lines, without options).
 	AuthorizedKeys []string `json:"authorizedKeys"`
 	// Env is the whole environment of whatever is started inside ("K=V").
 	Env []string `json:"env"`
@@ -18,4 +18,7 @@ type Config struct {
 	Session bool     `json:"session,omitempty"`
 	// TasksMax bounds processes and threads of the agent's tree; 0 is no bound.
 	TasksMax int64 `json:"tasksMax,omitempty"`
+	// KillFirst makes the kernel, when the sandbox's memory runs out, end what the agent
+	// started before the guest. Set where memory is limited.
+	KillFirst bool `json:"killFirst,omitempty"`
 }

@@ -1,0 +1,134 @@
+package guest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"forage/internal/frames"
+	"forage/internal/guest/session"
+)
+
+// maxWaiting is how many questions may wait for the one before.
+const maxWaiting = 16
+
+// obey does what comes over the control channel. It returns when everything
+// inside has ended: after Stop, or at once when the channel ends.
+func (g *guest) obey() error {
+	questions := make(chan frames.Frame, maxWaiting)
+	defer close(questions)
+	go g.answer(questions)
+	stopped := make(chan struct{})
+	received := make(chan frames.Frame)
+	lost := make(chan error, 1)
+	go g.receive(received, lost)
+	for stopping := false; ; {
+		select {
+		case frame := <-received:
+			if frame.Kind == frames.Stop {
+				if !stopping {
+					stopping = true
+					go func() { defer close(stopped); g.end(grace(frame)) }()
+				}
+				continue
+			}
+			select {
+			case questions <- frame:
+			default:
+				g.end(0)
+				return errors.New("the host asks too much at once")
+			}
+		case <-stopped:
+			return nil
+		case err := <-lost:
+			g.end(0)
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			return err
+		}
+	}
+}
+
+// receive passes frames on until the channel ends.
+func (g *guest) receive(received chan<- frames.Frame, lost chan<- error) {
+	for {
+		frame, files, err := g.options.Conn.Receive()
+		for _, file := range files {
+			file.Close() // none is ever expected here
+		}
+		if err != nil {
+			lost <- err
+			return
+		}
+		received <- frame
+	}
+}
+
+func grace(frame frames.Frame) time.Duration {
+	var body frames.StopBody
+	if frame.Decode(&body) != nil {
+		return 0
+	}
+	return time.Duration(body.GraceMillis) * time.Millisecond
+}
+
+// answer handles one frame after the other.
+func (g *guest) answer(questions <-chan frames.Frame) {
+	begun := false
+	for frame := range questions {
+		var reply frames.Frame
+		var err error
+		switch {
+		case frame.Kind == frames.Go && !begun:
+			begun = true
+			reply, err = g.goAhead()
+		case frame.Kind == frames.Query:
+			reply, err = g.query(frame)
+		default:
+			err = fmt.Errorf("%w: %s", errUnexpected, frame.Kind)
+		}
+		if err == nil {
+			err = g.options.Conn.Send(reply)
+		}
+		if err != nil {
+			g.options.Conn.Close() // which ends everything
+			return
+		}
+		if reply.Kind == frames.Ready {
+			settle()
+		}
+	}
+}
+
+func (g *guest) goAhead() (frames.Frame, error) {
+	step, err := g.begin()
+	if err == nil {
+		return frames.Frame{Kind: frames.Ready}, nil
+	}
+	return frames.Encode(frames.Failed, failure(step, err))
+}
+
+func (g *guest) query(frame frames.Frame) (frames.Frame, error) {
+	var query frames.QueryBody
+	if err := frame.Decode(&query); err != nil {
+		return frames.Frame{}, err
+	}
+	answer := frames.AnswerBody{Session: session.None}
+	var err error
+	if g.session != nil {
+		if query.What == "window" {
+			err = g.session.Start(g.ctx)
+		}
+		if err == nil {
+			answer.Session, err = g.session.State(g.ctx)
+		}
+	} else if query.What == "window" {
+		err = errors.New("this sandbox has no session")
+	}
+	if err != nil {
+		answer.Error = bounded(err.Error())
+	}
+	return frames.Encode(frames.Answer, answer)
+}

@@ -1,0 +1,217 @@
+// Package guest is the first process of a sandbox (PID 1): it reaps, serves
+// SSH, runs init commands, keeps the agent's session and ends everything when told to. What
+// isolates it is built before by the runtime. The host believes nothing it says.
+//
+// Orders come over the control channel; when that ends, so does everything.
+package guest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"forage"
+	"forage/internal/frames"
+	"forage/internal/guest/boot"
+	"forage/internal/guest/session"
+	"forage/internal/guest/sshd"
+)
+
+// The words that main finds as argv[0] of a process that the guest started
+// from this same program, to dispatch to Limit and SFTP.
+const (
+	LimitName = boot.LimitName
+	SFTPName  = sshd.SFTPName
+)
+
+// Limit is main for LimitName; args are those after argv[0]. It returns, with the
+// exit code, only when the program that it should become can't be executed.
+func Limit(args []string) int { return boot.Limit(args) }
+
+// SFTP is main for SFTPName. It returns the exit code.
+func SFTP() int { return sshd.SFTP() }
+
+// Options is what the runtime hands to the guest. The guest owns it from then on.
+type Options struct {
+	Conn   *frames.Conn
+	Config json.RawMessage // a Config
+	SSH    *os.File        // listening unix socket
+	Log    *os.File        // write end of the log's pipe; nil without a session
+	// Confine puts on the calling thread what everything started inside
+	// inherits and this process must not have. Nil: nothing.
+	Confine func() error
+	// LogFolders are where the FIFO for the agent's output may be made; the
+	// first that can be written is. Nil is forage.RunPath, /run and /tmp.
+	LogFolders []string
+}
+
+// The guest is small and mostly idle: it rather collects garbage than grows,
+// and needs no more threads than that on a large host.
+const (
+	gcPercent  = 50
+	processors = 4
+)
+
+// Serve is the life of the guest. It must be called as PID 1, and returns when nothing
+// else runs inside; the process then has to exit at once. An error says that it could not
+// take over.
+func Serve(options Options) error {
+	debug.SetGCPercent(gcPercent)
+	runtime.GOMAXPROCS(min(processors, runtime.NumCPU()))
+	unix.Umask(0o022)
+	if err := boot.NoCores(); err != nil {
+		return err
+	}
+	g, err := newGuest(options)
+	if err != nil {
+		report(options.Conn, "starting the guest", err)
+		return err
+	}
+	go g.sshd.Serve(g.listener)
+	return g.obey()
+}
+
+// guest is the state of PID 1.
+type guest struct {
+	options  Options
+	config   Config
+	tree     *boot.Tree
+	sshd     *sshd.Server
+	listener net.Listener
+	ready    chan struct{} // closed when programs may be started
+	log      *session.Log  // nil without a session
+	session  *session.Session
+
+	ctx    context.Context // ends when everything does
+	cancel context.CancelFunc
+}
+
+func newGuest(options Options) (*guest, error) {
+	g := &guest{options: options, ready: make(chan struct{})}
+	if err := json.Unmarshal(options.Config, &g.config); err != nil {
+		return nil, fmt.Errorf("reading the guest's configuration: %w", err)
+	}
+	var err error
+	if g.tree, err = boot.New(boot.Options{
+		Confine:   options.Confine,
+		TasksMax:  g.config.TasksMax,
+		KillFirst: g.config.KillFirst,
+	}); err != nil {
+		return nil, err
+	}
+	if g.listener, err = net.FileListener(options.SSH); err != nil {
+		return nil, fmt.Errorf("the SSH socket: %w", err)
+	}
+	options.SSH.Close()
+	g.sshd, err = sshd.New(sshd.Options{
+		HostKey:        g.config.HostKey,
+		AuthorizedKeys: g.config.AuthorizedKeys,
+		Tree:           g.tree,
+		Env:            g.config.Env,
+		Dir:            g.config.Dir,
+		Ready:          g.ready,
+	})
+	if err != nil {
+		return nil, err
+	}
+	g.ctx, g.cancel = context.WithCancel(context.Background())
+	return g, nil
+}
+
+// begin makes the sandbox usable: the session's needs are checked first, then
+// the init commands run, then the agent starts.
+func (g *guest) begin() (step string, err error) {
+	if g.config.Session {
+		if err := g.prepareSession(); err != nil {
+			return "preparing the agent's session", err
+		}
+	}
+	if err := g.tree.Init(g.ctx, g.config.Init, g.config.Env, g.config.Dir, g.logWriter()); err != nil {
+		return "running the init commands", err
+	}
+	if g.session != nil {
+		if err := g.session.Start(g.ctx); err != nil {
+			return "starting the agent", err
+		}
+	}
+	close(g.ready)
+	return "", nil
+}
+
+func (g *guest) prepareSession() error {
+	if g.options.Log != nil {
+		folders := g.options.LogFolders
+		if folders == nil {
+			folders = []string{forage.RunPath, "/run", "/tmp"}
+		}
+		var err error
+		if g.log, err = session.NewLog(g.options.Log, folders...); err != nil {
+			return err
+		}
+		go g.log.Copy()
+	}
+	var err error
+	g.session, err = session.New(session.Options{
+		Tree: g.tree, Env: g.config.Env, Dir: g.config.Dir, Command: g.config.Command, Log: g.log,
+	})
+	return err
+}
+
+// logWriter is where the init commands' output goes besides, nil for nowhere.
+func (g *guest) logWriter() io.Writer {
+	if g.log == nil {
+		return nil
+	}
+	return g.log
+}
+
+// settleTime is when starting is over and idling may begin.
+const settleTime = time.Second
+
+// settle gives back the memory that starting took, once.
+func settle() { time.AfterFunc(settleTime, debug.FreeOSMemory) }
+
+// end ends everything inside, at once if grace is 0.
+func (g *guest) end(grace time.Duration) {
+	g.cancel()
+	g.listener.Close()
+	g.sshd.Close()
+	if grace > 0 {
+		g.tree.Stop(grace)
+	} else {
+		g.tree.Kill()
+	}
+}
+
+// report tells the host why the guest can't be used.
+func report(conn *frames.Conn, step string, err error) {
+	if frame, err := frames.Encode(frames.Failed, failure(step, err)); err == nil {
+		conn.Send(frame)
+	}
+}
+
+func failure(step string, err error) frames.Failure {
+	return frames.Failure{Step: step, Error: bounded(err.Error()), Hint: forage.Hint(err)}
+}
+
+// maxText bounds what is said of an error, in bytes: frames to the host are
+// small (frames.FromGuest), and JSON may need six bytes for one.
+const maxText = 9 << 10
+
+func bounded(text string) string {
+	if len(text) <= maxText {
+		return text
+	}
+	return text[:maxText] + "..."
+}
+
+var errUnexpected = errors.New("unexpected frame")

@@ -1,0 +1,44 @@
+// Package wire is what the guest's SSH server and the host's client agree on
+// beyond the SSH standards: the algorithms of the connection, a request that
+// starts a program from an exact argv, and the names of signals. It is data and
+// parsing only.
+package wire
+
+import "golang.org/x/crypto/ssh"
+
+// Channel requests of a session that only Forage's own client sends.
+const (
+	// ExecRequest starts a program; its payload is Exec.Marshal's, or the last
+	// part of it.
+	ExecRequest = "exec-argv@forage"
+	// ExecPartRequest carries a part of a payload that is too long for one packet.
+	// It wants no reply.
+	ExecPartRequest = "exec-argv-part@forage"
+	// EndOfWrite says that the client reads the program's stdout no more
+	// (OpenSSH's PROTOCOL, 2.1).
+	EndOfWrite = "eow@openssh.com"
+)
+
+// PartSize is how long one part of an Exec payload may be, in bytes: a packet
+// holds 256 KiB with everything around it.
+const PartSize = 192 << 10
+
+// Algorithms are what Forage's client and server choose between themselves:
+// the quickest of the good ones. The channel never leaves the machine.
+func Algorithms() ssh.Config {
+	return ssh.Config{
+		KeyExchanges: []string{ssh.KeyExchangeCurve25519},
+		Ciphers:      []string{ssh.CipherAES128GCM, ssh.CipherChaCha20Poly1305},
+		MACs:         []string{ssh.HMACSHA256ETM},
+	}
+}
+
+// ServerAlgorithms are what the server accepts: Algorithms and what else a
+// stock OpenSSH client prefers.
+func ServerAlgorithms() ssh.Config {
+	return ssh.Config{
+		KeyExchanges: []string{ssh.KeyExchangeCurve25519, ssh.KeyExchangeMLKEM768X25519, ssh.KeyExchangeECDHP256},
+		Ciphers:      []string{ssh.CipherAES128GCM, ssh.CipherAES256GCM, ssh.CipherChaCha20Poly1305, ssh.CipherAES128CTR, ssh.CipherAES256CTR},
+		MACs:         []string{ssh.HMACSHA256ETM, ssh.HMACSHA512ETM},
+	}
+}
