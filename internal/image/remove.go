@@ -83,7 +83,7 @@ func removeAt(parent int, name string, spare map[uint64]struct{}) error {
 				return err
 			}
 			_, kept := spare[st.Ino]
-			folders, err := empty(at, spare)
+			folders, err := emptyFolder(at, spare)
 			if err != nil {
 				return err
 			}
@@ -151,8 +151,8 @@ func ignoreAbsent(err error) error {
 	return err
 }
 
-// empty removes what is not a folder from one, and names the folders in it.
-func empty(at int, spare map[uint64]struct{}) (folders []string, err error) {
+// emptyFolder removes what is not a folder from one, and names the folders in it.
+func emptyFolder(at int, spare map[uint64]struct{}) (folders []string, err error) {
 	names, err := list(at)
 	if err != nil {
 		return nil, err
