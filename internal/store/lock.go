@@ -1,0 +1,143 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"forage"
+)
+
+// storeLock is the name of the store-wide lock, which no sandbox can have.
+const storeLock = ".store"
+
+// Lock waits until no other process (and nothing else in this one) holds the
+// sandbox called name, and holds it until the returned function is called. It
+// is held over a whole transition: up, start, stop, reset, down. The kernel gives
+// it up when the process ends. A sandbox need not exist to be locked.
+func (s *Store) Lock(ctx context.Context, name string) (unlock func(), err error) {
+	if err := forage.CheckName(name); err != nil {
+		return nil, err
+	}
+	return s.lock(ctx, name)
+}
+
+// TryLock is Lock that does not wait: ok is false when somebody holds the sandbox.
+func (s *Store) TryLock(name string) (unlock func(), ok bool, err error) {
+	if err := forage.CheckName(name); err != nil {
+		return nil, false, err
+	}
+	for {
+		file, err := s.openLock(name)
+		if err != nil {
+			return nil, false, err
+		}
+		err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		switch {
+		case errors.Is(err, unix.EWOULDBLOCK):
+			return nil, false, file.Close()
+		case errors.Is(err, unix.EINTR):
+			file.Close()
+		case err != nil:
+			file.Close()
+			return nil, false, fmt.Errorf("locking %s: %w", name, err)
+		case current(file):
+			return releaser(file), true, nil
+		default:
+			file.Close()
+		}
+	}
+}
+
+func (s *Store) lock(ctx context.Context, name string) (func(), error) {
+	for {
+		file, err := s.openLock(name)
+		if err != nil {
+			return nil, err
+		}
+		if err := flock(ctx, file); err != nil {
+			return nil, fmt.Errorf("locking %s: %w", name, err)
+		}
+		if current(file) {
+			return releaser(file), nil
+		}
+		file.Close() // somebody removed it while we waited
+	}
+}
+
+func (s *Store) openLock(name string) (*os.File, error) {
+	path := filepath.Join(s.dir, "locks", name+".lock")
+	flags := os.O_RDWR | os.O_CREATE | unix.O_NOFOLLOW
+	file, err := os.OpenFile(path, flags, 0o600)
+	if errors.Is(err, os.ErrNotExist) {
+		if err := s.make(); err != nil {
+			return nil, err
+		}
+		file, err = os.OpenFile(path, flags, 0o600)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("locking: %w", explain(err))
+	}
+	return file, nil
+}
+
+// flock takes an exclusive flock(2) on file, and closes it when that fails.
+// flock can't be interrupted: when ctx ends first, the wait is left behind and
+// gives up the lock as soon as it gets it.
+func flock(ctx context.Context, file *os.File) error {
+	err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if err == nil {
+		return nil
+	}
+	if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+		file.Close()
+		return err
+	}
+	done := make(chan error, 1)
+	go func() {
+		for {
+			if err := unix.Flock(int(file.Fd()), unix.LOCK_EX); !errors.Is(err, unix.EINTR) {
+				done <- err
+				return
+			}
+		}
+	}()
+	select {
+	case err := <-done:
+		if err != nil {
+			file.Close()
+		}
+		return err
+	case <-ctx.Done():
+		go func() {
+			<-done
+			file.Close()
+		}()
+		return ctx.Err()
+	}
+}
+
+// current says whether file is still the one at its path: a lock on a file
+// that was removed meanwhile excludes nobody.
+func current(file *os.File) bool {
+	held, err := file.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Lstat(file.Name())
+	return err == nil && os.SameFile(held, there)
+}
+
+// releaser removes the lock file and gives up the lock, in this order: whoever
+// waited for it finds it gone and makes a new one. Nothing piles up.
+func releaser(file *os.File) func() {
+	return sync.OnceFunc(func() {
+		os.Remove(file.Name())
+		file.Close()
+	})
+}

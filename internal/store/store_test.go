@@ -1,0 +1,122 @@
+package store_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"forage"
+	"forage/internal/store"
+)
+
+func open(t *testing.T) *store.Store {
+	t.Helper()
+	s, err := store.Open(filepath.Join(t.TempDir(), "state"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func record(name string) store.Record {
+	return store.Record{
+		Name: name, Template: "generic", Runtime: "native",
+		Workspace: "/home/user/project", WorkspaceMode: forage.WorkspaceDirect,
+		CreatedAt: time.Date(2026, 1, 15, 10, 30, 0, 0, time.UTC),
+		Phase:     forage.PhaseCreating,
+		Plan:      forage.Plan{Name: name, Template: "generic", Runtime: "native"},
+	}
+}
+
+func TestCreateLoadSaveDelete(t *testing.T) {
+	s := open(t)
+	created, err := s.Create(t.Context(), record("one"), store.Ports{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := record("one")
+	want.Version, want.NetworkSlot = store.Version, 1
+	if diff := cmp.Diff(want, created); diff != "" {
+		t.Errorf("created (-want +got):\n%s", diff)
+	}
+	created.Phase = forage.PhaseRunning
+	created.StartedAt = created.CreatedAt.Add(time.Second)
+	if err := s.Save(created); err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := s.Load("one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(created, loaded); diff != "" {
+		t.Errorf("loaded (-want +got):\n%s", diff)
+	}
+	if err := s.Delete("one"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Delete("one"); err != nil {
+		t.Errorf("deleting an absent sandbox: %v", err)
+	}
+	if _, err := s.Load("one"); !errors.Is(err, forage.ErrNotFound) {
+		t.Errorf("loading a deleted sandbox: %v", err)
+	}
+	if err := s.Save(created); !errors.Is(err, forage.ErrNotFound) {
+		t.Errorf("saving a deleted sandbox: %v", err)
+	}
+}
+
+func TestCreateRefusesNameInUse(t *testing.T) {
+	s := open(t)
+	if _, err := s.Create(t.Context(), record("one"), store.Ports{}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.Create(t.Context(), record("one"), store.Ports{})
+	if !errors.Is(err, forage.ErrRefused) || forage.Hint(err) == "" {
+		t.Errorf("got %v (hint %q)", err, forage.Hint(err))
+	}
+	// A broken record holds its name too.
+	if err := os.WriteFile(s.Paths("two").Record, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Create(t.Context(), record("two"), store.Ports{}); !errors.Is(err, forage.ErrRefused) {
+		t.Errorf("over a broken record: %v", err)
+	}
+}
+
+func TestEverythingIsPrivate(t *testing.T) {
+	s := open(t)
+	if _, err := s.Create(t.Context(), record("one"), store.Ports{}); err != nil {
+		t.Fatal(err)
+	}
+	err := filepath.Walk(s.Dir(), func(path string, info os.FileInfo, err error) error {
+		if err == nil && info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s has mode %v", path, info.Mode())
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestNamesThatAreNotNames(t *testing.T) {
+	s := open(t)
+	for _, name := range []string{"", "../x", ".store", "A", "a/b", "a\x00"} {
+		if _, err := s.Create(t.Context(), record(name), store.Ports{}); !errors.Is(err, forage.ErrUsage) {
+			t.Errorf("Create(%q): %v", name, err)
+		}
+		if _, err := s.Load(name); !errors.Is(err, forage.ErrUsage) {
+			t.Errorf("Load(%q): %v", name, err)
+		}
+		if err := s.Delete(name); !errors.Is(err, forage.ErrUsage) {
+			t.Errorf("Delete(%q): %v", name, err)
+		}
+		if _, err := s.Lock(t.Context(), name); !errors.Is(err, forage.ErrUsage) {
+			t.Errorf("Lock(%q): %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"forage"
+)
+
+// temporary is the pattern of files that are about to become a record. No
+// sandbox has a name that begins with a dot.
+const temporary = ".tmp-*"
+
+// writeFile replaces path by data, whole or not at all. With durable, it also
+// survives a power cut right after. Whatever fails, the old file stays.
+func writeFile(path string, data []byte, durable bool) error {
+	dir := filepath.Dir(path)
+	file, err := os.CreateTemp(dir, temporary) // 0600
+	if err != nil {
+		return err
+	}
+	err = fill(file, data, durable)
+	if err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(file.Name()))
+	}
+	if durable {
+		return syncDir(dir)
+	}
+	return nil
+}
+
+func fill(file *os.File, data []byte, durable bool) error {
+	_, err := file.Write(data)
+	if err == nil && durable {
+		err = file.Sync()
+	}
+	return errors.Join(err, file.Close())
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
+
+// explain adds what the user can do to the errors of a file system that
+// doesn't take what is written to it.
+func explain(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		return forage.WithHint(err, "free some space (nothing was changed), or set FORAGE_STATE_DIR to another place")
+	case errors.Is(err, unix.EROFS), errors.Is(err, fs.ErrPermission):
+		return forage.WithHint(err, "the state folder must be writable; FORAGE_STATE_DIR can name another one")
+	default:
+		return err
+	}
+}
+
+// readFile reads a regular file of at most max bytes; a link in its place is refused.
+func readFile(path string, max int64) ([]byte, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file", path)
+	}
+	if info.Size() > max {
+		return nil, fmt.Errorf("%s has %d bytes, more than the %d that a record can have", path, info.Size(), max)
+	}
+	data := make([]byte, info.Size())
+	n, err := file.ReadAt(data, 0)
+	if int64(n) == info.Size() {
+		err = nil
+	}
+	return data[:n], err
+}
