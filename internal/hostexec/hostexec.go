@@ -1,0 +1,122 @@
+// Package hostexec runs programs of the host on Forage's behalf, and is the only
+// place that does: with exact arguments and no shell, an environment made from
+// nothing, a bounded time and bounded output. It runs nothing inside sandboxes,
+// and nothing that a sandbox could have written.
+package hostexec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// systemPath is where programs are looked for: the system's folders, never
+// the caller's PATH, in which a project's own folder could be.
+var systemPath = [...]string{"/run/wrappers/bin", "/run/current-system/sw/bin", "/usr/local/bin", "/usr/local/sbin", "/usr/bin", "/usr/sbin", "/bin", "/sbin"}
+
+// Bounds of a Command that names none.
+const (
+	DefaultTimeout = 10 * time.Second
+	DefaultOutput  = 1 << 20 // bytes of each stream
+)
+
+// ErrNoProgram says that a program is not in the system's folders.
+var ErrNoProgram = errors.New("not installed in the system's folders")
+
+// Command is what to run.
+type Command struct {
+	Argv []string // Argv[0] is a name, looked up in the system's folders, or an absolute path
+	// Env is added to PATH and LC_ALL=C.UTF-8, which is all there is otherwise.
+	Env     []string
+	Dir     string        // "" is the root folder
+	Timeout time.Duration // 0 is DefaultTimeout
+	Output  int           // bytes of each stream that are kept; 0 is DefaultOutput
+}
+
+// Output is what a command wrote, cut at its bound.
+type Output struct {
+	Stdout, Stderr []byte
+}
+
+// Run runs c and waits for it. The error is ErrNoProgram, the context's, or an
+// *exec.ExitError; the output is there in each case. What the command started is
+// killed with it.
+func Run(ctx context.Context, c Command) (Output, error) {
+	if len(c.Argv) == 0 {
+		return Output{}, errors.New("running a program: no name")
+	}
+	program, err := find(c.Argv[0])
+	if err != nil {
+		return Output{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, orDefault(c.Timeout, DefaultTimeout))
+	defer cancel()
+	bound := orDefault(c.Output, DefaultOutput)
+	stdout, stderr := &capped{left: bound}, &capped{left: bound}
+	cmd := exec.CommandContext(ctx, program, c.Argv[1:]...)
+	cmd.Env = append(environment(), c.Env...)
+	cmd.Dir = orDefault(c.Dir, "/")
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
+	err = cmd.Run()
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		err = fmt.Errorf("running %s: %w", filepath.Base(program), err)
+	}
+	return Output{stdout.kept, stderr.kept}, err
+}
+
+func environment() []string {
+	path := "PATH="
+	for i, dir := range systemPath {
+		if i > 0 {
+			path += ":"
+		}
+		path += dir
+	}
+	return []string{path, "LC_ALL=C.UTF-8"}
+}
+
+// find is the path of a program.
+func find(name string) (string, error) {
+	if filepath.IsAbs(name) {
+		return name, nil
+	}
+	for _, dir := range systemPath {
+		path := filepath.Join(dir, name)
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("%s: %w", name, ErrNoProgram)
+}
+
+func orDefault[T comparable](value, otherwise T) T {
+	var zero T
+	if value == zero {
+		return otherwise
+	}
+	return value
+}
+
+// capped keeps the first bytes that are written to it and lets the rest go.
+type capped struct {
+	kept []byte
+	left int
+}
+
+func (c *capped) Write(p []byte) (int, error) {
+	n := min(len(p), c.left)
+	c.left -= n
+	c.kept = append(c.kept, p[:n]...)
+	return len(p), nil
+}

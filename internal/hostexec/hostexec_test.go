@@ -1,0 +1,84 @@
+package hostexec
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestRunGivesACleanEnvironmentAndExactArguments(t *testing.T) {
+	t.Setenv("FORAGE_SECRET", "must not pass")
+	out, err := Run(t.Context(), Command{Argv: []string{"env"}, Env: []string{"A=b c"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(out.Stdout)), "\n")
+	if !slices.Contains(lines, "A=b c") || strings.Contains(string(out.Stdout), "FORAGE_SECRET") || len(lines) != 3 {
+		t.Errorf("environment is %q, want PATH, LC_ALL and A", lines)
+	}
+	out, err = Run(t.Context(), Command{Argv: []string{"printf", "%s|", "$HOME", "a b", "; id", ""}})
+	if got, want := string(out.Stdout), "$HOME|a b|; id||"; err != nil || got != want {
+		t.Errorf("arguments arrived as %q (%v), want %q", got, err, want)
+	}
+}
+
+func TestRunIgnoresTheCallersPath(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "planted"), []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir)
+	if _, err := Run(t.Context(), Command{Argv: []string{"planted"}}); !errors.Is(err, ErrNoProgram) {
+		t.Errorf("a program on the caller's PATH: %v, want ErrNoProgram", err)
+	}
+}
+
+func TestRunReportsExitAndBoundsOutput(t *testing.T) {
+	out, err := Run(t.Context(), Command{Argv: []string{"sh", "-c", "head -c 100000 /dev/zero; echo no >&2; exit 3"}, Output: 10})
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 3 {
+		t.Errorf("exit 3 came back as %v", err)
+	}
+	if len(out.Stdout) != 10 || string(out.Stderr) != "no\n" {
+		t.Errorf("kept %d bytes of output and %q, want 10 and \"no\\n\"", len(out.Stdout), out.Stderr)
+	}
+}
+
+func TestRunEndsWhatTheCommandStarted(t *testing.T) {
+	pidFile := filepath.Join(t.TempDir(), "pid")
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() {
+		_, err := Run(ctx, Command{Argv: []string{"sh", "-c", "sleep 1000 & echo $! > " + pidFile + "; wait"}, Timeout: time.Minute})
+		ended <- err
+	}()
+	var pid string
+	await(t, "the command's child", func() bool {
+		text, _ := os.ReadFile(pidFile)
+		pid = strings.TrimSpace(string(text))
+		return pid != ""
+	})
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want the context's error", err)
+	}
+	await(t, "the end of the command's child", func() bool {
+		state, err := os.ReadFile("/proc/" + pid + "/stat")
+		return err != nil || strings.Contains(string(state), ") Z ")
+	})
+}
+
+func await(t *testing.T, what string, met func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !met(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}

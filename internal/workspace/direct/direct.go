@@ -1,0 +1,91 @@
+// Package direct mounts the user's own folder at /workspace. It makes nothing,
+// so it has nothing to lose; it refuses folders that would show the sandbox more than a project.
+package direct
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"forage"
+	"forage/internal/workspace"
+)
+
+// Provider is the direct workspace.Provider.
+type Provider struct{}
+
+var _ workspace.Provider = Provider{}
+
+// Prepare resolves the folder once: what is mounted is the path that was checked.
+func (Provider) Prepare(_ context.Context, request workspace.Request) (forage.Workspace, error) {
+	path, err := filepath.EvalSymlinks(request.Path)
+	if err != nil {
+		return forage.Workspace{}, forage.Errorf(forage.ErrUsage, "opening the workspace: %w", err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return forage.Workspace{}, forage.Errorf(forage.ErrUsage, "opening the workspace: %w", err)
+	}
+	if !info.IsDir() {
+		return forage.Workspace{}, forage.Errorf(forage.ErrUsage, "the workspace %s is not a folder", path)
+	}
+	if err := tooMuch(path, request); err != nil {
+		return forage.Workspace{}, forage.WithHint(err, "go to your project's folder, or name it with -w")
+	}
+	return forage.Workspace{Mode: forage.WorkspaceDirect, Path: path, ReadOnly: request.ReadOnly}, nil
+}
+
+// tooMuch refuses a folder that holds more than a project.
+func tooMuch(path string, request workspace.Request) error {
+	if path == "/" {
+		return forage.Errorf(forage.ErrRefused, "the workspace is /: the sandbox would see the whole host")
+	}
+	if home := resolved(request.Home); home != "" && within(home, path) {
+		if home == path {
+			return forage.Errorf(forage.ErrRefused, "the workspace is your home folder: the sandbox would see your keys and settings")
+		}
+		return forage.Errorf(forage.ErrRefused, "the workspace %s holds your home folder", path)
+	}
+	for _, ours := range request.Ours {
+		ours = resolved(ours)
+		if ours != "" && (within(path, ours) || within(ours, path)) {
+			return forage.Errorf(forage.ErrRefused, "the workspace %s and Forage's own folder %s are in one another", path, ours)
+		}
+	}
+	return nil
+}
+
+// resolved is path without links, as far as it exists.
+func resolved(path string) string {
+	if path == "" {
+		return ""
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	parent := filepath.Dir(path)
+	if parent == path {
+		return path
+	}
+	return filepath.Join(resolved(parent), filepath.Base(path))
+}
+
+// within says whether path is dir or below it.
+func within(path, dir string) bool {
+	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
+}
+
+// Status of a direct workspace: the files are the user's own and stay.
+func (Provider) Status(context.Context, forage.Workspace) (workspace.Status, error) {
+	return workspace.Status{}, nil
+}
+
+// Remove leaves the user's folder alone.
+func (Provider) Remove(_ context.Context, w forage.Workspace, _ bool) error {
+	if w.Mode != forage.WorkspaceDirect {
+		return fmt.Errorf("removing the workspace: %q is not a direct one", w.Mode)
+	}
+	return nil
+}
