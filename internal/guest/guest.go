@@ -73,7 +73,7 @@ func Serve(options Options) error {
 	}
 	g, err := newGuest(options)
 	if err != nil {
-		report(options.Conn, "starting the guest", err)
+		refuse(options.Conn, err)
 		return err
 	}
 	go g.sshd.Serve(g.listener)
@@ -192,10 +192,23 @@ func (g *guest) end(grace time.Duration) {
 	}
 }
 
-// report tells the host why the guest can't be used.
-func report(conn *frames.Conn, step string, err error) {
-	if frame, err := frames.Encode(frames.Failed, failure(step, err)); err == nil {
-		conn.Send(frame)
+// refuse waits for the host to say Go, and tells it then why the guest can't be used.
+func refuse(conn *frames.Conn, cause error) {
+	for {
+		frame, files, err := conn.Receive()
+		for _, file := range files {
+			file.Close()
+		}
+		if err != nil || frame.Kind == frames.Stop {
+			return
+		}
+		if frame.Kind != frames.Go {
+			continue
+		}
+		reply, err := frames.Encode(frames.Failed, failure("starting the guest", cause))
+		if err != nil || conn.Send(reply) != nil {
+			return
+		}
 	}
 }
 

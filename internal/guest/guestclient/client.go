@@ -1,0 +1,134 @@
+// Package guestclient is the host's end of the SSH connection to a guest: it runs
+// programs inside as if they were local, and reaches files. The guest is hostile: its
+// key is pinned, nothing is forwarded to it, what it opens is refused, and every wait
+// for it is bounded but the one for a program to end. Text in errors may be the guest's: it is
+// escaped where it is printed.
+package guestclient
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/pkg/sftp"
+	"golang.org/x/crypto/ssh"
+
+	"forage"
+	"forage/internal/guest/wire"
+	"forage/internal/unixsock"
+)
+
+// Bounds on how long a guest may take to answer.
+const (
+	handshakeLimit = 15 * time.Second
+	requestLimit   = 30 * time.Second
+)
+
+// Client is a connection to a guest. Several programs may run over it at once.
+type Client struct {
+	conn ssh.Conn
+}
+
+// Dial connects to the guest behind the unix socket at path, whatever its
+// length, and logs in as signer. The guest has to own hostKey.
+func Dial(ctx context.Context, path string, signer ssh.Signer, hostKey ssh.PublicKey) (*Client, error) {
+	conn, err := unixsock.Dial(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	return New(ctx, conn, signer, hostKey)
+}
+
+// New logs in over conn, which the client owns from then on.
+func New(ctx context.Context, conn net.Conn, signer ssh.Signer, hostKey ssh.PublicKey) (*Client, error) {
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	conn.SetDeadline(time.Now().Add(handshakeLimit))
+	client, channels, requests, err := ssh.NewClientConn(conn, "sandbox", &ssh.ClientConfig{
+		Config:            wire.Algorithms(),
+		User:              forage.UserName,
+		Auth:              []ssh.AuthMethod{ssh.PublicKeys(signer)},
+		HostKeyCallback:   ssh.FixedHostKey(hostKey),
+		HostKeyAlgorithms: []string{hostKey.Type()},
+		ClientVersion:     "SSH-2.0-forage",
+	})
+	if err != nil {
+		conn.Close()
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return nil, fmt.Errorf("logging in to the sandbox: %w", err)
+	}
+	conn.SetDeadline(time.Time{})
+	go ssh.DiscardRequests(requests)
+	go func() {
+		for channel := range channels {
+			channel.Reject(ssh.Prohibited, "the host opens channels, not the sandbox")
+		}
+	}()
+	return &Client{conn: client}, nil
+}
+
+// Close ends the connection and with it all programs that run over it.
+func (c *Client) Close() error { return c.conn.Close() }
+
+// Wait returns when the connection has ended.
+func (c *Client) Wait() error { return c.conn.Wait() }
+
+// SFTP opens the sandbox's files, relative to its working directory. The names and
+// contents that come back are the sandbox's: they are not to be trusted as paths. Closing it
+// leaves the connection open.
+func (c *Client) SFTP(ctx context.Context) (*sftp.Client, error) {
+	channel, requests, err := c.open(ctx, func(channel ssh.Channel) (bool, error) {
+		return channel.SendRequest("subsystem", true, ssh.Marshal(struct{ Name string }{"sftp"}))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("opening the sandbox's files: %w", err)
+	}
+	go ssh.DiscardRequests(requests)
+	defer c.bound(ctx, requestLimit)()
+	client, err := sftp.NewClientPipe(channel, channel)
+	if err != nil {
+		channel.Close()
+		return nil, fmt.Errorf("opening the sandbox's files: %w", err)
+	}
+	return client, nil
+}
+
+// open opens a session channel and starts what start asks for.
+func (c *Client) open(ctx context.Context, start func(ssh.Channel) (bool, error)) (ssh.Channel, <-chan *ssh.Request, error) {
+	if ctx.Err() != nil {
+		return nil, nil, context.Cause(ctx)
+	}
+	defer c.bound(ctx, requestLimit)()
+	channel, requests, err := c.conn.OpenChannel("session", nil)
+	if err != nil {
+		return nil, nil, c.whyBroken(ctx, err)
+	}
+	ok, err := start(channel)
+	if err == nil && !ok {
+		err = fmt.Errorf("the sandbox refused the request")
+	}
+	if err != nil {
+		go ssh.DiscardRequests(requests)
+		channel.Close()
+		return nil, nil, c.whyBroken(ctx, err)
+	}
+	return channel, requests, nil
+}
+
+// bound ends the connection when ctx ends or the guest takes longer than limit
+// over what comes before the returned function is called.
+func (c *Client) bound(ctx context.Context, limit time.Duration) (done func()) {
+	timer := time.AfterFunc(limit, func() { c.conn.Close() })
+	stop := context.AfterFunc(ctx, func() { c.conn.Close() })
+	return func() { timer.Stop(); stop() }
+}
+
+func (c *Client) whyBroken(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}

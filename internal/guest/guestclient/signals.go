@@ -1,0 +1,157 @@
+package guestclient
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/sys/unix"
+
+	"forage/internal/guest/wire"
+)
+
+// How long a program has to end after a signal, once it has to.
+const (
+	termGrace = 2 * time.Second
+	killGrace = 2 * time.Second
+)
+
+// Interruption is an error that may be the cause of a context's end: a signal that this
+// process received. Run, which sees signals by itself, then doesn't take the end of
+// its context for more than that signal.
+type Interruption interface {
+	error
+	Signal() os.Signal
+}
+
+func interruption(cause error) bool {
+	_, ok := errors.AsType[Interruption](cause)
+	return ok
+}
+
+// signals passes on what this process is told, until the program has ended:
+//
+//   - without a terminal SIGINT, SIGTERM, SIGHUP and SIGQUIT go to the program; the
+//     second of them kills it;
+//   - with a terminal keys are passed as bytes; SIGHUP and SIGTERM hang up, as when the
+//     terminal is closed, SIGWINCH resizes, SIGTSTP and SIGCONT give back and take the terminal;
+//   - the end of ctx terminates the program, and then kills it.
+func (r *run) signals(ctx context.Context) {
+	received := make(chan os.Signal, 8)
+	signal.Notify(received, r.wanted()...)
+	defer signal.Stop(received)
+	cancelled := ctx.Done()
+	ending := newEnding(r)
+	defer ending.stop()
+	for {
+		select {
+		case <-r.ended:
+			return
+		case sig := <-received:
+			r.receive(sig.(syscall.Signal), ending)
+		case <-cancelled:
+			cancelled = nil
+			if !interruption(context.Cause(ctx)) {
+				ending.terminate()
+			}
+		case <-ending.due():
+			ending.next()
+		}
+	}
+}
+
+// wanted are the signals to catch. What this process was told to ignore (by nohup, or as a
+// background job of a script) it goes on ignoring.
+func (r *run) wanted() []os.Signal {
+	// SIGPIPE is caught so that a write to a closed pipe fails instead.
+	wanted := []os.Signal{unix.SIGPIPE}
+	for _, sig := range []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT} {
+		if !signal.Ignored(sig) {
+			wanted = append(wanted, sig)
+		}
+	}
+	if r.tty {
+		wanted = append(wanted, unix.SIGWINCH, unix.SIGCONT)
+	}
+	if r.terminal.raw() {
+		wanted = append(wanted, unix.SIGTSTP)
+	}
+	return wanted
+}
+
+func (r *run) receive(sig syscall.Signal, ending *ending) {
+	switch {
+	case sig == unix.SIGPIPE:
+	case sig == unix.SIGWINCH:
+		r.resize()
+	case sig == unix.SIGTSTP:
+		r.terminal.restore()
+		unix.Kill(unix.Getpid(), unix.SIGSTOP)
+	case sig == unix.SIGCONT:
+		r.terminal.makeRaw()
+		r.resize()
+	case r.tty && (sig == unix.SIGHUP || sig == unix.SIGTERM):
+		r.hangUp(sig)
+	default:
+		ending.interrupt(sig)
+	}
+}
+
+func (r *run) resize() {
+	columns, rows := r.terminal.size()
+	r.channel.SendRequest("window-change", false, ssh.Marshal(struct{ Columns, Rows, Width, Height uint32 }{columns, rows, 0, 0}))
+}
+
+func (r *run) signal(sig syscall.Signal) {
+	r.channel.SendRequest("signal", false, ssh.Marshal(struct{ Name string }{wire.SignalName(sig)}))
+}
+
+// ending is how far the end of a program has been asked for.
+type ending struct {
+	run   *run
+	why   syscall.Signal // the first signal
+	timer *time.Timer
+	kill  bool // the program has been killed
+}
+
+func newEnding(r *run) *ending {
+	timer := time.NewTimer(time.Hour)
+	timer.Stop()
+	return &ending{run: r, timer: timer}
+}
+
+func (e *ending) stop()                 { e.timer.Stop() }
+func (e *ending) due() <-chan time.Time { return e.timer.C }
+
+// interrupt passes the first signal on; the program may take its time over it.
+func (e *ending) interrupt(sig syscall.Signal) {
+	if e.why == 0 {
+		e.why = sig
+		e.run.signal(sig)
+		return
+	}
+	e.next()
+}
+
+func (e *ending) terminate() {
+	if e.why == 0 {
+		e.why = unix.SIGTERM
+	}
+	e.run.signal(unix.SIGTERM)
+	e.timer.Reset(termGrace)
+}
+
+// next takes the next step: kill, then give up.
+func (e *ending) next() {
+	if !e.kill {
+		e.kill = true
+		e.run.signal(unix.SIGKILL)
+		e.timer.Reset(killGrace)
+		return
+	}
+	e.run.hangUp(e.why)
+}
