@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -234,28 +235,71 @@ func write(t testing.TB, path, content string) {
 	}
 }
 
+// FuzzApplyTar feeds bytes as two layers.
 func FuzzApplyTar(f *testing.F) {
 	f.Add(tarOf(f, file("a/b", "1"), symlink("l", "/a"), file("l/c", "2"), hardlink("h", "a/b")), tarOf(f, file("a/.wh.b", ""), file(".wh.h", "")))
 	f.Add(tarOf(f, symlink("l", ".."), file("l/../x", "1")), tarOf(f, file("l/.wh..wh..opq", "")))
 	f.Add(gzipped(f, tarOf(f, dir("d"), symlink("d", "..")))[:40], []byte{})
-	f.Fuzz(func(t *testing.T, one, two []byte) {
-		outside := t.TempDir()
-		write(t, filepath.Join(outside, "canary"), "alive")
-		rootfs := filepath.Join(outside, "rootfs")
-		if err := os.Mkdir(rootfs, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		_ = unpackInto(t, rootfs, Limits{Bytes: 1 << 20, Entries: 1000}, one, two)
-		for name, what := range contents(t, rootfs) {
-			if strings.HasPrefix(what, "special") || strings.ContainsAny(strings.Fields(what)[1], "ugt") && !strings.HasPrefix(what, "link") {
-				t.Errorf("%q is %s", name, what)
+	f.Fuzz(func(t *testing.T, one, two []byte) { unpackHostile(t, one, two) })
+}
+
+// FuzzEntries feeds well-formed layers of entries that get in each other's way: each
+// three bytes are a kind, a name and a target.
+func FuzzEntries(f *testing.F) {
+	f.Add([]byte("abcdefghijklmnopqrstuvwxyz0123456789"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		layers := [][]tar.Header{{}}
+		for ; len(data) >= 3 && len(data) < 300; data = data[3:] {
+			name, target := fuzzName(data[1]), fuzzName(data[2])
+			kinds := []tar.Header{
+				file(name, "x"), dir(name), symlink(name, target), symlink(name, "/"+target), symlink(name, "../../"+target), hardlink(name, target),
+				file(name+"/.wh..wh..opq", ""), file(path.Join(path.Dir(name), ".wh."+path.Base(name)), ""), special(tar.TypeFifo, name), moded(file(name, "y"), 0o7777),
 			}
+			kind := int(data[0]) % (len(kinds) + 1)
+			if kind == len(kinds) {
+				layers = append(layers, nil)
+				continue
+			}
+			last := len(layers) - 1
+			layers[last] = append(layers[last], kinds[kind])
 		}
-		if err := removeTree(rootfs); err != nil {
-			t.Errorf("removing: %v", err)
+		var raw [][]byte
+		for _, l := range layers {
+			raw = append(raw, tarOf(t, l...))
 		}
-		if diff := cmp.Diff(map[string]string{"canary": "file -rw------- alive"}, contents(t, outside)); diff != "" {
-			t.Errorf("outside (-want +got):\n%s", diff)
-		}
+		unpackHostile(t, raw...)
 	})
+}
+
+// fuzzName is one of few names, so that they meet: one to three parts of four.
+func fuzzName(b byte) string {
+	parts := []string{"a", "b", "canary", ".."}
+	name := parts[b%3]
+	for b /= 4; b > 0; b /= 4 {
+		name += "/" + parts[b%4]
+	}
+	return name
+}
+
+// unpackHostile unpacks layers and fails if anything is not as it must be whatever they hold.
+func unpackHostile(t *testing.T, layers ...[]byte) {
+	outside := t.TempDir()
+	write(t, filepath.Join(outside, "canary"), "alive")
+	rootfs := filepath.Join(outside, "rootfs")
+	if err := os.Mkdir(rootfs, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	_ = unpackInto(t, rootfs, Limits{Bytes: 1 << 20, Entries: 1000}, layers...)
+	for name, what := range contents(t, rootfs) {
+		mode := strings.Fields(what)[1]
+		if strings.HasPrefix(what, "special") || !strings.HasPrefix(what, "link") && strings.ContainsAny(mode, "ugt") {
+			t.Errorf("%q is %s", name, what)
+		}
+	}
+	if err := removeTree(rootfs); err != nil {
+		t.Errorf("removing: %v", err)
+	}
+	if diff := cmp.Diff(map[string]string{"canary": "file -rw------- alive"}, contents(t, outside)); diff != "" {
+		t.Errorf("outside (-want +got):\n%s", diff)
+	}
 }
