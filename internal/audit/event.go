@@ -3,17 +3,17 @@ package audit
 import "time"
 
 // Event is one line of a sandbox's audit log. Seq, Time, Prev and Hash are
-// filled in by the log.
+// filled in by the log, and Sandbox where it is empty.
 type Event struct {
-	Seq      uint64    `json:"seq"`
+	Seq      uint64    `json:"seq"`  // 1, 2, 3, ... without a gap
 	Time     time.Time `json:"time"` // UTC, RFC 3339 with nanoseconds
 	Sandbox  string    `json:"sandbox"`
 	Kind     Kind      `json:"kind"`
 	Verdict  string    `json:"verdict,omitempty"` // "allow", "ask" or "deny"
 	Host     string    `json:"host,omitempty"`
 	Port     uint16    `json:"port,omitempty"`
-	Method   string    `json:"method,omitempty"`
-	Path     string    `json:"path,omitempty"`
+	Method   string    `json:"method,omitempty"` // of HTTP; the type of a DNS question ("AAAA")
+	Path     string    `json:"path,omitempty"`   // without query
 	Rule     string    `json:"rule,omitempty"`
 	Reason   string    `json:"reason,omitempty"`
 	BytesIn  int64     `json:"bytesIn,omitempty"`  // towards the sandbox

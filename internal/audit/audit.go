@@ -1,0 +1,120 @@
+// Package audit keeps what a sandbox asked for and what was decided: one JSON
+// object a line, appended, each line chained to the one before by its hash.
+// Log writes, Verify checks, Events and Follow read. It decides nothing and prints
+// nothing.
+//
+// The chain shows that a line was changed, removed or reordered. It is not keyed, so
+// whoever may write the file can make a new chain: it guards against
+// accidents and against careless hands, not against the user's own account. What
+// runs inside a sandbox never reaches the file. A log that was cut at its end is
+// told by its head file (see HeadPath).
+//
+// A line is in the kernel when Record returns, so it outlives the death of any
+// process of ours. It is not synced to the disk: a machine that loses power may
+// lose the last seconds.
+package audit
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// Bounds of the text fields of an event, in bytes; what is longer is cut and
+// ends in "...". They bound a line to well below maxLine.
+const (
+	maxHost   = 300
+	maxMethod = 32
+	maxPath   = 1024
+	maxRule   = 320
+	maxReason = 512
+	maxLine   = 32 << 10
+)
+
+const hashTail = `"hash":""}` // how a line ends before its hash is known
+
+// bounded is e with its text fields cut to their bounds.
+func bounded(e Event) Event {
+	e.Sandbox = cut(e.Sandbox, maxHost)
+	e.Kind = Kind(cut(string(e.Kind), maxMethod))
+	e.Verdict = cut(e.Verdict, maxMethod)
+	e.Host = cut(e.Host, maxHost)
+	e.Method = cut(e.Method, maxMethod)
+	e.Path = cut(e.Path, maxPath)
+	e.Rule = cut(e.Rule, maxRule)
+	e.Reason = cut(e.Reason, maxReason)
+	return e
+}
+
+func cut(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	s = s[:limit-3]
+	for len(s) > 0 && !utf8.RuneStart(s[len(s)-1]) {
+		s = s[:len(s)-1]
+	}
+	if n := len(s); n > 0 && s[n-1] >= utf8.RuneSelf {
+		s = s[:n-1] // the first byte of a rune that was cut
+	}
+	return s + "..."
+}
+
+// encode makes e's line, without the newline, and sets e.Hash.
+func encode(e *Event) ([]byte, error) {
+	e.Hash = ""
+	line, err := json.Marshal(e)
+	if err != nil {
+		return nil, err
+	}
+	line = escapeASCII(line)
+	sum := sha256.Sum256(line)
+	e.Hash = hex.EncodeToString(sum[:])
+	line = append(line[:len(line)-2], e.Hash...)
+	return append(line, `"}`...), nil
+}
+
+// escapeASCII writes DEL and whatever is not ASCII in a JSON text as \uXXXX, so that
+// no control and no bidirectional character reaches a terminal that shows the
+// file as it is.
+func escapeASCII(line []byte) []byte {
+	if bytes.IndexFunc(line, func(r rune) bool { return r >= 0x7f }) < 0 {
+		return line
+	}
+	out := make([]byte, 0, 2*len(line))
+	for len(line) > 0 {
+		r, size := utf8.DecodeRune(line)
+		switch {
+		case r < 0x7f:
+			out = append(out, byte(r))
+		case r > 0xffff:
+			r -= 0x10000
+			out = fmt.Appendf(out, `\u%04x\u%04x`, 0xd800+(r>>10), 0xdc00+(r&0x3ff))
+		default:
+			out = fmt.Appendf(out, `\u%04x`, r)
+		}
+		line = line[size:]
+	}
+	return out
+}
+
+// decode reads a line, without its newline, and checks its own hash.
+func decode(line []byte) (Event, error) {
+	var e Event
+	if err := json.Unmarshal(line, &e); err != nil {
+		return Event{}, fmt.Errorf("not an event: %w", err)
+	}
+	body, ok := strings.CutSuffix(string(line), `"hash":"`+e.Hash+`"}`)
+	if !ok || len(e.Hash) != 2*sha256.Size {
+		return e, fmt.Errorf("the line does not end in its hash")
+	}
+	sum := sha256.Sum256([]byte(body + hashTail))
+	if hex.EncodeToString(sum[:]) != e.Hash {
+		return e, fmt.Errorf("the line was changed: it does not match its hash")
+	}
+	return e, nil
+}

@@ -1,0 +1,447 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func openLog(t *testing.T, path string) *Log {
+	t.Helper()
+	l, err := Open(path, "box")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+func record(t *testing.T, l *Log, hosts ...string) {
+	t.Helper()
+	for _, host := range hosts {
+		verdict := "allow"
+		if strings.HasPrefix(host, "no") {
+			verdict = "deny"
+		}
+		if err := l.Record(Event{Kind: Connect, Verdict: verdict, Host: host, Port: 443}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func hostsOf(t *testing.T, path string, filter Filter) []string {
+	t.Helper()
+	events, err := ReadFile(path, filter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var hosts []string
+	for _, e := range events {
+		hosts = append(hosts, e.Host)
+	}
+	return hosts
+}
+
+func newPath(t *testing.T) string { return filepath.Join(t.TempDir(), "box.audit.jsonl") }
+
+func TestLogContinuesItsChain(t *testing.T) {
+	path := newPath(t)
+	l := openLog(t, path)
+	record(t, l, "a", "b")
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l = openLog(t, path)
+	record(t, l, "no-c")
+	if n, err := VerifyFile(path); n != 3 || err != nil {
+		t.Errorf("%d events, %v", n, err)
+	}
+	if diff := cmp.Diff([]string{"a", "b", "no-c"}, hostsOf(t, path, Filter{})); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"no-c"}, hostsOf(t, path, Filter{Denied: true})); diff != "" {
+		t.Error(diff)
+	}
+	if got := hostsOf(t, path, Filter{Kind: DNS}); got != nil {
+		t.Error(got)
+	}
+	for _, p := range []string{path, HeadPath(path)} {
+		if info, err := os.Stat(p); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v", p, info, err)
+		}
+	}
+}
+
+func TestLogIsHeldByOne(t *testing.T) {
+	path := newPath(t)
+	l := openLog(t, path)
+	if second, err := Open(path, "box"); err == nil {
+		second.Close()
+		t.Error("a log was opened twice")
+	}
+	l.Close()
+	openLog(t, path)
+	if err := l.Record(Event{Kind: Exec}); err == nil {
+		t.Error("a closed log took an event")
+	}
+}
+
+func TestOpenFollowsNoLink(t *testing.T) {
+	path := newPath(t)
+	target := filepath.Join(t.TempDir(), "target")
+	if err := os.Symlink(target, path); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(path, "box"); !errors.Is(err, syscall.ELOOP) {
+		t.Errorf("opened through a link: %v", err)
+	}
+}
+
+// Whatever text comes from inside, a log stays lines of ASCII JSON that say what was recorded.
+func TestHostileText(t *testing.T) {
+	path := newPath(t)
+	l := openLog(t, path)
+	long := strings.Repeat("é", 4000)
+	e := Event{Kind: HTTP, Verdict: "deny", Host: "a\nb\r\x00\x1b[31m\u202e\u009b\x7f😀", Method: long, Path: "/\"},{\"seq\":9" + long, Rule: long, Reason: "\xff\xfe" + long}
+	if err := l.Record(e); err != nil {
+		t.Fatal(err)
+	}
+	record(t, l, "after")
+	text, _ := os.ReadFile(path)
+	lines := bytes.Split(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"))
+	if len(lines) != 2 || len(lines[0]) > maxLine {
+		t.Fatalf("%d lines, the first of %d bytes", len(lines), len(lines[0]))
+	}
+	for _, b := range lines[0] {
+		if b < 0x20 || b >= 0x7f {
+			t.Fatalf("byte %#x in the log", b)
+		}
+	}
+	var got Event
+	if err := json.Unmarshal(lines[0], &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Host != e.Host || len(got.Path) > maxPath || !strings.HasSuffix(got.Path, "...") || len(got.Method) > maxMethod || got.Sandbox != "box" {
+		t.Errorf("%+v", got)
+	}
+	if n, err := VerifyFile(path); n != 2 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+}
+
+func TestVerifyFindsTampering(t *testing.T) {
+	path := newPath(t)
+	record(t, openLog(t, path), "one", "two", "three", "four", "five")
+	intact, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := func() []string { return strings.SplitAfter(strings.TrimSuffix(string(intact), "\n")+"\n", "\n")[:5] }
+	forged := func(i int, old, replacement string) string { // with a hash of its own that is right
+		var e Event
+		if err := json.Unmarshal([]byte(strings.Replace(lines()[i], old, replacement, 1)), &e); err != nil {
+			t.Fatal(err)
+		}
+		line, err := encode(&e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(line) + "\n"
+	}
+	tests := []struct {
+		name string
+		text func(l []string) []string
+		line int
+	}{
+		{"changed", func(l []string) []string { l[2] = strings.Replace(l[2], "three", "THREE", 1); return l }, 3},
+		{"one space more", func(l []string) []string { l[2] = strings.Replace(l[2], ",", ", ", 1); return l }, 3},
+		{"changed with its hash", func(l []string) []string { l[2] = forged(2, "three", "THREE"); return l }, 4},
+		{"last changed with its hash", func(l []string) []string { l[4] = forged(4, "five", "FIVE"); return l }, 5},
+		{"first removed", func(l []string) []string { return l[1:] }, 1},
+		{"removed", func(l []string) []string { return slices.Delete(l, 2, 3) }, 3},
+		{"last removed", func(l []string) []string { return l[:4] }, 5},
+		{"all removed", func(l []string) []string { return nil }, 1},
+		{"swapped", func(l []string) []string { l[1], l[2] = l[2], l[1]; return l }, 2},
+		{"repeated", func(l []string) []string { return slices.Insert(l, 2, l[1]) }, 3},
+		{"junk between", func(l []string) []string { return slices.Insert(l, 2, "junk\n") }, 3},
+		{"empty line between", func(l []string) []string { return slices.Insert(l, 2, "\n") }, 3},
+		{"junk after", func(l []string) []string { return append(l, "junk\n") }, 6},
+		{"last line cut", func(l []string) []string { l[4] = l[4][:20]; return l }, 5},
+		{"last newline cut", func(l []string) []string { l[4] = strings.TrimSuffix(l[4], "\n"); return l }, 5},
+		{"two lines in one", func(l []string) []string { l[1] = strings.TrimSuffix(l[1], "\n"); return l }, 2},
+		{"a long line", func(l []string) []string { return slices.Insert(l, 1, strings.Repeat("x", 3*maxLine)+"\n") }, 2},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			copied := newPath(t)
+			head, _ := os.ReadFile(HeadPath(path))
+			if err := errors.Join(os.WriteFile(copied, []byte(strings.Join(tt.text(lines()), "")), 0o600), os.WriteFile(HeadPath(copied), head, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			_, err := VerifyFile(copied)
+			var broken *BrokenError
+			if !errors.As(err, &broken) || broken.Line != tt.line {
+				t.Errorf("got %v, want line %d", err, tt.line)
+			}
+		})
+	}
+	if n, err := Verify(bytes.NewReader(intact)); n != 5 || err != nil {
+		t.Errorf("intact: %d, %v", n, err)
+	}
+	if err := os.Remove(HeadPath(path)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := VerifyFile(path); err == nil {
+		t.Error("a missing head file is not told")
+	}
+}
+
+// What a writer that died left behind stays, and the chain vouches for it.
+func TestTornLine(t *testing.T) {
+	for name, torn := range map[string]string{
+		"half a line":          `{"seq":3,"time":"2026`,
+		"zeros after a crash":  strings.Repeat("\x00", 5000),
+		"much of it":           strings.Repeat("x", 200_000),
+		"lines that are none":  "junk\nmore junk\n",
+		"lines and half a one": "junk\nmore",
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := newPath(t)
+			l := openLog(t, path)
+			record(t, l, "a", "b")
+			l.Close()
+			appendTo(t, path, torn)
+			if _, err := VerifyFile(path); err == nil {
+				t.Error("verify does not tell of the torn line")
+			}
+			record(t, openLog(t, path), "c")
+			if n, err := VerifyFile(path); n != 4 || err != nil {
+				t.Errorf("after it was continued: %d, %v", n, err)
+			}
+			text, _ := os.ReadFile(path)
+			if !strings.Contains(string(text), torn) {
+				t.Error("the torn bytes are gone")
+			}
+			for what, tampered := range map[string]string{
+				"changed": strings.Replace(string(text), torn, strings.Replace(torn, torn[:1], "z", 1), 1),
+				"removed": strings.Replace(string(text), strings.TrimSuffix(torn, "\n")+"\n", "", 1),
+			} {
+				if _, err := Verify(strings.NewReader(tampered)); err == nil {
+					t.Errorf("the torn bytes were %s unseen", what)
+				}
+			}
+			if got := hostsOf(t, path, Filter{Kind: Connect}); len(got) != 3 {
+				t.Errorf("read %v", got)
+			}
+		})
+	}
+}
+
+func appendTo(t *testing.T, path, text string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteString(text)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A log that was cut stays broken, however long it is continued.
+func TestCutLogStaysBroken(t *testing.T) {
+	path := newPath(t)
+	l := openLog(t, path)
+	record(t, l, "a", "b", "c")
+	l.Close()
+	text, _ := os.ReadFile(path)
+	first := bytes.IndexByte(text, '\n') + 1
+	if err := os.Truncate(path, int64(first)); err != nil {
+		t.Fatal(err)
+	}
+	record(t, openLog(t, path), "d")
+	var broken *BrokenError
+	if _, err := VerifyFile(path); !errors.As(err, &broken) || broken.Line != 2 {
+		t.Errorf("%v", err)
+	}
+}
+
+// An event that can't be written is an error, and nothing of it stays.
+func TestFullDisk(t *testing.T) {
+	path := newPath(t)
+	l := openLog(t, path)
+	record(t, l, "a")
+	l.limit = l.size + 100
+	if err := l.Record(Event{Kind: Connect, Host: "b"}); err == nil {
+		t.Error("a full log took an event")
+	}
+	l.limit = maxSize
+	intact := l.file
+	full, err := os.OpenFile("/dev/full", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	l.file = full
+	if err := l.Record(Event{Kind: Connect, Host: "c"}); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("a full disk: %v", err)
+	}
+	l.file = intact
+	head := l.head
+	l.head = full
+	if err := l.Record(Event{Kind: Connect, Host: "d"}); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("a full disk, for the head: %v", err)
+	}
+	l.head = head
+	record(t, l, "e")
+	if n, err := VerifyFile(path); n != 2 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+}
+
+func TestConcurrentRecords(t *testing.T) {
+	path := newPath(t)
+	l := openLog(t, path)
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for range 250 {
+				if err := l.Record(Event{Kind: Connect, Host: fmt.Sprint(i)}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for range 20 { // while it is written to
+		if _, err := VerifyFile(path); err != nil {
+			t.Error(err)
+		}
+	}
+	wg.Wait()
+	if n, err := VerifyFile(path); n != 2000 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+}
+
+func TestFollow(t *testing.T) {
+	path := newPath(t)
+	l := openLog(t, path)
+	record(t, l, "a", "no-b")
+	ctx, cancel := context.WithCancel(t.Context())
+	seen, done := make(chan string), make(chan error)
+	go func() {
+		done <- Follow(ctx, path, Filter{Denied: true}, func(e Event) error {
+			seen <- e.Host
+			return nil
+		})
+	}()
+	expect := func(want string) {
+		t.Helper()
+		select {
+		case got := <-seen:
+			if got != want {
+				t.Fatalf("got %q, want %q", got, want)
+			}
+		case err := <-done:
+			t.Fatalf("ended with %v, want %q", err, want)
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%q does not arrive", want)
+		}
+	}
+	expect("no-b")
+	record(t, l, "c", "no-d")
+	expect("no-d")
+	// Cut, and begun anew.
+	if err := os.Truncate(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	l.size, l.last = 0, head{}
+	record(t, l, "no-e")
+	expect("no-e")
+	// Replaced by another file.
+	other := newPath(t)
+	record(t, openLog(t, other), "no-f")
+	if err := os.Rename(other, path); err != nil {
+		t.Fatal(err)
+	}
+	expect("no-f")
+	// Removed.
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Errorf("the log was removed: %v", err)
+	}
+	// Cancelled, and a failing reader.
+	path = newPath(t)
+	record(t, openLog(t, path), "no-x")
+	go func() {
+		done <- Follow(ctx, path, Filter{}, func(e Event) error { seen <- e.Host; return nil })
+	}()
+	expect("no-x")
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("cancelled: %v", err)
+	}
+	stop := errors.New("enough")
+	if err := Follow(t.Context(), path, Filter{}, func(Event) error { return stop }); !errors.Is(err, stop) {
+		t.Errorf("%v", err)
+	}
+	if err := Follow(t.Context(), newPath(t), Filter{}, nil); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("an absent log: %v", err)
+	}
+}
+
+func FuzzVerify(f *testing.F) {
+	path := filepath.Join(f.TempDir(), "log")
+	l, err := Open(path, "box")
+	if err != nil {
+		f.Fatal(err)
+	}
+	defer l.Close()
+	for _, host := range []string{"a", "b", "c"} {
+		if err := l.Record(Event{Kind: Connect, Host: host}); err != nil {
+			f.Fatal(err)
+		}
+	}
+	text, _ := os.ReadFile(path)
+	f.Add(text)
+	f.Fuzz(func(t *testing.T, fuzzed []byte) {
+		n, err := Verify(bytes.NewReader(fuzzed))
+		if err == nil && n > 0 && !bytes.HasPrefix(text, fuzzed) {
+			t.Errorf("%d events of another log are intact:\n%s", n, fuzzed)
+		}
+		for _, err := range Events(bytes.NewReader(fuzzed), Filter{}) {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+func BenchmarkRecord(b *testing.B) {
+	l, err := Open(filepath.Join(b.TempDir(), "log"), "box")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer l.Close()
+	e := Event{Kind: Connect, Verdict: "allow", Host: "api.example.com", Port: 443, Rule: "*.example.com", Reason: "closed", BytesIn: 1 << 20, BytesOut: 1 << 10}
+	for b.Loop() {
+		if err := l.Record(e); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

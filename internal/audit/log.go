@@ -1,0 +1,198 @@
+package audit
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxSize bounds a log, because what writes it may be driven from inside a
+// sandbox. A full log refuses events, which denies what they are about.
+const maxSize = 2 << 30
+
+// Rules of the lifecycle events that a log writes about itself.
+const ruleTorn = "audit-torn-line"
+
+// Log is a sandbox's audit log, open for appending. One process at a time
+// holds it. It is safe for concurrent use.
+type Log struct {
+	sandbox string
+	now     func() time.Time
+
+	mu     sync.Mutex
+	file   *os.File
+	head   *os.File
+	size   int64
+	limit  int64
+	last   head
+	broken error // once a line could be neither written nor taken back
+}
+
+// Open opens the log at path, making it (0600) if it is absent, and continues
+// its chain. A torn last line, left by a process or machine that died while writing, stays
+// where it is, and the next event tells of it. Another process that
+// holds the log is an error.
+func Open(path, sandbox string) (*Log, error) {
+	l := &Log{sandbox: sandbox, now: time.Now, limit: maxSize}
+	if err := l.open(path); err != nil {
+		return nil, fmt.Errorf("opening the audit log: %w", errors.Join(err, l.closeFiles()))
+	}
+	return l, nil
+}
+
+func (l *Log) open(path string) (err error) {
+	if l.file, err = openPrivate(path, os.O_APPEND); err != nil {
+		return err
+	}
+	if err := unix.Flock(int(l.file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return fmt.Errorf("%s is in use: %w", path, err)
+	}
+	if l.head, err = openPrivate(HeadPath(path), 0); err != nil {
+		return err
+	}
+	return l.resume()
+}
+
+// openPrivate opens a regular file of our own for reading and writing, never through a link.
+func openPrivate(path string, flags int) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK|flags, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a regular file", path)
+	}
+	if err == nil && info.Mode().Perm() != 0o600 {
+		err = f.Chmod(0o600)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// resume finds the end of the chain.
+func (l *Log) resume() error {
+	info, err := l.file.Stat()
+	if err != nil {
+		return err
+	}
+	l.size = info.Size()
+	last, torn, err := lastEvent(l.file, l.size)
+	if err != nil {
+		return err
+	}
+	kept, err := readHead(l.head)
+	if err != nil {
+		return err
+	}
+	if l.last = last; kept.seq > last.seq {
+		l.last = kept // lines are missing at the end: the gap stays visible in the chain
+	}
+	if len(torn) == 0 {
+		return nil
+	}
+	return l.keepTorn(torn)
+}
+
+// keepTorn says in the chain what the bytes after the last event are, so that
+// nothing of them can be changed or removed unseen.
+func (l *Log) keepTorn(torn []byte) error {
+	e := Event{Sandbox: l.sandbox, Kind: Lifecycle, Rule: ruleTorn, Reason: tornReason(torn)}
+	prefix := ""
+	if torn[len(torn)-1] != '\n' {
+		prefix = "\n"
+	}
+	return l.recordLocked(e, prefix)
+}
+
+// tornReason describes the bytes between two events, with or without the
+// newline that ends them.
+func tornReason(torn []byte) string {
+	torn = bytes.TrimSuffix(torn, []byte("\n"))
+	sum := sha256.Sum256(torn)
+	return fmt.Sprintf("writing was interrupted: %d bytes before this are no event, SHA-256 %s", len(torn), hex.EncodeToString(sum[:]))
+}
+
+// Record appends e. When it returns an error the event is not in the log, and
+// what it is about must not go on.
+func (l *Log) Record(e Event) error {
+	e = bounded(e)
+	if e.Sandbox == "" {
+		e.Sandbox = l.sandbox
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.recordLocked(e, ""); err != nil {
+		return fmt.Errorf("writing the audit log: %w", err)
+	}
+	return nil
+}
+
+// recordLocked writes prefix and the line of e in one piece.
+func (l *Log) recordLocked(e Event, prefix string) error {
+	if l.broken != nil {
+		return l.broken
+	}
+	e.Seq, e.Prev, e.Time = l.last.seq+1, l.last.hash, l.now().UTC()
+	line, err := encode(&e)
+	if err != nil {
+		return err
+	}
+	line = append(append([]byte(prefix), line...), '\n')
+	if l.size+int64(len(line)) > l.limit {
+		return fmt.Errorf("it has reached its limit of %d bytes", l.limit)
+	}
+	if n, err := l.file.Write(line); err != nil {
+		return l.takeBackLocked(int64(n), err)
+	}
+	next := head{e.Seq, e.Hash}
+	if err := next.write(l.head); err != nil {
+		return l.takeBackLocked(int64(len(line)), err)
+	}
+	l.size += int64(len(line))
+	l.last = next
+	return nil
+}
+
+// takeBackLocked removes the n bytes of a line that could not be recorded.
+// When that fails too, the log is over.
+func (l *Log) takeBackLocked(n int64, err error) error {
+	if n > 0 {
+		if undo := l.file.Truncate(l.size); undo != nil {
+			err = errors.Join(err, undo)
+			l.broken = err
+		}
+	}
+	return err
+}
+
+// Close ends the log. Recording to it afterwards is an error.
+func (l *Log) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file == nil {
+		return nil
+	}
+	l.broken = errors.New("it is closed")
+	return l.closeFiles()
+}
+
+func (l *Log) closeFiles() error {
+	var errs []error
+	for _, f := range []**os.File{&l.file, &l.head} {
+		if *f != nil {
+			errs = append(errs, (*f).Close())
+			*f = nil
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,170 @@
+package audit
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// BrokenError says where a log is not what was written.
+type BrokenError struct {
+	Line   int // 1 is the first; one after the last when lines are missing at the end
+	Reason string
+}
+
+func (e *BrokenError) Error() string { return fmt.Sprintf("line %d: %s", e.Line, e.Reason) }
+
+// Verify reads a whole log and returns how many events of its chain are
+// intact. A line that was changed, removed, added or moved is a *BrokenError. Bytes that an
+// interrupted writer left are accepted when the next event vouches for them.
+func Verify(r io.Reader) (n int, err error) {
+	c := chain{}
+	if err := c.read(r); err != nil {
+		return c.events, err
+	}
+	return c.events, c.end()
+}
+
+// VerifyFile is Verify of the log at path, which may be in use, and checks also
+// that nothing is missing at its end (see HeadPath).
+func VerifyFile(path string) (n int, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, fmt.Errorf("verifying the audit log: %w", err)
+	}
+	defer f.Close()
+	kept, headErr := readHeadAt(HeadPath(path)) // before the log, which may grow
+	c := chain{}
+	if err := c.read(f); err != nil {
+		return c.events, err
+	}
+	if len(c.torn) == 0 || !inUse(f) { // a line may be half written just now
+		err = c.end()
+	}
+	switch {
+	case err != nil:
+		return c.events, err
+	case errors.Is(headErr, os.ErrNotExist):
+		return c.events, &BrokenError{c.line + 1, "the head file is missing, so the end of the log can't be checked"}
+	case headErr != nil:
+		return c.events, fmt.Errorf("verifying the audit log: %w", headErr)
+	case kept.seq > c.last.seq:
+		return c.events, &BrokenError{c.line + 1, fmt.Sprintf("events %d to %d are missing at the end", c.last.seq+1, kept.seq)}
+	case kept.seq == c.last.seq && kept.hash != c.last.hash:
+		return c.events, &BrokenError{c.line, "it is not the event that was written last"}
+	}
+	return c.events, nil
+}
+
+func readHeadAt(path string) (head, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return head{}, err
+	}
+	defer f.Close()
+	return readHead(f)
+}
+
+// inUse says whether a Log holds the file.
+func inUse(f *os.File) bool {
+	return unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) != nil
+}
+
+// chain follows a log from its first line.
+type chain struct {
+	last     head
+	line     int // read so far
+	events   int
+	torn     []byte // bytes since the last event that are none
+	tornLine int    // where they begin
+	tornErr  error
+}
+
+func (c *chain) read(r io.Reader) error {
+	lines := bufio.NewReaderSize(r, maxLine)
+	for {
+		text, err := readLine(lines)
+		if len(text) > 0 {
+			c.line++
+			if err := c.add(text); err != nil {
+				return err
+			}
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("reading the audit log: %w", err)
+		}
+	}
+}
+
+// readLine reads a line with its newline; of one that is far too long for an
+// event it returns only the beginning.
+func readLine(r *bufio.Reader) ([]byte, error) {
+	text, err := r.ReadSlice('\n')
+	if err != bufio.ErrBufferFull {
+		return text, err
+	}
+	long := bytes.Clone(text)
+	for err == bufio.ErrBufferFull {
+		text, err = r.ReadSlice('\n')
+		if len(long) <= maxTorn {
+			long = append(long, text...)
+		}
+	}
+	return long, err
+}
+
+// add takes the next line, with its newline.
+func (c *chain) add(text []byte) error {
+	body, whole := bytes.CutSuffix(text, []byte("\n"))
+	e, err := decode(body)
+	if err != nil || !whole {
+		if c.tornErr == nil {
+			c.tornLine, c.tornErr = c.line, err
+		}
+		if len(c.torn)+len(text) > maxTorn {
+			return c.brokenTorn()
+		}
+		c.torn = append(c.torn, text...)
+		return nil
+	}
+	switch {
+	case len(c.torn) > 0 && (e.Rule != ruleTorn || e.Reason != tornReason(c.torn)):
+		return c.brokenTorn()
+	case len(c.torn) == 0 && e.Kind == Lifecycle && e.Rule == ruleTorn:
+		return &BrokenError{c.line, "the interrupted line before it was removed"}
+	case e.Seq > c.last.seq+1:
+		return &BrokenError{c.line, fmt.Sprintf("events %d to %d before it were removed", c.last.seq+1, e.Seq-1)}
+	case e.Seq != c.last.seq+1:
+		return &BrokenError{c.line, fmt.Sprintf("event %d is not in its place, after event %d", e.Seq, c.last.seq)}
+	case e.Prev != c.last.hash:
+		return &BrokenError{c.line, "it does not follow the event before it, one of the two was replaced"}
+	}
+	c.last = head{e.Seq, e.Hash}
+	c.events++
+	c.torn, c.tornErr = nil, nil
+	return nil
+}
+
+// end checks that nothing is left over after the last line.
+func (c *chain) end() error {
+	if len(c.torn) > 0 {
+		return c.brokenTorn()
+	}
+	return nil
+}
+
+func (c *chain) brokenTorn() error {
+	reason := "the line is incomplete: writing it was interrupted, or its end was cut off"
+	if c.tornErr != nil {
+		reason = c.tornErr.Error()
+	}
+	return &BrokenError{c.tornLine, reason}
+}
