@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"forage"
+	"forage/internal/sandbox"
+)
+
+// app is what every command has in common: the standard streams and the
+// global flags.
+type app struct {
+	in  *os.File
+	out io.Writer
+	err io.Writer
+
+	configFile string // --config; "" looks in the usual places
+	verbose    bool   // -v
+	json       bool   // --json: logs as JSON lines, and results where a command has any
+
+	// status is what a command that ran inside a sandbox returned. It becomes
+	// our own exit status when nothing else went wrong.
+	status int
+}
+
+// commandLine runs one forage-ctl command and returns its exit status.
+func commandLine(args []string, in, out, errs *os.File) int {
+	a := &app{in: in, out: out, err: errs}
+	ctx, stop := withSignals(context.Background())
+	defer stop()
+	root, err := a.tree(args)
+	if err == nil {
+		root.SetArgs(args)
+		err = root.ExecuteContext(ctx)
+	}
+	return a.finish(ctx, err)
+}
+
+// service opens the sandbox service with what the global flags say.
+func (a *app) service() (*sandbox.Service, error) {
+	return sandbox.New(sandbox.Config{ConfigFile: a.configFile, Log: a.log()})
+}
+
+// log is where the program says what it does: stderr, at debug level with -v.
+func (a *app) log() *slog.Logger {
+	level := slog.LevelWarn
+	if a.verbose {
+		level = slog.LevelDebug
+	}
+	options := &slog.HandlerOptions{Level: level}
+	if a.json {
+		return slog.New(slog.NewJSONHandler(a.err, options))
+	}
+	return slog.New(slog.NewTextHandler(a.err, options))
+}
+
+// globalFlags are the flags that every command takes.
+func (a *app) globalFlags(root *cobra.Command) {
+	flags := root.PersistentFlags()
+	flags.StringVar(&a.configFile, "config", "", "read the configuration from `FILE` alone")
+	flags.BoolVarP(&a.verbose, "verbose", "v", false, "say on stderr what is being done")
+	flags.BoolVar(&a.json, "json", false, "write logs as JSON lines, and results as JSON")
+}
+
+// usageError is an error in how c was called, with the way to its help.
+func usageError(c *cobra.Command, format string, args ...any) error {
+	err := forage.Errorf(forage.ErrUsage, "%s: %w", commandName(c), fmt.Errorf(format, args...))
+	return forage.WithHint(err, "usage: "+c.UseLine())
+}
+
+// commandName is c's name as the user types it, without the program's.
+func commandName(c *cobra.Command) string {
+	if !c.HasParent() {
+		return c.Name()
+	}
+	if c.Parent().HasParent() {
+		return commandName(c.Parent()) + " " + c.Name()
+	}
+	return c.Name()
+}

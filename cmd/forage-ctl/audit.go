@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"forage/internal/audit"
+	"forage/internal/sandbox"
+	"forage/internal/term"
+)
+
+type auditOptions struct {
+	follow bool
+	denied bool
+	format format
+}
+
+func newAudit(a *app) *cobra.Command {
+	var o auditOptions
+	c := &cobra.Command{
+		Use:   "audit [NAME] [flags]",
+		Short: "Show what sandboxes asked for and what was decided",
+		Long: `
+Prints a sandbox's audit log, or those of all sandboxes: every name that was
+asked for, every connection and command, with the rule that decided. As JSON it
+is one event a line. The log of a run stays after it, under the run's name.`,
+		Example: `
+forage-ctl audit work --denied
+forage-ctl audit work -f
+forage-ctl audit work -o json | jq 'select(.kind == "connect") | .host'`,
+		Annotations:       map[string]string{exitNote: "2"},
+		Args:              atMostOneName,
+		ValidArgsFunction: a.completeName,
+		RunE:              func(c *cobra.Command, args []string) error { return runAudit(c.Context(), a, &o, args) },
+	}
+	c.Flags().BoolVarP(&o.follow, "follow", "f", false, "go on as more happens")
+	c.Flags().BoolVar(&o.denied, "denied", false, "show only what was denied")
+	o.format.add(c)
+	c.AddCommand(newAuditVerify(a))
+	return c
+}
+
+func runAudit(ctx context.Context, a *app, o *auditOptions, names []string) error {
+	service, err := a.service()
+	if err != nil {
+		return err
+	}
+	if len(names) == 0 {
+		if names, err = allNames(ctx, service); err != nil {
+			return err
+		}
+	}
+	paths, err := auditPaths(service, names)
+	if err != nil {
+		return err
+	}
+	filter := audit.Filter{Denied: o.denied}
+	show := a.printEvent
+	if o.format.json(a) {
+		lines := json.NewEncoder(a.out)
+		show = func(e audit.Event) error { return lines.Encode(e) }
+	}
+	if o.follow {
+		return followAll(ctx, paths, filter, show)
+	}
+	for _, path := range paths {
+		events, err := audit.ReadFile(path, filter)
+		for _, event := range events {
+			if err := show(event); err != nil {
+				return err
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func auditPaths(service *sandbox.Service, names []string) ([]string, error) {
+	paths := make([]string, len(names))
+	for i, name := range names {
+		var err error
+		if paths[i], err = service.AuditPath(name); err != nil {
+			return nil, err
+		}
+	}
+	return paths, nil
+}
+
+// followAll shows the events of several logs as they are written, until ctx ends.
+func followAll(ctx context.Context, paths []string, filter audit.Filter, show func(audit.Event) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var following sync.WaitGroup
+	var showing sync.Mutex
+	for _, path := range paths {
+		following.Go(func() {
+			err := audit.Follow(ctx, path, filter, func(e audit.Event) error {
+				showing.Lock()
+				defer showing.Unlock()
+				return show(e)
+			})
+			if err != nil {
+				cancel(err)
+			}
+		})
+	}
+	following.Wait()
+	return context.Cause(ctx)
+}
+
+// printEvent prints one event in a line. Hosts, paths and reasons come from
+// inside a sandbox.
+func (a *app) printEvent(e audit.Event) error {
+	_, err := fmt.Fprintf(a.out, "%s  %-12s  %-9s  %-5s  %s\n",
+		e.Time.Local().Format(time.DateTime), term.Escape(e.Sandbox), e.Kind, dash(e.Verdict), term.Escape(eventText(e)))
+	return err
+}
+
+// eventText is what an event is about, and why it was decided so.
+func eventText(e audit.Event) string {
+	var words []string
+	if e.Method != "" {
+		words = append(words, e.Method)
+	}
+	switch {
+	case e.Port != 0:
+		words = append(words, net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port)))+e.Path)
+	case e.Host+e.Path != "":
+		words = append(words, e.Host+e.Path)
+	}
+	if e.Rule != "" {
+		words = append(words, "["+e.Rule+"]")
+	}
+	if e.Reason != "" {
+		words = append(words, e.Reason)
+	}
+	if e.BytesIn+e.BytesOut > 0 {
+		words = append(words, fmt.Sprintf("%d in, %d out", e.BytesIn, e.BytesOut))
+	}
+	return strings.Join(words, " ")
+}
+
+func dash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}

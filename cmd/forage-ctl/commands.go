@@ -1,0 +1,139 @@
+package main
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"forage"
+)
+
+// Groups of commands, as `forage-ctl help` shows them.
+const (
+	groupLifecycle = "lifecycle"
+	groupReach     = "reach"
+	groupPolicy    = "policy"
+	groupRest      = "rest"
+)
+
+// entry is one command of the program, not yet built.
+type entry struct {
+	name  string
+	group string
+	build func(*app) *cobra.Command
+}
+
+// entries returns all commands, in the order in which help shows them.
+func entries() []entry {
+	return []entry{
+		{"run", groupLifecycle, newRun},
+		{"up", groupLifecycle, newUp},
+		{"start", groupLifecycle, newStart},
+		{"stop", groupLifecycle, newStop},
+		{"reset", groupLifecycle, newReset},
+		{"down", groupLifecycle, newDown},
+		{"ps", groupLifecycle, newPs},
+		{"status", groupLifecycle, newStatus},
+		{"logs", groupLifecycle, newLogs},
+		{"gc", groupLifecycle, newGC},
+		{"exec", groupReach, newExec},
+		{"shell", groupReach, newShell},
+		{"ssh", groupReach, newSSH},
+		{"ssh-cmd", groupReach, newSSHCmd},
+		{"network", groupPolicy, newNetwork},
+		{"audit", groupPolicy, newAudit},
+		{"templates", groupRest, newTemplates},
+		{"runtimes", groupRest, newRuntimes},
+		{"doctor", groupRest, newDoctor},
+		{"config", groupRest, newConfig},
+		{"version", groupRest, newVersion},
+		{"completion", groupRest, newCompletion},
+	}
+}
+
+// laterCommands belong to the interface and are not in this version.
+var laterCommands = []string{
+	"cp", "forward", "pick", "gateway", "requests", "approve", "deny", "grants",
+	"diff", "apply", "snapshot", "agent", "proxy", "monitor", "web", "mcp",
+}
+
+// tree returns the root command with the one command below it that args asks
+// for: building all of them would take longer than most of them run. Help and
+// completion need all of them and get them.
+func (a *app) tree(args []string) (*cobra.Command, error) {
+	root := &cobra.Command{
+		Use:               "forage-ctl",
+		Short:             "Run AI coding agents in isolated, disposable sandboxes",
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+		Args:              cobra.ArbitraryArgs,
+		RunE:              func(c *cobra.Command, _ []string) error { return noCommand(c) },
+	}
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	root.SetFlagErrorFunc(flagError)
+	root.SetHelpFunc(a.help)
+	root.SetHelpCommand(newHelp(a))
+	a.globalFlags(root)
+	for id, title := range groupTitles() {
+		root.AddGroup(&cobra.Group{ID: id, Title: title})
+	}
+
+	all := entries()
+	asked := firstWord(args)
+	only := slices.IndexFunc(all, func(e entry) bool { return e.name == asked })
+	if only >= 0 {
+		all = all[only : only+1]
+	} else if err := knownElsewhere(asked, all); err != nil {
+		return nil, err
+	}
+	for _, e := range all {
+		c := e.build(a)
+		c.GroupID = e.group
+		c.DisableFlagsInUseLine = true
+		root.AddCommand(c)
+	}
+	return root, nil
+}
+
+// firstWord is the first argument that is neither a global flag nor its value.
+func firstWord(args []string) string {
+	for i := 0; i < len(args); i++ {
+		switch {
+		case args[i] == "--config":
+			i++
+		case !strings.HasPrefix(args[i], "-"):
+			return args[i]
+		}
+	}
+	return ""
+}
+
+// knownElsewhere returns nil when word is nothing or one of cobra's own
+// commands, and else the error about a command that does not exist.
+func knownElsewhere(word string, all []entry) error {
+	switch word {
+	case "", "help", cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd:
+		return nil
+	}
+	if slices.Contains(laterCommands, word) {
+		return forage.Errorf(forage.ErrUnsupported, "%s: this version has no such command yet", word)
+	}
+	names := make([]string, len(all))
+	for i, e := range all {
+		names[i] = e.name
+	}
+	hint := "'forage-ctl help' lists the commands"
+	if near := nearest(word, names); near != "" {
+		hint = "did you mean 'forage-ctl " + near + "'?"
+	}
+	return forage.WithHint(forage.Errorf(forage.ErrUsage, "there is no command %q", word), hint)
+}
+
+// noCommand answers a call without any command.
+func noCommand(c *cobra.Command) error {
+	return forage.WithHint(forage.Errorf(forage.ErrUsage, "no command given"), "'forage-ctl help' lists the commands; try: forage-ctl run -- bash")
+}

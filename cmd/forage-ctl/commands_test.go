@@ -1,0 +1,145 @@
+package main
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// pages calls f with every command that users see.
+func pages(t *testing.T, f func(t *testing.T, c *cobra.Command)) {
+	root, err := (&app{}).tree([]string{"help"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var visit func(*cobra.Command)
+	visit = func(c *cobra.Command) {
+		if c.HasParent() && !c.Hidden {
+			t.Run(commandName(c), func(t *testing.T) { f(t, c) })
+		}
+		for _, sub := range c.Commands() {
+			visit(sub)
+		}
+	}
+	visit(root)
+}
+
+// TestPages holds what every page of help must have.
+func TestPages(t *testing.T) {
+	pages(t, func(t *testing.T, c *cobra.Command) {
+		var page strings.Builder
+		a := &app{out: &page}
+		a.help(c, nil)
+		for number, line := range strings.Split(page.String(), "\n") {
+			if len(line) > 100 {
+				t.Errorf("line %d is %d columns wide: %s", number+1, len(line), line)
+			}
+		}
+		if c.Short == "" || strings.HasSuffix(c.Short, ".") {
+			t.Errorf("short text is %q: want one without a full stop", c.Short)
+		}
+		if c.Example == "" && c.Name() != "help" {
+			t.Error("no example")
+		}
+		if c.Runnable() && c.Name() != "help" && c.ValidArgsFunction == nil && len(c.ValidArgs) == 0 {
+			t.Error("no completion of its arguments: files would be offered")
+		}
+	})
+}
+
+// TestOneCommandIsBuilt: the tree holds only what was asked for, unless all is needed.
+func TestOneCommandIsBuilt(t *testing.T) {
+	all := len(entries())
+	tests := []struct {
+		args []string
+		want int
+	}{
+		{[]string{"ps"}, 1},
+		{[]string{"-v", "--config", "run", "ps", "-o", "json"}, 1},
+		{[]string{"--config=x", "run", "--", "ps"}, 1},
+		{[]string{}, all},
+		{[]string{"--help"}, all},
+		{[]string{"help", "ps"}, all},
+		{[]string{cobra.ShellCompRequestCmd, "ps", ""}, all},
+	}
+	for _, test := range tests {
+		root, err := (&app{}).tree(test.args)
+		if err != nil {
+			t.Errorf("%q: %v", test.args, err)
+			continue
+		}
+		if got := len(root.Commands()); got != test.want {
+			t.Errorf("%q builds %d commands, want %d", test.args, got, test.want)
+		}
+	}
+}
+
+// TestExamplesParse: what help shows is accepted by the flags that it explains.
+func TestExamplesParse(t *testing.T) {
+	pages(t, func(t *testing.T, c *cobra.Command) {
+		for line := range strings.Lines(c.Example) {
+			_, args, found := strings.Cut(strings.TrimSpace(line), "forage-ctl "+commandName(c)+" ")
+			if !found {
+				continue
+			}
+			for _, end := range []string{" > ", " | ", ")"} { // what follows is the shell's
+				args, _, _ = strings.Cut(args, end)
+			}
+			root, err := (&app{}).tree([]string{"help"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			fresh, _, err := root.Find(strings.Fields(commandName(c)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := fresh.ParseFlags(strings.Fields(args)); err != nil {
+				t.Errorf("%s: %v", line, err)
+			}
+		}
+	})
+}
+
+func TestNearest(t *testing.T) {
+	names := []string{"network", "name", "no-tty", "tty", "run", "runtimes"}
+	for word, want := range map[string]string{
+		"netwrok": "network", "nmae": "name", "no-ty": "no-tty", "runtime": "runtimes",
+		"xyzzy": "", "": "", "rum": "run",
+	} {
+		if got := nearest(word, names); got != want {
+			t.Errorf("nearest(%q) = %q, want %q", word, got, want)
+		}
+	}
+}
+
+// TestShellWords: a shell reads back what was written.
+func TestShellWords(t *testing.T) {
+	for _, argv := range [][]string{
+		{"ssh", "-p", "2200", "agent@127.0.0.1"},
+		{"", " ", "a b", "it's", "$HOME", "`id`", "a\nb", "*", "~", "\\", "a;b", "'", "é"},
+	} {
+		script := `for arg in ` + shellWords(argv) + `; do printf '%s\0' "$arg"; done`
+		out, err := exec.Command("sh", "-c", script).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := string(out), strings.Join(argv, "\x00")+"\x00"; got != want {
+			t.Errorf("%q came back as %q", want, got)
+		}
+	}
+}
+
+// BenchmarkTree is what parsing costs a command before it does anything.
+func BenchmarkTree(b *testing.B) {
+	for _, args := range [][]string{{"run", "--", "true"}, {"help"}} {
+		b.Run(args[0], func(b *testing.B) {
+			for b.Loop() {
+				if _, err := (&app{}).tree(args); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"forage"
+	"forage/internal/sandbox"
+	"forage/internal/term"
+)
+
+type doctorOptions struct {
+	prove  bool
+	format format
+}
+
+func newDoctor(a *app) *cobra.Command {
+	var o doctorOptions
+	c := &cobra.Command{
+		Use:   "doctor",
+		Short: "Try what Forage relies on, and say how to fix what fails",
+		Long: `
+Tries each thing that Forage relies on, by doing it, and prints the fix where
+it does not work. With --prove it starts a sandbox on every runtime that works
+here, attacks it from inside, and prints which walls held.`,
+		Example:           "forage-ctl doctor\nforage-ctl doctor --prove -o json",
+		Annotations:       map[string]string{exitNote: "5 6"},
+		Args:              noArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE:              func(c *cobra.Command, _ []string) error { return runDoctor(c.Context(), a, &o) },
+	}
+	c.Flags().BoolVar(&o.prove, "prove", false, "start sandboxes and attack them from inside")
+	o.format.add(c)
+	return c
+}
+
+func runDoctor(ctx context.Context, a *app, o *doctorOptions) error {
+	service, err := a.service()
+	if err != nil {
+		return err
+	}
+	if o.prove {
+		return a.prove(ctx, service, o.format)
+	}
+	reports, err := service.Doctor(ctx)
+	if err != nil {
+		return err
+	}
+	if o.format.json(a) {
+		return firstError(term.JSON(a.out, reports), broken(reports))
+	}
+	return firstError(printReports(a, reports), broken(reports))
+}
+
+func printReports(a *app, reports []sandbox.Report) error {
+	table := term.NewTable("ABOUT", "WHAT", "WORKS", "DETAIL")
+	for _, report := range reports {
+		for _, finding := range report.Findings {
+			table.Row(report.About, finding.Name, works(finding.OK, finding.Required), finding.Detail)
+		}
+	}
+	if err := table.Write(a.out); err != nil {
+		return err
+	}
+	for _, report := range reports {
+		for _, finding := range report.Findings {
+			if !finding.OK && finding.Fix != "" {
+				fmt.Fprintf(a.out, "\n%s: %s\n  fix: %s\n", report.About, term.Escape(finding.Name), term.Escape(finding.Fix))
+			}
+		}
+	}
+	return nil
+}
+
+// works is a finding in a word: what is not required may be missing.
+func works(ok, required bool) string {
+	switch {
+	case ok:
+		return "yes"
+	case required:
+		return "NO"
+	default:
+		return "no"
+	}
+}
+
+// broken is an error when something that nothing works without does not work.
+func broken(reports []sandbox.Report) error {
+	for _, report := range reports {
+		if !report.Works() {
+			return forage.Errorf(forage.ErrUnsupported, "%s: something that is required does not work here", report.About)
+		}
+	}
+	return nil
+}
+
+func (a *app) prove(ctx context.Context, service *sandbox.Service, f format) error {
+	proofs, err := service.Prove(ctx)
+	if err != nil {
+		return err
+	}
+	if f.json(a) {
+		return firstError(term.JSON(a.out, proofs), breached(proofs))
+	}
+	table := term.NewTable("RUNTIME", "GROUP", "WALL", "HELD", "DETAIL")
+	for _, proof := range proofs {
+		if proof.Skipped != "" {
+			table.Row(proof.Runtime, "-", "-", "-", proof.Skipped)
+		}
+		for _, result := range proof.Results {
+			table.Row(proof.Runtime, result.Group, result.Wall, works(result.Held, true), result.Detail)
+		}
+	}
+	return firstError(table.Write(a.out), breached(proofs))
+}
+
+// breached is an error when a wall did not hold.
+func breached(proofs []sandbox.Proof) error {
+	for _, proof := range proofs {
+		for _, result := range proof.Results {
+			if !result.Held {
+				return fmt.Errorf("%s: a wall did not hold: %s", proof.Runtime, result.Wall)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"forage"
+	"forage/internal/sandbox"
+)
+
+type downOptions struct {
+	all   bool
+	force bool
+}
+
+func newDown(a *app) *cobra.Command {
+	var o downOptions
+	c := &cobra.Command{
+		Use:   "down NAME... | --all",
+		Short: "Remove sandboxes",
+		Long: `
+Stops the sandboxes and removes all that Forage made for them. A workspace that
+is your own folder is never touched. Work that would exist nowhere afterwards
+is not removed, unless --force says so.`,
+		Example: `
+forage-ctl down work
+forage-ctl down --all`,
+		Annotations: map[string]string{exitNote: "2 7"},
+		Args: func(c *cobra.Command, args []string) error {
+			if o.all == (len(args) > 0) {
+				return usageError(c, "give either names or --all")
+			}
+			for _, name := range args {
+				if err := forage.CheckName(name); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		ValidArgsFunction: a.completeNames,
+		RunE:              func(c *cobra.Command, args []string) error { return runDown(c.Context(), a, &o, args) },
+	}
+	c.Flags().BoolVar(&o.all, "all", false, "remove every sandbox")
+	c.Flags().BoolVar(&o.force, "force", false, "also where work would be lost")
+	return c
+}
+
+func runDown(ctx context.Context, a *app, o *downOptions, names []string) error {
+	service, err := a.service()
+	if err != nil {
+		return err
+	}
+	if o.all {
+		if names, err = allNames(ctx, service); err != nil {
+			return err
+		}
+	}
+	var failed []error
+	for _, name := range names {
+		failed = append(failed, service.Down(ctx, name, o.force))
+	}
+	return errors.Join(failed...)
+}
+
+func allNames(ctx context.Context, service *sandbox.Service) ([]string, error) {
+	all, err := service.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(all))
+	for i, status := range all {
+		names[i] = status.Name
+	}
+	return names, nil
+}

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"forage"
+	"forage/internal/term"
+)
+
+// finish says what went wrong, if anything did, and returns the exit status.
+// It is the only place where errors are printed.
+func (a *app) finish(ctx context.Context, err error) int {
+	if err == nil {
+		return a.status
+	}
+	if errors.Is(err, unix.EPIPE) { // whoever read our output has gone
+		return 128 + int(unix.SIGPIPE)
+	}
+	code := forage.ExitCode(err)
+	if by, ok := signalOf(ctx); ok && (errors.Is(err, context.Canceled) || errors.Is(err, by)) {
+		if err == by { // and nothing that had to be undone failed
+			return by.exitCode()
+		}
+		code = by.exitCode()
+	}
+	fmt.Fprintf(a.err, "forage-ctl: %s\n", oneLine(err.Error()))
+	if hint := forage.Hint(err); hint != "" {
+		fmt.Fprintf(a.err, "hint: %s\n", oneLine(hint))
+	}
+	return code
+}
+
+// oneLine is text for one line of a terminal. Errors that were joined hold line
+// ends, and so may text that comes from inside: neither may look like a line of ours.
+func oneLine(text string) string {
+	return term.Escape(strings.ReplaceAll(strings.TrimSpace(text), "\n", "; "))
+}

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"forage/internal/term"
+)
+
+type gcOptions struct {
+	dryRun bool
+	format format
+}
+
+func newGC(a *app) *cobra.Command {
+	var o gcOptions
+	c := &cobra.Command{
+		Use:   "gc",
+		Short: "Clean up after a crash",
+		Long: `
+Compares the records of sandboxes with what really runs, finishes what was
+interrupted and removes what belongs to nothing. A stopped sandbox, and work
+that exists nowhere else, are never touched.`,
+		Example:           "forage-ctl gc --dry-run\nforage-ctl gc",
+		Args:              noArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE:              func(c *cobra.Command, _ []string) error { return runGC(c, a, &o) },
+	}
+	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "say what would be done and do nothing")
+	o.format.add(c)
+	return c
+}
+
+func runGC(c *cobra.Command, a *app, o *gcOptions) error {
+	service, err := a.service()
+	if err != nil {
+		return err
+	}
+	actions, err := service.GC(c.Context(), o.dryRun)
+	if o.format.json(a) {
+		return firstError(err, term.JSON(a.out, actions))
+	}
+	for _, action := range actions {
+		fmt.Fprintf(a.out, "%s: %s\n", term.Escape(action.Sandbox), term.Escape(action.What))
+	}
+	return err
+}

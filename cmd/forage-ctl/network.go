@@ -1,0 +1,89 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"forage"
+	"forage/internal/sandbox"
+	"forage/internal/term"
+)
+
+type networkOptions struct {
+	allow, remove []string
+	format        format
+}
+
+func newNetwork(a *app) *cobra.Command {
+	var o networkOptions
+	c := &cobra.Command{
+		Use:   "network NAME [full|restricted|none]",
+		Short: "Show or change what a sandbox may reach",
+		Long: `
+Without a change, prints the network policy. A change takes effect at once, for
+every connection made from then on, and ends none of what runs inside.
+
+  none        nothing, not even DNS
+  restricted  the allowed hosts
+  full        any public name or address over TCP; no LAN, no host, no metadata`,
+		Example: `
+forage-ctl network work
+forage-ctl network work restricted --allow api.github.com --allow '*.pypi.org'
+forage-ctl network work --allow host.forage.internal:5432
+forage-ctl network work --remove github.com
+forage-ctl network work none`,
+		Annotations: map[string]string{exitNote: "2 6 8"},
+		Args:        networkArgs,
+		ValidArgsFunction: func(c *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+			if len(args) == 1 {
+				return networkModes(), cobra.ShellCompDirectiveNoFileComp
+			}
+			return a.completeName(c, args, prefix)
+		},
+		RunE: func(c *cobra.Command, args []string) error { return runNetwork(c, a, &o, args) },
+	}
+	c.Flags().StringArrayVar(&o.allow, "allow", nil, "allow `HOST[:PORT]`, '*.suffix' or an address (repeatable)")
+	c.Flags().StringArrayVar(&o.remove, "remove", nil, "take the rule for `HOST[:PORT]` away again (repeatable)")
+	o.format.add(c)
+	return c
+}
+
+func networkArgs(c *cobra.Command, args []string) error {
+	if len(args) < 2 {
+		return oneName(c, args)
+	}
+	var mode string
+	if err := (choice{&mode, networkModes()}).Set(args[1]); err != nil {
+		return usageError(c, "%q: %w", args[1], err)
+	}
+	if len(args) > 2 {
+		return usageError(c, "unexpected argument %q", args[2])
+	}
+	return forage.CheckName(args[0])
+}
+
+func runNetwork(c *cobra.Command, a *app, o *networkOptions, args []string) error {
+	service, err := a.service()
+	if err != nil {
+		return err
+	}
+	change := sandbox.NetworkChange{Allow: o.allow, Remove: o.remove}
+	if len(args) == 2 {
+		change.Mode = forage.NetworkMode(args[1])
+	}
+	network, err := service.Network(c.Context(), args[0], change)
+	if err != nil {
+		return err
+	}
+	if o.format.json(a) {
+		return term.JSON(a.out, network)
+	}
+	return printNetwork(a, network)
+}
+
+func printNetwork(a *app, network forage.Network) error {
+	table := term.NewTable("MODE", string(network.Mode))
+	for _, host := range network.Allow {
+		table.Row("ALLOW", host)
+	}
+	return table.Write(a.out)
+}

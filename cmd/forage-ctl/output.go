@@ -1,0 +1,53 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+)
+
+// format is how a command prints its result.
+type format struct{ name string }
+
+// add gives c the -o flag.
+func (f *format) add(c *cobra.Command) {
+	f.name = "table"
+	c.Flags().VarP(choice{&f.name, []string{"table", "json"}}, "output", "o", "print the result as")
+}
+
+// json says whether the result is to be JSON: --json means that too.
+func (f format) json(a *app) bool { return f.name == "json" || a.json }
+
+// interactive says whether a person sits at both ends.
+func (a *app) interactive() bool {
+	out, ok := a.out.(interface{ Fd() uintptr })
+	return ok && term.IsTerminal(int(a.in.Fd())) && term.IsTerminal(int(out.Fd()))
+}
+
+// firstError returns the first error that is one.
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// shellWords writes argv as a shell reads it back (POSIX quoting).
+func shellWords(argv []string) string {
+	words := make([]string, len(argv))
+	for i, arg := range argv {
+		words[i] = shellWord(arg)
+	}
+	return strings.Join(words, " ")
+}
+
+func shellWord(arg string) string {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+,./:@%"
+	if arg != "" && strings.Trim(arg, plain) == "" {
+		return arg
+	}
+	return "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
+}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"forage/internal/term"
+)
+
+func newPs(a *app) *cobra.Command {
+	var f format
+	c := &cobra.Command{
+		Use:               "ps",
+		Short:             "List sandboxes",
+		Example:           "forage-ctl ps\nforage-ctl ps -o json",
+		Args:              noArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE:              func(c *cobra.Command, _ []string) error { return runPs(c, a, f) },
+	}
+	f.add(c)
+	return c
+}
+
+func runPs(c *cobra.Command, a *app, f format) error {
+	service, err := a.service()
+	if err != nil {
+		return err
+	}
+	all, err := service.List(c.Context())
+	if err != nil {
+		return err
+	}
+	if f.json(a) {
+		return term.JSON(a.out, all)
+	}
+	table := term.NewTable("NAME", "TEMPLATE", "RUNTIME", "PORT", "WORKSPACE", "STATUS", "TMUX")
+	for _, s := range all {
+		table.Row(s.Name, s.Template, s.Runtime, port(s.Port), s.Workspace, s.Status, s.Tmux)
+	}
+	return table.Write(a.out)
+}
+
+// port is how a sandbox's port is shown: those of run have none.
+func port(number int) string {
+	if number == 0 {
+		return "-"
+	}
+	return strconv.Itoa(number)
+}

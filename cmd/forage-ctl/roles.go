@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"forage/internal/guest"
+	"forage/internal/probe"
+	"forage/internal/runtime/native"
+	"forage/internal/supervisor"
+)
+
+// roleOf returns what this process is to be when it was not started by a
+// user: part of a sandbox, or its supervisor. Those never come back here.
+func roleOf(args []string) func() int {
+	switch args[0] {
+	case guest.LimitName:
+		return func() int { return guest.Limit(args[1:]) }
+	case guest.SFTPName:
+		return guest.SFTP
+	}
+	if len(args) != 2 {
+		return nil
+	}
+	switch args[1] {
+	case native.Argument:
+		return beGuest
+	case supervisor.Argument:
+		return func() int { return supervisor.Main(os.Stdin, os.Stdout, newRuntime) }
+	case probe.Argument:
+		return beProbe
+	}
+	return nil
+}
+
+// beGuest is the life of a sandbox's first process. What goes wrong has been
+// told to the host over the control channel already.
+func beGuest() int {
+	entered, err := native.Enter()
+	if err != nil {
+		return 1
+	}
+	err = guest.Serve(guest.Options{
+		Conn: entered.Control, Config: entered.Guest, SSH: entered.SSH, Log: entered.Log, Confine: entered.Confine,
+	})
+	if err != nil {
+		return 1
+	}
+	return 0
+}
+
+// beProbe attacks the sandbox that it runs in and prints which walls held.
+func beProbe() int {
+	results := probe.Run(context.Background(), probe.Options{})
+	if err := json.NewEncoder(os.Stdout).Encode(results); err != nil {
+		fmt.Fprintln(os.Stderr, "forage-ctl:", err)
+		return 1
+	}
+	return 0
+}

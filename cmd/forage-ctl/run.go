@@ -1,0 +1,84 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"forage/internal/sandbox"
+	"forage/internal/term"
+)
+
+type runOptions struct {
+	sandbox.Options
+	terminal terminal
+	print    bool
+}
+
+func newRun(a *app) *cobra.Command {
+	var o runOptions
+	c := &cobra.Command{
+		Use:   "run [flags] -- COMMAND [ARG...]",
+		Short: "Run one command in a throw-away sandbox",
+		Long: `
+The command runs in a sandbox of its own, with the current folder (or -w) at
+/workspace. Its terminal and standard streams are passed through. When it ends,
+so does the sandbox: the workspace stays, nothing else does.
+
+Without -t the template is the one named like the command ('run -- claude' uses
+'claude'), else the default one. A command that is on your PATH outside the
+system's folders is shown inside, read-only, with the files that it needs.`,
+		Example: `
+forage-ctl run -- claude
+forage-ctl run -w ~/project --env ANTHROPIC_API_KEY -- claude -p 'fix the tests'
+forage-ctl run --network none --timeout 5m -- make test
+forage-ctl run --allow pypi.org --allow files.pythonhosted.org -- pip install -r requirements.txt
+forage-ctl run --print-effective-config -- claude`,
+		Annotations: map[string]string{exitNote: "3 5 6 7 8 " + insideExit},
+		RunE: func(c *cobra.Command, args []string) error {
+			o.Command = args
+			return runRun(c, a, &o)
+		},
+	}
+	sandboxFlags(c, &o.Options)
+	flags := c.Flags()
+	flags.SetInterspersed(false) // what follows the first word is the command's, with or without `--`
+	flags.StringVar(&o.Name, "name", "", "call the sandbox `NAME` (default: one is made up)")
+	flags.DurationVar(&o.Timeout, "timeout", 0, "end the command after `DURATION` (90s, 5m), with exit status 124")
+	flags.BoolVar(&o.print, "print-effective-config", false, "print what would be enforced as JSON and start nothing")
+	o.terminal.add(c)
+	c.ValidArgsFunction = cobra.NoFileCompletions
+	a.completeSandboxFlags(c)
+	return c
+}
+
+func runRun(c *cobra.Command, a *app, o *runOptions) error {
+	o.Ephemeral = true
+	if len(o.Command) == 0 && !o.print {
+		return usageError(c, "which command?")
+	}
+	if c.Flags().Changed("timeout") && o.Timeout <= 0 {
+		return usageError(c, "--timeout %s: must be more than nothing", o.Timeout)
+	}
+	service, err := a.service()
+	if err != nil {
+		return err
+	}
+	if o.print {
+		plan, notes, err := service.Plan(c.Context(), o.Options)
+		if err != nil {
+			return err
+		}
+		a.notes(notes)
+		return term.JSON(a.out, plan.Spec)
+	}
+	a.status, err = service.Run(c.Context(), o.Options, o.terminal.stdio(a))
+	return err
+}
+
+// notes tells the user on stderr what else there is to know.
+func (a *app) notes(notes []string) {
+	for _, note := range notes {
+		fmt.Fprintf(a.err, "note: %s\n", term.Escape(note))
+	}
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"forage"
+	"forage/internal/sandbox"
+)
+
+// sandboxFlags adds the flags that describe a sandbox, which up and run share.
+func sandboxFlags(c *cobra.Command, o *sandbox.Options) {
+	flags := c.Flags()
+	flags.SetNormalizeFunc(otherNames)
+	flags.StringVarP(&o.Template, "template", "t", "", "make it from this `TEMPLATE` (also --profile); see 'forage-ctl templates'")
+	flags.StringVarP(&o.Workspace, "workspace", "w", "", "mount the folder `PATH` at /workspace (default: the current folder)")
+	flags.BoolVar(&o.ReadOnly, "read-only", false, "let the sandbox read the workspace only")
+	flags.StringVar(&o.Runtime, "runtime", "", "isolate with this `RUNTIME` (also --backend); see 'forage-ctl runtimes'")
+	flags.Var(choice{&o.Network, networkModes()}, "network", "what may be reached: nothing, the allowed hosts, or the internet")
+	flags.StringArrayVar(&o.Allow, "allow", nil, "also allow `HOST[:PORT]`, '*.suffix' or an address (repeatable)")
+	flags.StringArrayVar(&o.Mounts, "mount", nil, "show `SRC:DST[:ro|rw]` inside, read-only unless rw is said (repeatable)")
+	flags.StringArrayVarP(&o.Env, "env", "e", nil, "set a variable inside, or pass the caller's on: `K[=V]` (repeatable)")
+	flags.StringArrayVar(&o.SSHKeys, "ssh-key", nil, "let the public key in `FILE` log in (repeatable)")
+	flags.StringVar(&o.GitUser, "git-user", "", "the author `NAME` of commits (default: the caller's)")
+	flags.StringVar(&o.GitEmail, "git-email", "", "the author `MAIL` of commits (default: the caller's)")
+	flags.Var(choice{&o.IdentityMode, []string{"sandbox-user", "host-user"}}, "identity-mode", "the user's name inside, agent or the caller's: `MODE` is sandbox-user or host-user")
+	laterFlag(flags, "repo", "a jj workspace (--repo)")
+	laterFlag(flags, "git-worktree", "a git worktree as workspace (--git-worktree)")
+	laterFlag(flags, "clone", "a clone as workspace (--clone)")
+	laterFlag(flags, "branch", "a branch of its own (--branch)")
+}
+
+// otherNames gives the flags that have two names the one that we use.
+func otherNames(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+	switch name {
+	case "backend":
+		name = "runtime"
+	case "profile":
+		name = "template"
+	}
+	return pflag.NormalizedName(name)
+}
+
+func networkModes() []string {
+	return []string{string(forage.NetworkFull), string(forage.NetworkRestricted), string(forage.NetworkNone)}
+}
+
+func laterFlag(flags *pflag.FlagSet, name, what string) {
+	flags.Var(later{what}, name, "")
+	flags.Lookup(name).Hidden = true
+}
+
+// terminal holds the flags that say whether the command inside gets a terminal.
+type terminal struct{ yes, no bool }
+
+func (t *terminal) add(c *cobra.Command) {
+	c.Flags().BoolVar(&t.yes, "tty", false, "give the command a terminal (default: when stdin and stdout are one)")
+	c.Flags().BoolVar(&t.no, "no-tty", false, "give it pipes, even on a terminal")
+	c.MarkFlagsMutuallyExclusive("tty", "no-tty")
+}
+
+// stdio is our own streams, as the command inside is to have them.
+func (t terminal) stdio(a *app) sandbox.Stdio {
+	return sandbox.Stdio{In: a.in, Out: a.out, Err: a.err, TTY: t.yes || !t.no && a.interactive()}
+}

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
+)
+
+// scriptFile names, in the environment, the one script that a child of the
+// test program runs.
+const scriptFile = "FORAGE_TEST_SCRIPT"
+
+// ordinaryUID is who runs the scripts of an ordinary user when root runs the
+// tests. No such user needs to exist.
+const ordinaryUID = 54321
+
+// TestMain makes the test program into forage-ctl, and into its guest and its
+// supervisor, when it is started as such: the scripts run it, and not another build.
+func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == "forage-ctl" || roleOf(os.Args) != nil {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// TestScripts runs testdata/script, the manual of forage-ctl that checks
+// itself. Each script runs as an ordinary user, and once more as root when root
+// runs the tests, in a process of its own, which inherits what the script leaves.
+func TestScripts(t *testing.T) {
+	if file := os.Getenv(scriptFile); file != "" {
+		runScript(t, file)
+		return
+	}
+	files, err := filepath.Glob("testdata/script/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scripts (%v)", err)
+	}
+	dir := publicCopy(t)
+	for _, who := range callers() {
+		t.Run(who.name, func(t *testing.T) {
+			for _, file := range files {
+				t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+					t.Parallel()
+					startScript(t, dir, file, who)
+				})
+			}
+		})
+	}
+}
+
+type caller struct {
+	name       string
+	credential *syscall.Credential // nil: as we are
+}
+
+func callers() []caller {
+	if os.Getuid() != 0 {
+		return []caller{{name: "user"}}
+	}
+	return []caller{{"user", &syscall.Credential{Uid: ordinaryUID, Gid: ordinaryUID}}, {name: "root"}}
+}
+
+// publicCopy puts what the scripts need where every user can read it: this
+// program, by its name, and the scripts.
+func publicCopy(t *testing.T) string {
+	t.Helper()
+	base := "" // the user's own
+	if os.Getuid() == 0 {
+		base = "/tmp" // root's may be closed to others
+	}
+	dir, err := os.MkdirTemp(base, "forage-scripts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, os.Chmod(dir, 0o755))
+	check(t, os.CopyFS(filepath.Join(dir, "testdata"), os.DirFS("testdata")))
+	check(t, os.Mkdir(filepath.Join(dir, "bin"), 0o755))
+	check(t, copyFile(self, filepath.Join(dir, "bin", "forage-ctl.test")))
+	check(t, os.Symlink("forage-ctl.test", filepath.Join(dir, "bin", "forage-ctl")))
+	check(t, os.Mkdir(filepath.Join(dir, "tmp"), 0o755))
+	check(t, os.Chmod(filepath.Join(dir, "tmp"), os.ModeSticky|0o777))
+	return dir
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func copyFile(from, to string) error {
+	source, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	target, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE, 0o755)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(target, source); err != nil {
+		return err
+	}
+	return target.Close()
+}
+
+// startScript runs one script in a process of its own, as who.
+func startScript(t *testing.T, dir, file string, who caller) {
+	args := []string{"-test.run=^TestScripts$", "-test.v=" + fmt.Sprint(testing.Verbose())}
+	if deadline, ok := t.Deadline(); ok {
+		args = append(args, "-test.timeout="+remaining(deadline))
+	}
+	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "bin", "forage-ctl.test"), args...)
+	cmd.Dir = dir
+	cmd.Env = []string{
+		scriptFile + "=" + file,
+		"PATH=" + filepath.Join(dir, "bin") + ":/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
+		"GOTMPDIR=" + filepath.Join(dir, "tmp"), "TMPDIR=" + filepath.Join(dir, "tmp"),
+	}
+	if coverage, ok := os.LookupEnv("GOCOVERDIR"); ok {
+		cmd.Env = append(cmd.Env, "GOCOVERDIR="+coverage)
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: who.credential, Pdeathsig: unix.SIGKILL}
+	out, err := cmd.CombinedOutput()
+	switch {
+	case err != nil:
+		t.Fatalf("%s as %s: %v\n%s", file, who.name, err, out)
+	case strings.Contains(string(out), "--- SKIP"):
+		t.Skipf("%s", out)
+	default:
+		t.Logf("%s", out)
+	}
+}
+
+// runScript runs one script here and fails when it leaves anything behind.
+func runScript(t *testing.T, file string) {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	unix.Umask(0o022)
+	testscript.Run(t, testscript.Params{
+		Files:              []string{file},
+		Setup:              setUp,
+		Condition:          condition,
+		Cmds:               scriptCommands(),
+		RequireUniqueNames: true,
+	})
+}
+
+// setUp gives each script a home and places of its own.
+func setUp(env *testscript.Env) error {
+	home := filepath.Join(env.WorkDir, "home")
+	run := filepath.Join(env.WorkDir, "run")
+	for _, dir := range []string{home, run, filepath.Join(env.WorkDir, "project")} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	env.Setenv("HOME", home)
+	env.Setenv("FORAGE_STATE_DIR", filepath.Join(env.WorkDir, "state"))
+	env.Setenv("FORAGE_RUNTIME_DIR", run)
+	env.Setenv("LANG", "C.UTF-8")
+	env.Setenv("TERM", "xterm")
+	env.Setenv("UID", fmt.Sprint(os.Getuid()))
+	if config := filepath.Join(env.WorkDir, "config.toml"); exists(config) {
+		env.Setenv("FORAGE_CONFIG", config)
+	}
+	env.Cd = filepath.Join(env.WorkDir, "project")
+	env.Values[ptyKey{}] = &ptyState{}
+	env.Defer(func() { sweep(env) })
+	return nil
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// condition answers [root].
+func condition(name string) (bool, error) {
+	if name == "root" {
+		return os.Getuid() == 0, nil
+	}
+	return false, fmt.Errorf("unknown condition %q", name)
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+
+	"golang.org/x/sys/unix"
+)
+
+// patience is how many signals it takes until the program ends without
+// cleaning up. The ones before are for the command inside: the first is passed
+// on, the second kills it, the third gives it up. What is left behind, gc finds.
+const patience = 4
+
+// signalError says which signal ended the work.
+type signalError struct{ signal unix.Signal }
+
+func (e signalError) Error() string { return "interrupted by " + unix.SignalName(e.signal) }
+
+// Signal makes this a guestclient.Interruption: what the command inside does
+// about the signal is the command's business.
+func (e signalError) Signal() os.Signal { return e.signal }
+
+// exitCode is what a shell reports for a process that the signal killed.
+func (e signalError) exitCode() int { return 128 + int(e.signal) }
+
+// withSignals returns a context that SIGINT, SIGTERM, SIGHUP and SIGQUIT cancel, with a
+// signalError as its cause, so that whatever is under way is undone in order.
+//
+// SIGPIPE is caught and dropped: a reader that goes away must not kill the
+// process that cleans up. Writes then fail with EPIPE. It is caught rather than
+// ignored, because an ignored signal stays ignored in everything we start.
+func withSignals(parent context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(parent)
+	signals := make(chan os.Signal, patience)
+	for _, sig := range []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT} {
+		if !signal.Ignored(sig) { // by nohup, or as a background job of a script
+			signal.Notify(signals, sig)
+		}
+	}
+	pipes := make(chan os.Signal, 1)
+	signal.Notify(pipes, unix.SIGPIPE)
+	go func() {
+		count := 0
+		for received := range signals {
+			reason := signalError{received.(unix.Signal)}
+			cancel(reason)
+			if count++; count == patience {
+				os.Exit(reason.exitCode())
+			}
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		close(signals)
+		signal.Stop(pipes)
+		cancel(nil)
+	}
+}
+
+// signalOf returns the signal that cancelled ctx, if one did.
+func signalOf(ctx context.Context) (signalError, bool) {
+	return errors.AsType[signalError](context.Cause(ctx))
+}

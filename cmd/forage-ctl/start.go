@@ -1,0 +1,28 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+)
+
+func newStart(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "start NAME",
+		Short: "Start a stopped sandbox again",
+		Long: `
+Starts the sandbox as it was made: same plan, same network policy, same keys.
+In a running sandbox it starts the agent's window again if that has ended.`,
+		Example:           "forage-ctl start work",
+		Annotations:       map[string]string{exitNote: "2 4 5 6 7"},
+		Args:              oneName,
+		ValidArgsFunction: a.completeName,
+		RunE:              func(c *cobra.Command, args []string) error { return runStart(c, a, args[0]) },
+	}
+}
+
+func runStart(c *cobra.Command, a *app, name string) error {
+	service, err := a.service()
+	if err != nil {
+		return err
+	}
+	return service.Start(c.Context(), name)
+}

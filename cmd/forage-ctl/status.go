@@ -1,0 +1,82 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"forage"
+	"forage/internal/sandbox"
+	"forage/internal/term"
+)
+
+func newStatus(a *app) *cobra.Command {
+	var f format
+	c := &cobra.Command{
+		Use:               "status NAME",
+		Short:             "Show one sandbox",
+		Example:           "forage-ctl status work\nforage-ctl status work -o json",
+		Annotations:       map[string]string{exitNote: "2"},
+		Args:              oneName,
+		ValidArgsFunction: a.completeName,
+		RunE:              func(c *cobra.Command, args []string) error { return runStatus(c, a, f, args[0]) },
+	}
+	f.add(c)
+	return c
+}
+
+func runStatus(c *cobra.Command, a *app, f format, name string) error {
+	service, err := a.service()
+	if err != nil {
+		return err
+	}
+	status, err := service.Status(c.Context(), name)
+	if err != nil {
+		return err
+	}
+	if f.json(a) {
+		return term.JSON(a.out, status)
+	}
+	return printStatus(a, status)
+}
+
+func printStatus(a *app, s sandbox.Status) error {
+	table := term.NewTable("NAME", s.Name)
+	table.Row("STATUS", withReason(s.Status, s.Reason))
+	table.Row("TEMPLATE", s.Template)
+	table.Row("RUNTIME", s.Runtime)
+	table.Row("WORKSPACE", s.Workspace)
+	table.Row("AGENT", strings.Join(s.Plan.Spec.Command, " "))
+	table.Row("TMUX", s.Tmux)
+	table.Row("PORT", port(s.Port))
+	table.Row("NETWORK", networkLine(s.Network))
+	table.Row("CREATED", s.CreatedAt.Format(time.RFC3339))
+	if !s.StartedAt.IsZero() {
+		table.Row("STARTED", s.StartedAt.Format(time.RFC3339))
+	}
+	for _, note := range s.Notes {
+		table.Row("NOTE", note)
+	}
+	return table.Write(a.out)
+}
+
+func withReason(status, reason string) string {
+	if reason == "" {
+		return status
+	}
+	return fmt.Sprintf("%s (%s)", status, reason)
+}
+
+// networkLine is a network policy in one line.
+func networkLine(n forage.Network) string {
+	mode := string(n.Mode)
+	if mode == "" {
+		mode = string(forage.NetworkNone)
+	}
+	if len(n.Allow) == 0 {
+		return mode
+	}
+	return mode + ": " + strings.Join(n.Allow, " ")
+}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"forage"
+)
+
+// flagError turns what the flag library complains about into a usage error
+// that names the nearest flag.
+func flagError(c *cobra.Command, err error) error {
+	if errors.Is(err, forage.ErrUnsupported) {
+		return fmt.Errorf("%s: %w", commandName(c), errors.Unwrap(err))
+	}
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok {
+		return usageError(c, "%w", err)
+	}
+	hint := "'forage-ctl " + commandName(c) + " --help' lists the flags"
+	if near := nearest(unknown.GetSpecifiedName(), flagNames(c)); near != "" && unknown.GetSpecifiedShortnames() == "" {
+		hint = "did you mean --" + near + "?"
+	} else if takesCommand(c) {
+		hint = "flags of the command that runs inside come after '--'"
+	}
+	return forage.WithHint(forage.Errorf(forage.ErrUsage, "%s: %w", commandName(c), err), hint)
+}
+
+func takesCommand(c *cobra.Command) bool { return strings.Contains(c.Use, "-- ") }
+
+// flagNames are the flags that c takes and shows.
+func flagNames(c *cobra.Command) []string {
+	var names []string
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, f.Name)
+		}
+	})
+	return names
+}
+
+// nearest returns the candidate that is a slip of the finger away from word,
+// or "".
+func nearest(word string, candidates []string) string {
+	best, least := "", len(word)/3+2
+	for _, candidate := range candidates {
+		if d := distance(word, candidate); d < least {
+			best, least = candidate, d
+		}
+	}
+	return best
+}
+
+// distance is the Levenshtein distance between a and b, in bytes.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// noArgs refuses arguments.
+func noArgs(c *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usageError(c, "unexpected argument %q", args[0])
+	}
+	return nil
+}
+
+// oneName wants exactly one sandbox name.
+func oneName(c *cobra.Command, args []string) error {
+	switch len(args) {
+	case 0:
+		return usageError(c, "which sandbox?")
+	case 1:
+		return forage.CheckName(args[0])
+	default:
+		return usageError(c, "unexpected argument %q", args[1])
+	}
+}
+
+// atMostOneName wants a sandbox name or nothing.
+func atMostOneName(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return oneName(c, args)
+}
+
+// splitCommand divides args into what came before `--` and, untouched, what
+// came after it. dashed says whether there was one.
+func splitCommand(c *cobra.Command, args []string) (before, command []string, dashed bool) {
+	dash := c.ArgsLenAtDash()
+	if dash < 0 {
+		return args, nil, false
+	}
+	return args[:dash], args[dash:], true
+}
+
+// choice is the value of a flag that takes one of a few words.
+type choice struct {
+	value *string
+	words []string
+}
+
+func (c choice) String() string {
+	if c.value == nil {
+		return ""
+	}
+	return *c.value
+}
+
+func (c choice) Type() string { return strings.Join(c.words, "|") }
+
+func (c choice) Set(word string) error {
+	if !slices.Contains(c.words, word) {
+		return fmt.Errorf("must be %s", strings.Join(c.words, ", "))
+	}
+	*c.value = word
+	return nil
+}
+
+// later is the value of a flag that belongs to the interface and that this
+// version does not have.
+type later struct{ what string }
+
+func (later) String() string { return "" }
+func (later) Type() string   { return "" }
+
+func (l later) Set(string) error {
+	return forage.Errorf(forage.ErrUnsupported, "%s is not in this version yet", l.what)
+}
