@@ -358,6 +358,35 @@ func TestResolveVerifies(t *testing.T) {
 	}
 }
 
+// TestResolveWrongContent has blobs that are as the manifest says, and content that is not
+// as the config says.
+func TestResolveWrongContent(t *testing.T) {
+	img, _ := sample(t)
+	ids := diffIDs(t, img)
+	swapped, err := mutate.ConfigFile(img, &v1.ConfigFile{OS: "linux", Architecture: platform().Architecture, RootFS: v1.RootFS{DiffIDs: []v1.Hash{ids[1], ids[0]}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ref := range []string{writeLayout(t, mutate.IndexAddendum{Add: swapped}), writeArchive(t, swapped)} {
+		cacheDir := t.TempDir()
+		_, _, err := Resolve(t.Context(), forage.Rootfs{Kind: forage.RootfsOCI, Ref: ref}, cacheDir, Options{})
+		if !errors.Is(err, forage.ErrStart) || !strings.Contains(err.Error(), "content is") {
+			t.Errorf("%s: %v", ref, err)
+		}
+		checkClean(t, cacheDir)
+	}
+}
+
+// TestResolveTrailingBomb has what counts behind the end of the archive.
+func TestResolveTrailingBomb(t *testing.T) {
+	img := imageOf(t, gzipped(t, append(tarOf(t, file("a", "1")), make([]byte, 64<<20)...)))
+	fs := forage.Rootfs{Kind: forage.RootfsOCI, Ref: writeLayout(t, mutate.IndexAddendum{Add: img})}
+	_, _, err := Resolve(t.Context(), fs, t.TempDir(), Options{Limits: Limits{Bytes: 1 << 20}})
+	if !errors.Is(err, forage.ErrStart) || !errors.Is(err, errOverLimit) {
+		t.Errorf("error %v", err)
+	}
+}
+
 // TestResolveLyingRegistry serves other bytes than the manifest names, and breaks off.
 func TestResolveLyingRegistry(t *testing.T) {
 	img, want := sample(t)
