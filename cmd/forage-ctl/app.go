@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -23,6 +24,7 @@ type app struct {
 	configFile string // --config; "" looks in the usual places
 	verbose    bool   // -v
 	json       bool   // --json: logs as JSON lines, and results where a command has any
+	version    bool   // --version, without a command
 
 	// status is what a command that ran inside a sandbox returned. It becomes
 	// our own exit status when nothing else went wrong.
@@ -70,17 +72,21 @@ func (a *app) globalFlags(root *cobra.Command) {
 
 // usageError is an error in how c was called, with the way to its help.
 func usageError(c *cobra.Command, format string, args ...any) error {
-	err := forage.Errorf(forage.ErrUsage, "%s: %w", commandName(c), fmt.Errorf(format, args...))
+	err := forage.Errorf(forage.ErrUsage, "%s%w", errorPrefix(c), fmt.Errorf(format, args...))
 	return forage.WithHint(err, "usage: "+c.UseLine())
 }
 
-// commandName is c's name as the user types it, without the program's.
+// commandName is c's name as the user types it, without the program's; the
+// root's is "".
 func commandName(c *cobra.Command) string {
+	_, name, _ := strings.Cut(c.CommandPath(), " ")
+	return name
+}
+
+// errorPrefix says which command an error is about.
+func errorPrefix(c *cobra.Command) string {
 	if !c.HasParent() {
-		return c.Name()
+		return ""
 	}
-	if c.Parent().HasParent() {
-		return commandName(c.Parent()) + " " + c.Name()
-	}
-	return c.Name()
+	return commandName(c) + ": "
 }

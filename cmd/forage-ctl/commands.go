@@ -69,8 +69,9 @@ func (a *app) tree(args []string) (*cobra.Command, error) {
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		Args:              cobra.ArbitraryArgs,
-		RunE:              func(c *cobra.Command, _ []string) error { return noCommand(c) },
+		RunE:              func(*cobra.Command, []string) error { return a.noCommand() },
 	}
+	root.Flags().BoolVar(&a.version, "version", false, "print the version")
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.err)
@@ -134,6 +135,9 @@ func knownElsewhere(word string, all []entry) error {
 }
 
 // noCommand answers a call without any command.
-func noCommand(c *cobra.Command) error {
+func (a *app) noCommand() error {
+	if a.version {
+		return runVersion(a, format{})
+	}
 	return forage.WithHint(forage.Errorf(forage.ErrUsage, "no command given"), "'forage-ctl help' lists the commands; try: forage-ctl run -- bash")
 }

@@ -49,7 +49,7 @@ func runDoctor(ctx context.Context, a *app, o *doctorOptions) error {
 		return err
 	}
 	if o.format.json(a) {
-		return firstError(term.JSON(a.out, reports), broken(reports))
+		return firstError(printList(a, reports), broken(reports))
 	}
 	return firstError(printReports(a, reports), broken(reports))
 }
@@ -102,7 +102,7 @@ func (a *app) prove(ctx context.Context, service *sandbox.Service, f format) err
 		return err
 	}
 	if f.json(a) {
-		return firstError(term.JSON(a.out, proofs), breached(proofs))
+		return firstError(printList(a, proofs), breached(proofs))
 	}
 	table := term.NewTable("RUNTIME", "GROUP", "WALL", "HELD", "DETAIL")
 	for _, proof := range proofs {

@@ -39,7 +39,7 @@ func runGC(c *cobra.Command, a *app, o *gcOptions) error {
 	}
 	actions, err := service.GC(c.Context(), o.dryRun)
 	if o.format.json(a) {
-		return firstError(err, term.JSON(a.out, actions))
+		return firstError(err, printList(a, actions))
 	}
 	for _, action := range actions {
 		fmt.Fprintf(a.out, "%s: %s\n", term.Escape(action.Sandbox), term.Escape(action.What))

@@ -4,7 +4,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
+	xterm "golang.org/x/term"
+
+	"forage/internal/term"
 )
 
 // format is how a command prints its result.
@@ -19,10 +21,18 @@ func (f *format) add(c *cobra.Command) {
 // json says whether the result is to be JSON: --json means that too.
 func (f format) json(a *app) bool { return f.name == "json" || a.json }
 
+// printList prints a list as JSON: one that is empty is [], never null.
+func printList[T any](a *app, items []T) error {
+	if items == nil {
+		items = []T{}
+	}
+	return term.JSON(a.out, items)
+}
+
 // interactive says whether a person sits at both ends.
 func (a *app) interactive() bool {
 	out, ok := a.out.(interface{ Fd() uintptr })
-	return ok && term.IsTerminal(int(a.in.Fd())) && term.IsTerminal(int(out.Fd()))
+	return ok && xterm.IsTerminal(int(a.in.Fd())) && xterm.IsTerminal(int(out.Fd()))
 }
 
 // firstError returns the first error that is one.

@@ -32,7 +32,7 @@ func runPs(c *cobra.Command, a *app, f format) error {
 		return err
 	}
 	if f.json(a) {
-		return term.JSON(a.out, all)
+		return printList(a, all)
 	}
 	table := term.NewTable("NAME", "TEMPLATE", "RUNTIME", "PORT", "WORKSPACE", "STATUS", "TMUX")
 	for _, s := range all {

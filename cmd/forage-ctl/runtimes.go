@@ -33,7 +33,7 @@ func runRuntimes(c *cobra.Command, a *app, f format) error {
 		return err
 	}
 	if f.json(a) {
-		return term.JSON(a.out, runtimes)
+		return printList(a, runtimes)
 	}
 	table := term.NewTable("NAME", "WORKS", "ENFORCES", "DESCRIPTION")
 	for _, r := range runtimes {

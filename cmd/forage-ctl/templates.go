@@ -37,7 +37,7 @@ func runTemplates(a *app, f format) error {
 	}
 	templates := service.Templates()
 	if f.json(a) {
-		return term.JSON(a.out, templates)
+		return printList(a, templates)
 	}
 	table := term.NewTable("NAME", "RUNTIME", "NETWORK", "AGENTS", "DESCRIPTION")
 	for _, t := range templates {

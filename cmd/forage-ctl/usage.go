@@ -16,19 +16,19 @@ import (
 // that names the nearest flag.
 func flagError(c *cobra.Command, err error) error {
 	if errors.Is(err, forage.ErrUnsupported) {
-		return fmt.Errorf("%s: %w", commandName(c), errors.Unwrap(err))
+		return fmt.Errorf("%s%w", errorPrefix(c), errors.Unwrap(err))
 	}
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok {
 		return usageError(c, "%w", err)
 	}
-	hint := "'forage-ctl " + commandName(c) + " --help' lists the flags"
+	hint := "'" + c.CommandPath() + " --help' lists the flags"
 	if near := nearest(unknown.GetSpecifiedName(), flagNames(c)); near != "" && unknown.GetSpecifiedShortnames() == "" {
 		hint = "did you mean --" + near + "?"
 	} else if takesCommand(c) {
 		hint = "flags of the command that runs inside come after '--'"
 	}
-	return forage.WithHint(forage.Errorf(forage.ErrUsage, "%s: %w", commandName(c), err), hint)
+	return forage.WithHint(forage.Errorf(forage.ErrUsage, "%s%w", errorPrefix(c), err), hint)
 }
 
 func takesCommand(c *cobra.Command) bool { return strings.Contains(c.Use, "-- ") }
