@@ -74,8 +74,11 @@ func (s *Store) Workspaces() string { return filepath.Join(s.dir, "workspaces") 
 func (s *Store) sandboxes() string { return filepath.Join(s.dir, "sandboxes") }
 
 // Paths says where the files of a sandbox are; name must be one by forage.CheckName.
-func (s *Store) Paths(name string) Paths {
-	base := filepath.Join(s.sandboxes(), name)
+func (s *Store) Paths(name string) Paths { return PathsIn(s.dir, name) }
+
+// PathsIn is Store.Paths for the store in the state folder dir.
+func PathsIn(dir, name string) Paths {
+	base := filepath.Join(dir, "sandboxes", name)
 	return Paths{
 		Record:    base + ".json",
 		Generated: base + ".generated",
@@ -185,23 +188,32 @@ func (s *Store) write(rec Record) error {
 
 // Delete removes everything that is kept about a sandbox, its record last, so
 // that a deletion which is interrupted is found again. An absent one succeeds.
-func (s *Store) Delete(name string) error {
+// With keepAudit the audit log outlives the sandbox.
+func (s *Store) Delete(name string, keepAudit bool) error {
 	if err := forage.CheckName(name); err != nil {
 		return err
 	}
-	p := s.Paths(name)
 	var errs []error
-	for _, path := range []string{p.Generated, p.Log, p.Log + ".1", p.Audit} {
+	for _, path := range s.Paths(name).files(keepAudit) {
 		errs = append(errs, os.RemoveAll(path))
 	}
 	err := errors.Join(errs...)
 	if err == nil {
-		err = os.Remove(p.Record)
+		err = os.Remove(s.Paths(name).Record)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("removing the record of %s: %w", name, explain(err))
 	}
 	return nil
+}
+
+// files are what is kept beside a record.
+func (p Paths) files(keepAudit bool) []string {
+	files := []string{p.Generated, p.Log, p.Log + ".1"}
+	if !keepAudit { // audit.HeadPath is beside the log
+		files = append(files, p.Audit, p.Audit+".head")
+	}
+	return files
 }
 
 // BrokenError is a record that is there and can't be used: damaged, or written

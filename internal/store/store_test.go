@@ -55,10 +55,10 @@ func TestCreateLoadSaveDelete(t *testing.T) {
 	if diff := cmp.Diff(created, loaded); diff != "" {
 		t.Errorf("loaded (-want +got):\n%s", diff)
 	}
-	if err := s.Delete("one"); err != nil {
+	if err := s.Delete("one", false); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Delete("one"); err != nil {
+	if err := s.Delete("one", false); err != nil {
 		t.Errorf("deleting an absent sandbox: %v", err)
 	}
 	if _, err := s.Load("one"); !errors.Is(err, forage.ErrNotFound) {
@@ -112,7 +112,7 @@ func TestNamesThatAreNotNames(t *testing.T) {
 		if _, err := s.Load(name); !errors.Is(err, forage.ErrUsage) {
 			t.Errorf("Load(%q): %v", name, err)
 		}
-		if err := s.Delete(name); !errors.Is(err, forage.ErrUsage) {
+		if err := s.Delete(name, false); !errors.Is(err, forage.ErrUsage) {
 			t.Errorf("Delete(%q): %v", name, err)
 		}
 		if _, err := s.Lock(t.Context(), name); !errors.Is(err, forage.ErrUsage) {
