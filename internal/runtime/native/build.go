@@ -1,0 +1,305 @@
+package native
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"forage"
+	"forage/internal/rootfs"
+)
+
+// builder builds a sandbox's root filesystem from inside its mount namespace.
+type builder struct {
+	boot  boot
+	files []*os.File // beside boot
+
+	tmpfs  int // the sandbox's tmpfs
+	root   int // what becomes "/"
+	void   int // an empty folder, read-only
+	inert  int // an empty file, read-only
+	plant  *planter
+	areas  []placedArea
+	shares []*share
+}
+
+// placedArea is a writable area with what makes files in it.
+type placedArea struct {
+	area
+	plant *planter
+}
+
+// build makes the whole tree. It changes nothing outside the mount namespace.
+func (b *builder) build() error {
+	for _, s := range []struct {
+		step string
+		do   func() error
+	}{
+		{"preparing the process", b.prepare},
+		{"making the root filesystem", b.makeTmpfs},
+		{"opening what is mounted", b.openShares},
+		{"making the root filesystem", b.makeRoot},
+		{"showing the host's system folders", b.mountView},
+		{"making the writable folders", b.mountAreas},
+		{"mounting /proc", b.mountProc},
+		{"making /dev", b.makeDev},
+		{"making /sys", b.makeSys},
+		{"putting our program inside", b.mountProgram},
+		{"closing what is not for the agent", b.mountMasks},
+		{"mounting", b.mountShares},
+		{"putting files inside", b.placeFiles},
+	} {
+		if err := s.do(); err != nil {
+			return &stepError{s.step, err}
+		}
+	}
+	return nil
+}
+
+func (b *builder) close() {
+	for _, f := range b.files {
+		if f != nil {
+			f.Close()
+		}
+	}
+	for _, fd := range []int{b.tmpfs, b.root} {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+	}
+}
+
+// take returns a descriptor that came beside boot; it is the caller's then.
+func (b *builder) take(i int) *os.File {
+	f := b.files[i]
+	b.files[i] = nil
+	return f
+}
+
+// open returns a descriptor for what is to be mounted, and whether it is the detached mount itself.
+func (b *builder) open(t tree) (fd int, mounted bool, err error) {
+	if t.FD == 0 {
+		fd, err = openSource(t.Source)
+		return fd, false, err
+	}
+	if t.FD >= len(b.files) {
+		return -1, false, fmt.Errorf("descriptor %d is missing", t.FD)
+	}
+	f := b.take(t.FD)
+	defer f.Close()
+	fd, err = unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	return fd, true, err
+}
+
+// detach returns t as a detached mount with those attributes. A source that
+// is optional and missing gives -1.
+func (b *builder) detach(t tree, attrs uint64) (int, error) {
+	fd, mounted, err := b.open(t)
+	if err != nil {
+		if t.Optional && os.IsNotExist(err) {
+			return -1, nil
+		}
+		return -1, err
+	}
+	if mounted {
+		return fd, setAttrs(fd, unix.AT_RECURSIVE, unix.MountAttr{Attr_set: attrs})
+	}
+	defer unix.Close(fd)
+	return cloneTree(fd, attrs)
+}
+
+func (b *builder) makeTmpfs() (err error) {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("making mounts private: %w", err)
+	}
+	if b.tmpfs, err = newTmpfs(b.boot.DiskMax, b.boot.Inodes); err != nil {
+		return err
+	}
+	for _, dir := range []string{dirRoot, dirForage, dirFiles, voidDir} {
+		if err := unix.Mkdirat(b.tmpfs, dir, 0o755); err != nil {
+			return fmt.Errorf("making %s: %w", dir, err)
+		}
+	}
+	p := newPlanter(b.tmpfs)
+	if err := p.file(inertFile, []byte{}, 0o444); err != nil {
+		return err
+	}
+	// Mounted on themselves, so that every copy of them is read-only.
+	for _, name := range []string{inertFile, voidDir} {
+		fd, err := cloneAt(b.tmpfs, name, 0, attrReadOnly|unix.MOUNT_ATTR_NOEXEC)
+		if err != nil {
+			return err
+		}
+		if err := attach(fd, b.tmpfs, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// makeRoot makes what becomes "/".
+func (b *builder) makeRoot() error {
+	if len(b.boot.Lower) > 0 {
+		return b.makeOverlay()
+	}
+	folder, err := openFolder(b.tmpfs, dirRoot)
+	if err != nil {
+		return err
+	}
+	b.plant = newPlanter(folder)
+	root, err := cloneAt(b.tmpfs, dirRoot, 0, attrReadOnly)
+	if err != nil {
+		return err
+	}
+	return b.attachRoot(root)
+}
+
+// attachRoot puts a detached mount at the place from which it becomes "/".
+func (b *builder) attachRoot(root int) error {
+	if err := unix.MoveMount(root, "", b.tmpfs, dirRoot, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return fmt.Errorf("move_mount: %w", err)
+	}
+	b.root = root
+	return nil
+}
+
+// makeOverlay makes an overlay of the layers, with its writable part on the tmpfs.
+func (b *builder) makeOverlay() error {
+	for _, dir := range []string{dirUpper, dirWork, "lower"} {
+		if err := unix.Mkdirat(b.tmpfs, dir, 0o755); err != nil {
+			return fmt.Errorf("making %s: %w", dir, err)
+		}
+	}
+	upper, err := openFolder(b.tmpfs, dirUpper)
+	if err != nil {
+		return err
+	}
+	b.plant = newPlanter(upper)
+	options := []option{{"userxattr", ""}}
+	for i, layer := range b.boot.Lower {
+		at := path.Join("lower", strconv.Itoa(i))
+		if err := unix.Mkdirat(b.tmpfs, at, 0o755); err != nil {
+			return fmt.Errorf("making %s: %w", at, err)
+		}
+		fd, err := b.detach(layer, attrReadOnly)
+		if err != nil {
+			return err
+		}
+		if err := unix.MoveMount(fd, "", b.tmpfs, at, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+			return fmt.Errorf("move_mount: %w", err)
+		}
+		defer unix.Close(fd)
+		options = append(options, option{"lowerdir+", procFD(fd)})
+	}
+	work, err := openFolder(b.tmpfs, dirWork)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(work)
+	options = append(options, option{"upperdir", procFD(upper)}, option{"workdir", procFD(work)})
+	root, err := newFilesystem("overlay", attrInert, options...)
+	if err != nil {
+		return err
+	}
+	return b.attachRoot(root)
+}
+
+// procFD is a path to what a descriptor of this process is open on.
+func procFD(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
+
+func openFolder(dir int, name string) (int, error) {
+	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("opening %s: %w", name, err)
+	}
+	return fd, nil
+}
+
+// mountView shows what rootfs.Host planned.
+func (b *builder) mountView() error {
+	if b.boot.View == nil {
+		return nil
+	}
+	for _, m := range b.boot.View.Mounts {
+		if err := b.mountSystem(m); err != nil {
+			return fmt.Errorf("%s: %w", m.Target, err)
+		}
+	}
+	for _, l := range b.boot.View.Links {
+		if err := b.plant.link(relative(l.Path), l.Target); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mountSystem shows one part of the host's system, which only root can change.
+func (b *builder) mountSystem(m forage.Mount) error {
+	fd, err := openSource(m.Source)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	folder, err := isFolder(fd)
+	if err != nil {
+		return err
+	}
+	rel := relative(m.Target)
+	if b.systemHolds(m.Target) {
+		// A part of another tree that leads out of it: its place is there.
+	} else if folder {
+		err = b.plant.folder(rel)
+	} else {
+		err = b.plant.file(rel, nil, 0o444)
+	}
+	if err != nil {
+		return err
+	}
+	mount, err := cloneTree(fd, attrReadOnly)
+	if err != nil {
+		return err
+	}
+	return attach(mount, b.root, rel)
+}
+
+// systemHolds says whether another mount of the view holds target.
+func (b *builder) systemHolds(target string) bool {
+	for _, m := range b.boot.View.Mounts {
+		if m.Target != target && rootfs.Within(target, m.Target) {
+			return true
+		}
+	}
+	return false
+}
+
+func isFolder(fd int) (bool, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return false, fmt.Errorf("fstat: %w", err)
+	}
+	return st.Mode&unix.S_IFMT == unix.S_IFDIR, nil
+}
+
+// mountAreas shows the writable folders of the tmpfs.
+func (b *builder) mountAreas() error {
+	for _, a := range writableAreas(b.boot.Identity.Home) {
+		if err := unix.Mkdirat(b.tmpfs, a.dir, a.mode); err != nil {
+			return fmt.Errorf("making %s: %w", a.dir, err)
+		}
+		if err := b.plant.folder(relative(a.target)); err != nil {
+			return err
+		}
+		mount, err := cloneAt(b.tmpfs, a.dir, 0, attrInert)
+		if err != nil {
+			return fmt.Errorf("%s: %w", a.target, err)
+		}
+		if err := unix.MoveMount(mount, "", b.root, relative(a.target), unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+			return fmt.Errorf("%s: move_mount: %w", a.target, err)
+		}
+		b.areas = append(b.areas, placedArea{a, newPlanter(mount)})
+	}
+	return nil
+}

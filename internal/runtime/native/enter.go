@@ -1,0 +1,127 @@
+package native
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+
+	"forage"
+	"forage/internal/frames"
+)
+
+// Program is our executable inside, on a read-only mount. The guest starts itself
+// again from there, never from /proc/self/exe: what the agent can reach
+// through a process of ours must not be the host's file.
+const Program = forage.RunPath + "/forage-guest"
+
+// controlFD is the descriptor at which a guest finds its control channel.
+const controlFD = 3
+
+// Entered is a sandbox as its first process finds it.
+type Entered struct {
+	Control *frames.Conn
+	Guest   json.RawMessage // Request.Guest
+	SSH     *os.File        // Request.SSH
+	Log     *os.File        // Request.Log; nil without a session
+	// Confine ties the calling OS thread, and all that is forked from it, to
+	// what an agent may do. The guest starts everything from one locked thread
+	// that has called it once; the rest of the guest stays outside, so that the agent can't signal it.
+	Confine func() error
+}
+
+// stepError is a step of the set-up that failed.
+type stepError struct {
+	step string
+	err  error
+}
+
+func (e *stepError) Error() string { return e.step + ": " + e.err.Error() }
+func (e *stepError) Unwrap() error { return e.err }
+
+// Enter turns the calling process, which Start has cloned into fresh
+// namespaces, into the first process of a sandbox: it builds the root
+// filesystem and the network, hands the listening sockets to the host, and gives up
+// every privilege. It must be the first thing the process does. A failure has
+// been reported to the host when Enter returns it; the process then has to end.
+func Enter() (*Entered, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	unix.CloseOnExec(controlFD)
+	control, err := frames.New(os.NewFile(controlFD, "control"), frames.FromHost())
+	if err != nil {
+		return nil, err
+	}
+	entered, err := enter(control)
+	if err != nil {
+		err = errors.Join(err, reportFailure(control, err))
+		control.Close()
+		return nil, err
+	}
+	return entered, nil
+}
+
+func reportFailure(control *frames.Conn, err error) error {
+	failure := frames.Failure{Step: "entering the sandbox", Error: err.Error(), Hint: forage.Hint(err)}
+	if step, ok := errors.AsType[*stepError](err); ok {
+		failure.Step, failure.Error = step.step, step.err.Error()
+	}
+	frame, err := frames.Encode(frames.Failed, failure)
+	if err != nil {
+		return err
+	}
+	return control.Send(frame)
+}
+
+func enter(control *frames.Conn) (*Entered, error) {
+	b, err := receiveBoot(control)
+	if err != nil {
+		return nil, err
+	}
+	defer b.close()
+	network := startNetwork(b.boot.Name)
+	if err := b.build(); err != nil {
+		network.abandon()
+		return nil, err
+	}
+	n, err := network.wait()
+	if err != nil {
+		return nil, &stepError{"setting up the network", err}
+	}
+	defer n.Close()
+	if err := b.finish(); err != nil {
+		return nil, err
+	}
+	frame, err := frames.Encode(frames.Listeners, n.Report)
+	if err != nil {
+		return nil, err
+	}
+	if err := control.Send(frame, n.Files()...); err != nil {
+		return nil, err
+	}
+	e := &Entered{Control: control, Guest: b.boot.Guest, SSH: b.take(0), Confine: b.confinement()}
+	if b.boot.HasLog {
+		e.Log = b.take(1)
+	}
+	return e, nil
+}
+
+func receiveBoot(control *frames.Conn) (*builder, error) {
+	frame, files, err := control.Receive()
+	if err != nil {
+		return nil, err
+	}
+	b := &builder{files: files, tmpfs: -1, root: -1}
+	if frame.Kind != frames.Boot {
+		b.close()
+		return nil, fmt.Errorf("the host sent %q before %q", frame.Kind, frames.Boot)
+	}
+	if err := frame.Decode(&b.boot); err != nil {
+		b.close()
+		return nil, err
+	}
+	return b, nil
+}

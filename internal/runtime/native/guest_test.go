@@ -1,0 +1,95 @@
+package native
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+
+	"forage/internal/frames"
+)
+
+// script is what the tests' guest runs inside: Request.Guest.
+type script struct {
+	Argv []string `json:"argv"`
+	Env  []string `json:"env"`
+	Wait bool     `json:"wait"` // stay until the channel ends
+}
+
+// outcome is what it answers, as an Answer's Session.
+type outcome struct {
+	Out  string
+	Code int
+}
+
+// guestMain is a guest that starts one command and says what came of it.
+func guestMain() error {
+	e, err := Enter()
+	if err != nil {
+		return err
+	}
+	signal.Notify(make(chan os.Signal, 1), unix.SIGTERM, unix.SIGQUIT, unix.SIGINT)
+	var s script
+	if err := json.Unmarshal(e.Guest, &s); err != nil {
+		return err
+	}
+	result := make(chan outcome)
+	fail := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		if err := e.Confine(); err != nil {
+			fail <- err
+			return
+		}
+		if len(s.Argv) > 0 {
+			result <- execute(s)
+		}
+		select {}
+	}()
+	for {
+		select {
+		case err := <-fail:
+			return err
+		case r := <-result:
+			text, _ := json.Marshal(r)
+			f, _ := frames.Encode(frames.Answer, frames.AnswerBody{Session: string(text)})
+			if err := e.Control.Send(f); err != nil {
+				return err
+			}
+		case err := <-closed(e.Control):
+			return err
+		}
+	}
+}
+
+func closed(c *frames.Conn) <-chan error {
+	ended := make(chan error, 1)
+	go func() {
+		_, _, err := c.Receive()
+		if errors.Is(err, io.EOF) {
+			err = nil
+		}
+		ended <- err
+	}()
+	return ended
+}
+
+func execute(s script) outcome {
+	cmd := exec.Command(s.Argv[0], s.Argv[1:]...)
+	cmd.Env = s.Env
+	cmd.Dir = "/"
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	code := 0
+	if errors.As(err, &exit) {
+		code = exit.ExitCode()
+	} else if err != nil {
+		return outcome{string(out) + err.Error(), 127}
+	}
+	return outcome{string(out), code}
+}

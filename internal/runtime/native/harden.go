@@ -1,0 +1,93 @@
+package native
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// taskHeadroom is what the sandbox's first process may have beyond the agent's
+// own limit, so that it can still start something to end what went wrong.
+const taskHeadroom = 64
+
+// harden gives up what the process no longer needs. Capabilities go last, in
+// confinement's function, which needs one of them.
+func (b *builder) harden() error {
+	unix.Umask(0o022)
+	if err := setLimits(b.boot.TasksMax); err != nil {
+		return err
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("no_new_privs: %w", err)
+	}
+	// Not dumpable: nothing inside may trace us or read our memory. A change of
+	// credentials has cleared the death signal: prctl(2).
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("PR_SET_DUMPABLE: %w", err)
+	}
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
+		return fmt.Errorf("PR_SET_PDEATHSIG: %w", err)
+	}
+	return nil
+}
+
+// setLimits bounds processes, and turns core dumps off: with a limit of 1 the
+// kernel starts no handler on the host either (core(5), "Piping core dumps to a program";
+// a limit of 0 doesn't keep it from that).
+func setLimits(tasksMax int64) error {
+	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1, Max: 1}); err != nil {
+		return fmt.Errorf("RLIMIT_CORE: %w", err)
+	}
+	if tasksMax == 0 {
+		return nil
+	}
+	n := uint64(tasksMax) + taskHeadroom
+	if err := unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: n, Max: n}); err != nil {
+		return fmt.Errorf("RLIMIT_NPROC: %w", err)
+	}
+	return nil
+}
+
+// confinement returns Entered.Confine.
+func (b *builder) confinement() func() error {
+	return func() error {
+		if err := dropBoundingSet(); err != nil {
+			return &stepError{"dropping the capability bounding set", err}
+		}
+		if err := dropCapabilities(); err != nil {
+			return &stepError{"dropping capabilities", err}
+		}
+		return nil
+	}
+}
+
+// dropBoundingSet empties the calling thread's bounding set: capabilities(7).
+func dropBoundingSet() error {
+	for c := uintptr(0); c <= unix.CAP_LAST_CAP+16; c++ {
+		err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
+		if errors.Is(err, unix.EINVAL) && c > 0 {
+			return nil // one more than this kernel knows
+		}
+		if err != nil {
+			return fmt.Errorf("PR_CAPBSET_DROP %d: %w", c, err)
+		}
+	}
+	return nil
+}
+
+// dropCapabilities empties the capability sets of every thread of the process.
+// The ambient set, being a part of the others, goes with them.
+func dropCapabilities() error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var none [2]unix.CapUserData
+	_, _, errno := syscall.AllThreadsSyscall(unix.SYS_CAPSET,
+		uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&none[0])), 0)
+	if errno != 0 {
+		return os.NewSyscallError("capset", errno)
+	}
+	return nil
+}

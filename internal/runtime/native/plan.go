@@ -1,0 +1,238 @@
+package native
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"forage"
+	"forage/internal/rootfs"
+	"forage/internal/runtime"
+)
+
+// plan gathers what a guest is to build.
+type plan struct {
+	ids     idMaps
+	req     runtime.Request
+	lower   []tree
+	mounts  []tree
+	program tree
+	files   []*os.File // detached mounts, beside SSH and Log
+}
+
+func (p *plan) close() { closeFiles(p.files...) }
+
+// boot returns the guest's instructions and the descriptors that go with them.
+func (p *plan) boot() (boot, []*os.File, error) {
+	spec := p.req.Spec
+	b := boot{
+		Name:     spec.Name,
+		Identity: spec.Identity,
+		DiskMax:  spec.Limits.DiskMax,
+		TasksMax: spec.Limits.TasksMax,
+		Nesting:  spec.Security.NestedNamespaces,
+		Lower:    p.lower,
+		Mounts:   p.mounts,
+		Program:  p.program,
+		HasLog:   p.req.Log != nil,
+		Guest:    p.req.Guest,
+	}
+	if b.DiskMax == 0 {
+		b.DiskMax = defaultDisk()
+	}
+	b.Inodes = max(minInodes, b.DiskMax/bytesPerInode)
+	if len(p.lower) > 0 {
+		b.Files = rootfs.Generated(spec.Name, spec.Identity, rootfs.Shell(os.DirFS(spec.Rootfs.Lower[0])))
+	} else {
+		view, err := rootfs.Host(os.DirFS("/"), spec.Name, spec.Identity)
+		if err != nil {
+			return b, nil, forage.Errorf(forage.ErrStart, "planning the view of the host: %w", err)
+		}
+		b.View, b.Files = &view, view.Files
+		view.Files = nil
+		if b.Masks, err = socketsBelow(view.Mounts); err != nil {
+			return b, nil, err
+		}
+	}
+	b.Files = append(b.Files, spec.Files...)
+	return b, p.beside(&b), nil
+}
+
+// beside puts the descriptors in order and says in b where each is.
+func (p *plan) beside(b *boot) []*os.File {
+	files := []*os.File{p.req.SSH}
+	if b.HasLog {
+		files = append(files, p.req.Log)
+	}
+	offset := len(files)
+	for _, trees := range [][]tree{b.Lower, b.Mounts} {
+		for i := range trees {
+			trees[i].shift(offset)
+		}
+	}
+	b.Program.shift(offset)
+	return append(files, p.files...)
+}
+
+// shift turns an index into plan.files, from 1, into one of what is sent.
+func (t *tree) shift(offset int) {
+	if t.FD > 0 {
+		t.FD += offset - 1
+	}
+}
+
+// The size of the tmpfs when the template says nothing: it is memory, so it is
+// a part of it, and bounded, for there may be many sandboxes.
+const (
+	defaultDiskMax = 4 << 30
+	bytesPerInode  = 16 << 10
+	minInodes      = 16 << 10
+)
+
+func defaultDisk() int64 {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return 1 << 30
+	}
+	return min(defaultDiskMax, int64(uint64(info.Totalram)*uint64(info.Unit)/4))
+}
+
+// open checks that every source is there and is a plain file or folder, and
+// makes mounts of them when root calls.
+func (p *plan) open(program string) error {
+	if err := p.openProgram(program); err != nil {
+		return err
+	}
+	if err := p.openLower(); err != nil {
+		return err
+	}
+	return p.openMounts()
+}
+
+// openProgram finds the file that is executed as guest, to show it inside.
+func (p *plan) openProgram(program string) error {
+	real, err := os.Readlink(program)
+	if program != selfExe {
+		real, err = program, nil
+	}
+	if err != nil {
+		return fmt.Errorf("finding the running program: %w", err)
+	}
+	if !sameFile(program, real) {
+		return forage.WithHint(
+			forage.Errorf(forage.ErrStart, "the running program is no longer at %s", strings.TrimSuffix(real, " (deleted)")),
+			"it was replaced while it ran: start it again")
+	}
+	p.program, err = p.openTree(forage.Mount{Source: real, Target: Program}, false)
+	return err
+}
+
+func sameFile(a, b string) bool {
+	ia, errA := os.Stat(a)
+	ib, errB := os.Stat(b)
+	return errA == nil && errB == nil && os.SameFile(ia, ib)
+}
+
+// openLower opens the layers of an image or folder.
+func (p *plan) openLower() error {
+	rootfs := p.req.Spec.Rootfs
+	if rootfs.Kind == forage.RootfsHost {
+		return nil
+	}
+	if len(rootfs.Lower) == 0 {
+		return forage.Errorf(forage.ErrStart, "the root filesystem %s:%s has not been unpacked", rootfs.Kind, rootfs.Ref)
+	}
+	for _, dir := range rootfs.Lower {
+		t, err := p.openTree(forage.Mount{Source: dir, Target: "/"}, true)
+		if err != nil {
+			return fmt.Errorf("opening the root filesystem: %w", err)
+		}
+		p.lower = append(p.lower, t)
+	}
+	return nil
+}
+
+// openMounts opens the sandbox's own mounts, sorted so that what holds another comes first.
+func (p *plan) openMounts() error {
+	mounts := slices.Clone(p.req.Spec.Mounts)
+	slices.SortStableFunc(mounts, func(a, b forage.Mount) int { return strings.Compare(a.Target, b.Target) })
+	for i, m := range mounts {
+		if err := checkTarget(m.Target); err != nil {
+			return err
+		}
+		if i > 0 && mounts[i-1].Target == m.Target {
+			return forage.Errorf(forage.ErrUsage, "two mounts at %s", m.Target)
+		}
+		t, err := p.openTree(m, true)
+		if errors.Is(err, os.ErrNotExist) && m.Optional {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("mounting %s: %w", m.Target, err)
+		}
+		p.mounts = append(p.mounts, t)
+	}
+	return nil
+}
+
+// openTree looks at the source of m, and makes it a mount when root calls: the
+// child, who is nobody in particular then, might not get there.
+func (p *plan) openTree(m forage.Mount, mapped bool) (tree, error) {
+	t := tree{Mount: m}
+	fd, err := openSource(m.Source)
+	if errors.Is(err, unix.ELOOP) {
+		return t, forage.Errorf(forage.ErrRefused, "%s: a symbolic link is on the way", m.Source)
+	}
+	if err != nil {
+		return t, err
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return t, fmt.Errorf("looking at %s: %w", m.Source, err)
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+		t.Folder = true
+	case unix.S_IFREG:
+	default:
+		return t, forage.WithHint(
+			forage.Errorf(forage.ErrRefused, "%s is neither a file nor a folder", m.Source),
+			"a socket, FIFO or device of the host would lead out of the sandbox")
+	}
+	if !p.ids.root {
+		return t, nil
+	}
+	owner := ownership{}
+	if mapped {
+		owner = ownership{uid: int(st.Uid), gid: int(st.Gid), mapped: true}
+	}
+	mount, err := p.ids.detached(fd, t, owner)
+	if err != nil {
+		return t, err
+	}
+	p.files = append(p.files, mount)
+	t.FD = len(p.files)
+	return t, nil
+}
+
+// reservedTargets are places that make the sandbox what it is.
+var reservedTargets = []string{"/proc", "/sys", "/dev", forage.RunPath}
+
+// checkTarget refuses places where a mount would take the sandbox apart.
+func checkTarget(target string) error {
+	if !strings.HasPrefix(target, "/") || target != path.Clean(target) {
+		return forage.Errorf(forage.ErrUsage, "%q is not an absolute, clean path", target)
+	}
+	for _, own := range reservedTargets {
+		if rootfs.Within(target, own) || rootfs.Within(own, target) {
+			return forage.Errorf(forage.ErrRefused, "nothing can be mounted at %s", target)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,167 @@
+package native
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"path"
+
+	"golang.org/x/sys/unix"
+)
+
+// A socket or FIFO of the host that is inside a mounted tree leads out of the
+// sandbox, even through a read-only mount: connect(2) and writing to a FIFO change no file system.
+// The scan finds those that are there when the sandbox starts. What a host program
+// makes later is not found; what the agent makes is Landlock's business.
+
+// maxSpecial is how many of them are masked; a tree with more is refused.
+const maxSpecial = 512
+
+// specialFile is something in a tree that is masked.
+type specialFile struct {
+	path   string // relative to the tree
+	folder bool   // a folder that could not be looked into
+}
+
+// treeScan is a scan that runs.
+type treeScan struct {
+	done  chan struct{}
+	found []specialFile
+	err   error
+	buf   [32 << 10]byte
+}
+
+// startScan begins to look through the tree at root, a detached mount.
+func startScan(root int) *treeScan {
+	s := &treeScan{done: make(chan struct{})}
+	go func() {
+		defer close(s.done)
+		fd, err := unix.Openat(root, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			s.err = fmt.Errorf("looking through it: %w", err)
+			return
+		}
+		s.err = s.folder(fd, "")
+	}()
+	return s
+}
+
+func (s *treeScan) wait() ([]specialFile, error) {
+	<-s.done
+	return s.found, s.err
+}
+
+// folder looks through the folder that fd is open on and closes it.
+func (s *treeScan) folder(fd int, at string) error {
+	folders, err := s.list(fd, at)
+	for _, name := range folders {
+		if err != nil {
+			break
+		}
+		err = s.enter(fd, at, name)
+	}
+	unix.Close(fd)
+	return err
+}
+
+// enter goes into one folder. What the kernel doesn't let us read is masked: its
+// owner, which the agent may be, could still open it up.
+func (s *treeScan) enter(dir int, at, name string) error {
+	rel := path.Join(at, name)
+	fd, err := unix.Openat2(dir, name, &unix.OpenHow{
+		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC | unix.O_NOATIME,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
+	})
+	if errors.Is(err, unix.EPERM) { // O_NOATIME is for the owner
+		fd, err = unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	}
+	if errors.Is(err, unix.EXDEV) {
+		fd, err = openMounted(dir, name)
+	}
+	switch {
+	case err == nil && fd >= 0:
+		return s.folder(fd, rel)
+	case errors.Is(err, unix.EACCES):
+		return s.add(specialFile{rel, true})
+	case err == nil, errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
+		return nil // nothing to see, or it has just changed
+	default:
+		return fmt.Errorf("looking through %q: %w", rel, err)
+	}
+}
+
+// openMounted opens the root of another file system within the tree; -1 for
+// one that would only be mounted by looking (autofs).
+func openMounted(dir int, name string) (int, error) {
+	at, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(at)
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(at, &fs); err != nil {
+		return -1, err
+	}
+	if fs.Type == unix.AUTOFS_SUPER_MAGIC {
+		return -1, nil
+	}
+	return unix.Openat(at, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+}
+
+func (s *treeScan) add(f specialFile) error {
+	if len(s.found) == maxSpecial {
+		return fmt.Errorf("it holds more than %d sockets and FIFOs", maxSpecial)
+	}
+	s.found = append(s.found, f)
+	return nil
+}
+
+// list reads a folder: it adds what is special and returns the names of the folders.
+func (s *treeScan) list(fd int, at string) (folders []string, err error) {
+	for {
+		n, err := unix.Getdents(fd, s.buf[:])
+		if err != nil {
+			return nil, fmt.Errorf("reading the folder %q: %w", at, err)
+		}
+		if n == 0 {
+			return folders, nil
+		}
+		for rest := s.buf[:n]; len(rest) > 0; {
+			name, kind, size := parseDirent(rest)
+			rest = rest[size:]
+			if kind == unix.DT_UNKNOWN {
+				kind = kindOf(fd, name)
+			}
+			switch kind {
+			case unix.DT_DIR:
+				if string(name) != "." && string(name) != ".." {
+					folders = append(folders, string(name))
+				}
+			case unix.DT_SOCK, unix.DT_FIFO:
+				if err := s.add(specialFile{path: path.Join(at, string(name))}); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
+}
+
+// parseDirent takes one entry apart: struct linux_dirent64, getdents(2).
+func parseDirent(b []byte) (name []byte, kind byte, size int) {
+	size = int(binary.NativeEndian.Uint16(b[16:]))
+	name = b[19:size]
+	if end := bytes.IndexByte(name, 0); end >= 0 {
+		name = name[:end]
+	}
+	return name, b[18], size
+}
+
+// kindOf asks for the type of a file on file systems that don't list it.
+func kindOf(dir int, name []byte) byte {
+	var st unix.Stat_t
+	if err := unix.Fstatat(dir, string(name), &st, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT); err != nil {
+		return unix.DT_UNKNOWN
+	}
+	return byte(st.Mode & unix.S_IFMT >> 12) // IFTODT: dirent.h
+}

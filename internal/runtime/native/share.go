@@ -1,0 +1,270 @@
+package native
+
+import (
+	"errors"
+	"fmt"
+	"path"
+
+	"golang.org/x/sys/unix"
+
+	"forage"
+	"forage/internal/rootfs"
+)
+
+// share is a file or folder of the user's that is mounted.
+type share struct {
+	tree
+	mount int       // detached until it is attached
+	scan  *treeScan // nil for a file
+}
+
+// openShares opens the sandbox's mounts and begins to look through them for
+// what must not be reached, which takes the longest.
+func (b *builder) openShares() error {
+	for _, t := range b.boot.Mounts {
+		attrs := uint64(attrReadOnly)
+		if t.Writable {
+			attrs = attrInert
+		}
+		fd, err := b.detach(t, attrs)
+		if err != nil {
+			return fmt.Errorf("%s: %w", t.Target, err)
+		}
+		if fd < 0 {
+			continue
+		}
+		s := &share{tree: t, mount: fd}
+		if t.Folder {
+			s.scan = startScan(fd)
+		}
+		b.shares = append(b.shares, s)
+	}
+	return nil
+}
+
+// mountShares attaches the shares, outer ones first, each with its masks
+// before another is attached inside it.
+func (b *builder) mountShares() error {
+	for _, s := range b.shares {
+		if err := b.mountShare(s); err != nil {
+			return fmt.Errorf("%s: %w", s.Target, err)
+		}
+	}
+	return nil
+}
+
+func (b *builder) mountShare(s *share) error {
+	defer unix.Close(s.mount)
+	at, err := b.place(s.Target, s.Folder)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(at)
+	if err := unix.MoveMount(s.mount, "", at, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
+		return fmt.Errorf("move_mount: %w", err)
+	}
+	if s.scan == nil {
+		return nil
+	}
+	found, err := s.scan.wait()
+	if err != nil {
+		return err
+	}
+	for _, special := range found {
+		if err := b.maskBelow(s.mount, special); err != nil {
+			return fmt.Errorf("masking %q: %w", special.path, err)
+		}
+	}
+	if s.Target == forage.WorkspacePath && s.Writable {
+		return protectGit(s.mount)
+	}
+	return nil
+}
+
+// maskBelow shows something empty in place of a file that was found in a share.
+func (b *builder) maskBelow(share int, special specialFile) error {
+	at, err := openBelow(share, special.path)
+	if errors.Is(err, unix.ENOENT) {
+		return nil // gone since
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(at)
+	with := inertFile
+	if special.folder {
+		with = voidDir
+	}
+	return b.mask(with, at, "")
+}
+
+// protectGit makes the workspace's .git read-only: what is in it (hooks,
+// configuration) is executed by git on the host. It may be a folder, or a file that
+// points to one. Where there is none, nothing keeps the agent from making one.
+func protectGit(workspace int) error {
+	at, err := openBelow(workspace, ".git")
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("protecting .git: %w", err)
+	}
+	defer unix.Close(at)
+	fd, err := cloneTree(at, attrReadOnly)
+	if err != nil {
+		return fmt.Errorf("protecting .git: %w", err)
+	}
+	return attach(fd, at, "")
+}
+
+// openBelow opens what is at path below dir, without going through any link.
+func openBelow(dir int, path string) (int, error) {
+	return unix.Openat2(dir, path, &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	})
+}
+
+// place returns a descriptor for the place inside at which something is mounted. It is
+// made where the sandbox's own tmpfs is; in what belongs to the host nothing is ever made.
+func (b *builder) place(target string, folder bool) (int, error) {
+	if plant, rel := b.planterFor(target); plant != nil {
+		var err error
+		if folder {
+			err = plant.folder(rel)
+		} else {
+			err = plant.file(rel, nil, 0o444)
+		}
+		if err != nil {
+			return -1, err
+		}
+	}
+	fd, err := openBelow(b.root, relative(target))
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return -1, forage.WithHint(errors.New("there is no such place in what is mounted around it"),
+			"make it on the host, or mount somewhere else: Forage makes nothing in your folders")
+	case errors.Is(err, unix.ELOOP):
+		return -1, errors.New("a symbolic link is on the way")
+	case err != nil:
+		return -1, fmt.Errorf("opening: %w", err)
+	}
+	return fd, nil
+}
+
+// planterFor returns what can make target, and target's path there; nil where the
+// host's files are.
+func (b *builder) planterFor(target string) (*planter, string) {
+	best, holder := -1, (*planter)(nil)
+	consider := func(dir string, p *planter) {
+		if target != dir && rootfs.Within(target, dir) && len(dir) > best {
+			best, holder = len(dir), p
+		}
+	}
+	consider("/", b.plant)
+	for _, a := range b.areas {
+		consider(a.target, a.plant)
+	}
+	if b.boot.View != nil {
+		for _, m := range b.boot.View.Mounts {
+			consider(m.Target, nil)
+		}
+	}
+	for _, dir := range []string{"/proc", "/sys", forage.RunPath} {
+		consider(dir, nil)
+	}
+	for _, s := range b.shares {
+		consider(s.Target, nil)
+	}
+	if holder == nil {
+		return nil, ""
+	}
+	return holder, relative(target[best:])
+}
+
+// mountProgram shows our executable and the folder that is ours.
+func (b *builder) mountProgram() error {
+	p := newPlanter(b.tmpfs)
+	own := path.Join(dirForage, path.Base(Program))
+	if err := p.file(own, []byte{}, 0o555); err != nil {
+		return err
+	}
+	program, err := b.detach(b.boot.Program, attrReadOnly)
+	if err != nil {
+		return err
+	}
+	folder, err := cloneAt(b.tmpfs, dirForage, 0, attrReadOnly)
+	if err != nil {
+		return err
+	}
+	place, err := b.place(forage.RunPath, true)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(place)
+	if err := attach(folder, place, ""); err != nil {
+		return err
+	}
+	return attach(program, b.root, relative(Program))
+}
+
+// mountMasks closes the sockets of the host that are below its system folders.
+func (b *builder) mountMasks() error {
+	for _, target := range b.boot.Masks {
+		at, err := openBelow(b.root, relative(target))
+		if errors.Is(err, unix.ENOENT) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("%q: %w", target, err)
+		}
+		err = b.mask(inertFile, at, "")
+		unix.Close(at)
+		if err != nil {
+			return fmt.Errorf("%q: %w", target, err)
+		}
+	}
+	return nil
+}
+
+// placeFiles puts generated files inside, where the agent can't change them.
+func (b *builder) placeFiles() error {
+	for i, f := range b.boot.Files {
+		if err := b.placeFile(fmt.Sprintf("%s/%d", dirFiles, i), f); err != nil {
+			return fmt.Errorf("%s: %w", f.Path, err)
+		}
+	}
+	return nil
+}
+
+func (b *builder) placeFile(hidden string, f forage.File) error {
+	mode := f.Mode
+	if mode == 0 {
+		mode = 0o444
+	}
+	content := f.Content
+	if content == nil {
+		content = []byte{}
+	}
+	store := newPlanter(b.tmpfs)
+	if rootfs.Within(f.Path, forage.RunPath) {
+		return store.file(path.Join(dirForage, relative(f.Path[len(forage.RunPath):])), content, mode)
+	}
+	plant, rel := b.planterFor(f.Path)
+	if plant == b.plant && b.boot.View != nil {
+		return plant.file(rel, content, mode) // "/" is read-only there
+	}
+	if err := store.file(hidden, content, mode); err != nil {
+		return err
+	}
+	at, err := b.place(f.Path, false)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(at)
+	fd, err := cloneAt(b.tmpfs, hidden, 0, attrReadOnly)
+	if err != nil {
+		return err
+	}
+	return attach(fd, at, "")
+}

@@ -1,0 +1,158 @@
+package native
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"forage"
+	"forage/internal/frames"
+	"forage/internal/netns"
+	"forage/internal/runtime"
+)
+
+// startTimeout is how long a guest has to build its surroundings. A look through
+// a very large workspace on a slow disk is what may take a while.
+const startTimeout = 2 * time.Minute
+
+// Start clones the guest and has it build the sandbox.
+func (r *Runtime) Start(ctx context.Context, req runtime.Request) (_ runtime.Instance, err error) {
+	defer closeFiles(req.SSH, req.Log)
+	if err := r.Supports(req.Spec); err != nil {
+		return nil, err
+	}
+	ids, err := identify(req.Spec.Identity)
+	if err != nil {
+		return nil, err
+	}
+	p := &plan{ids: ids, req: req}
+	defer p.close()
+	program := cmp.Or(r.config.Self, selfExe)
+	if err := p.open(program); err != nil {
+		return nil, err
+	}
+	host, guest, err := frames.Pair()
+	if err != nil {
+		return nil, err
+	}
+	defer guest.Close()
+	control, err := frames.New(host, frames.FromGuest())
+	if err != nil {
+		return nil, err
+	}
+	process, err := spawn(program, guest, ids)
+	if err != nil {
+		control.Close()
+		return nil, diagnose(fmt.Errorf("starting the guest: %w", err))
+	}
+	i := newInstance(process, control, req.Dir)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, i.abandon())
+		}
+	}()
+	guest.Close() // so that its end is seen as the end
+	if err := i.boot(ctx, p); err != nil {
+		return nil, err
+	}
+	return i, nil
+}
+
+// boot sends the guest all it needs and waits for its listening sockets.
+func (i *instance) boot(ctx context.Context, p *plan) error {
+	if err := p.ids.write(i.process.pid); err != nil {
+		return diagnose(err)
+	}
+	if err := saveState(i.dir, state{PID: i.process.pid}); err != nil {
+		return err
+	}
+	body, files, err := p.boot()
+	if err != nil {
+		return err
+	}
+	frame, err := frames.Encode(frames.Boot, body)
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { i.control.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	i.control.SetDeadline(time.Now().Add(startTimeout))
+	if err := i.control.Send(frame, files...); err != nil {
+		return i.endedEarly(ctx, err)
+	}
+	if err := i.receiveListeners(ctx); err != nil {
+		return err
+	}
+	if !stop() {
+		return context.Cause(ctx)
+	}
+	return i.control.SetDeadline(time.Time{})
+}
+
+// receiveListeners takes over the sandbox's listening sockets.
+func (i *instance) receiveListeners(ctx context.Context) error {
+	frame, files, err := i.control.Receive()
+	if err != nil {
+		return i.endedEarly(ctx, err)
+	}
+	switch frame.Kind {
+	case frames.Listeners:
+		var report netns.Report
+		if err := frame.Decode(&report); err != nil {
+			closeFiles(files...)
+			return err
+		}
+		listeners, err := netns.FromFiles(report, files)
+		if err != nil {
+			return err
+		}
+		i.egress = runtime.Listeners{
+			Transparent: listeners.Transparent, Proxy: listeners.Proxy,
+			DNSStream: listeners.DNSStream, DNSPacket: listeners.DNSPacket,
+		}
+		return nil
+	case frames.Failed:
+		closeFiles(files...)
+		var failure frames.Failure
+		if err := frame.Decode(&failure); err != nil {
+			return err
+		}
+		return diagnose(forage.WithHint(forage.Errorf(forage.ErrStart, "%s: %s", failure.Step, failure.Error), failure.Hint))
+	default:
+		closeFiles(files...)
+		return fmt.Errorf("the guest sent %q first", frame.Kind)
+	}
+}
+
+// endedEarly says why the channel to a guest that is starting broke.
+func (i *instance) endedEarly(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return forage.Errorf(forage.ErrStart, "the guest was not ready within %v", startTimeout)
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
+		i.process.kill()
+		<-i.process.done
+		<-i.process.stderr.done
+		if ended := i.process.err(); ended != nil {
+			return forage.Errorf(forage.ErrStart, "%w", ended)
+		}
+	}
+	return forage.Errorf(forage.ErrStart, "speaking to the guest: %w", err)
+}
+
+func closeFiles(files ...*os.File) {
+	for _, f := range files {
+		if f != nil {
+			f.Close()
+		}
+	}
+}

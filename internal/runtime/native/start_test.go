@@ -1,0 +1,112 @@
+package native
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"forage"
+	"forage/internal/frames"
+	"forage/internal/runtime"
+)
+
+// hostIDs are who the agent is on the host: the caller, or with root another.
+func hostIDs() (uid, gid int) {
+	if os.Geteuid() == 0 {
+		return 54321, 54321
+	}
+	return os.Geteuid(), os.Getegid()
+}
+
+// baseSpec is a sandbox with dir as its workspace.
+func baseSpec(dir string) forage.Spec {
+	uid, gid := hostIDs()
+	return forage.Spec{
+		Name:     "test",
+		Identity: forage.Identity{User: "agent", UID: uid, GID: gid, Home: "/home/agent", HostUID: uid, HostGID: gid},
+		Rootfs:   forage.Rootfs{Kind: forage.RootfsHost},
+		Mounts:   []forage.Mount{{Source: dir, Target: forage.WorkspacePath, Writable: true}},
+	}
+}
+
+// boxed starts a sandbox and ends it with the test.
+func boxed(t testing.TB, spec forage.Spec, s script) (*instance, error) {
+	t.Helper()
+	run := filepath.Join(t.TempDir(), "run")
+	dir := filepath.Join(run, spec.Name)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	guest, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	i, err := New(Config{Dir: run}).Start(ctx, runtime.Request{Spec: spec, Dir: dir, SSH: sshSocket(t, dir), Guest: guest})
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() {
+		if err := i.Stop(context.Background(), 0); err != nil {
+			t.Error(err)
+		}
+		closeListeners(i.Egress())
+		i.Control().Close()
+	})
+	return i.(*instance), nil
+}
+
+func sshSocket(t testing.TB, dir string) *os.File {
+	l, err := net.Listen("unix", filepath.Join(dir, "ssh.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	f, err := l.(*net.UnixListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// inside runs a shell script in a sandbox and returns what it printed.
+func inside(t testing.TB, spec forage.Spec, shell string) outcome {
+	t.Helper()
+	i, err := boxed(t, spec, script{Argv: []string{"/bin/sh", "-c", shell}, Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME=/home/agent"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer(t, i)
+}
+
+func answer(t testing.TB, i *instance) outcome {
+	t.Helper()
+	f, _, err := i.Control().Receive()
+	if err != nil {
+		<-i.Done()
+		t.Fatalf("%v: %v", err, i.Err())
+	}
+	var a frames.AnswerBody
+	if err := f.Decode(&a); err != nil {
+		t.Fatal(err)
+	}
+	var o outcome
+	if err := json.Unmarshal([]byte(a.Session), &o); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func TestFirst(t *testing.T) {
+	o := inside(t, baseSpec(t.TempDir()), "id; ls -la / /dev /workspace /etc; mount; ls /..; cat /proc/self/mountinfo | wc -l; cat /proc/self/status; touch /workspace/x; ls -la /workspace")
+	t.Log(o.Out)
+	if o.Code != 0 || !strings.Contains(o.Out, "agent") {
+		t.Fail()
+	}
+}

@@ -1,0 +1,149 @@
+package native
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// maskedProc are files of /proc that tell about the whole machine or act on it.
+// Ordinary file permissions keep the agent out of most of them; the masks stand
+// behind those.
+var maskedProc = []string{"kcore", "keys", "key-users", "kmsg", "sched_debug", "sysrq-trigger", "timer_list", "vmcore"}
+
+// mountProc mounts a /proc of the sandbox's own process namespace. With nested
+// namespaces allowed it stays whole: the kernel lets a namespace have a /proc of its own
+// only where it can see a whole one.
+func (b *builder) mountProc() error {
+	if err := b.plant.folder("proc"); err != nil {
+		return err
+	}
+	proc, err := newFilesystem("proc", attrInert|unix.MOUNT_ATTR_NOEXEC)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(proc)
+	if err := unix.MoveMount(proc, "", b.root, "proc", unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return fmt.Errorf("move_mount: %w", err)
+	}
+	if err := b.limitNamespaces(proc); err != nil {
+		return err
+	}
+	if b.boot.Nesting {
+		return nil
+	}
+	for _, name := range maskedProc {
+		if err := b.mask(inertFile, proc, name); err != nil && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("masking %s: %w", name, err)
+		}
+	}
+	sys, err := cloneAt(proc, "sys", 0, attrReadOnly|unix.MOUNT_ATTR_NOEXEC)
+	if err != nil {
+		return fmt.Errorf("sys: %w", err)
+	}
+	return attach(sys, proc, "sys")
+}
+
+// mask shows an empty file or folder (inertFile, voidDir) at path below dir.
+func (b *builder) mask(with string, dir int, path string) error {
+	fd, err := cloneAt(b.tmpfs, with, 0, 0)
+	if err != nil {
+		return err
+	}
+	return attach(fd, dir, path)
+}
+
+// devices are the host's device files that are shown: name, major and minor
+// number (Documentation/admin-guide/devices.txt).
+var devices = []struct {
+	name         string
+	major, minor uint32
+}{
+	{"null", 1, 3}, {"zero", 1, 5}, {"full", 1, 7}, {"random", 1, 8}, {"urandom", 1, 9}, {"tty", 5, 0},
+}
+
+// devLinks are links in /dev, as every system has them.
+var devLinks = []struct{ name, target string }{
+	{"fd", "/proc/self/fd"}, {"stdin", "/proc/self/fd/0"}, {"stdout", "/proc/self/fd/1"}, {"stderr", "/proc/self/fd/2"},
+	{"ptmx", "pts/ptmx"},
+}
+
+// makeDev makes /dev: a few devices of the host, which are what they are called,
+// and terminals of the sandbox's own.
+func (b *builder) makeDev() error {
+	for _, d := range devices {
+		if err := b.mountDevice("dev/"+d.name, unix.Mkdev(d.major, d.minor)); err != nil {
+			return fmt.Errorf("/dev/%s: %w", d.name, err)
+		}
+	}
+	for _, l := range devLinks {
+		if err := b.plant.link("dev/"+l.name, l.target); err != nil {
+			return err
+		}
+	}
+	if err := b.plant.folder("dev/pts"); err != nil {
+		return err
+	}
+	// No gid= option: the group "tty" is not mapped, and the agent needs none.
+	pts, err := newFilesystem("devpts", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC,
+		option{"newinstance", ""}, option{"ptmxmode", "0666"}, option{"mode", "0620"})
+	if err != nil {
+		return err
+	}
+	return attach(pts, b.root, "dev/pts")
+}
+
+func (b *builder) mountDevice(rel string, number uint64) error {
+	fd, err := openSource("/" + rel)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFCHR || st.Rdev != number {
+		return errors.New("the host's is not that device")
+	}
+	if err := b.plant.file(rel, nil, 0o444); err != nil {
+		return err
+	}
+	mount, err := cloneAt(fd, "", 0, attrDevice)
+	if err != nil {
+		return err
+	}
+	return attach(mount, b.root, rel)
+}
+
+// sysTrees is what tools read of /sys: how many processors there are, and what they can do.
+var sysTrees = []string{"sys/devices/system/cpu", "sys/devices/system/node"}
+
+func (b *builder) makeSys() error {
+	if err := b.plant.folder("sys"); err != nil {
+		return err
+	}
+	for _, rel := range sysTrees {
+		fd, err := openSource("/" + rel)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		if err := b.plant.folder(rel); err != nil {
+			return err
+		}
+		mount, err := cloneTree(fd, attrReadOnly|unix.MOUNT_ATTR_NOEXEC)
+		if err != nil {
+			return fmt.Errorf("/%s: %w", rel, err)
+		}
+		if err := attach(mount, b.root, rel); err != nil {
+			return fmt.Errorf("/%s: %w", rel, err)
+		}
+	}
+	return nil
+}
