@@ -151,10 +151,21 @@ type setup struct {
 
 const insideUID = 1000
 
+// hostID is who the sandbox is on the host: ourselves, but never root, who owns the
+// kernel's closed files and has no RLIMIT_NPROC.
+func hostID() int {
+	if os.Getuid() == 0 {
+		return 61234
+	}
+	return os.Getuid()
+}
+
 // boot starts a guest that has not been told to go ahead.
 func boot(t *testing.T, s setup) *sandbox {
 	t.Helper()
-	dir := t.TempDir()
+	dir, err := os.MkdirTemp("", "guest") // t.TempDir is closed to the sandbox's user
+	must(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
 	sb := &sandbox{t: t, dir: dir, socket: filepath.Join(dir, "ssh.sock"), ended: make(chan struct{}), stderr: &strings.Builder{}}
 	seed, err := sshkeys.NewHost()
 	must(t, err)
@@ -169,6 +180,10 @@ func boot(t *testing.T, s setup) *sandbox {
 	must(t, err)
 	must(t, os.WriteFile(filepath.Join(dir, "id"), pem.EncodeToMemory(block), 0o600))
 	must(t, os.Mkdir(filepath.Join(dir, "work"), 0o755))
+	if os.Getuid() == 0 {
+		must(t, os.Chown(dir, hostID(), hostID()))
+		must(t, os.Chown(filepath.Join(dir, "work"), hostID(), hostID()))
+	}
 
 	config := guest.Config{
 		Name:           "test",
@@ -219,8 +234,9 @@ func (sb *sandbox) start(s setup, config guest.Config) {
 	cmd.ExtraFiles = []*os.File{guestEnd, socket, logWrite, configRead}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: insideUID, HostID: os.Getuid(), Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: insideUID, HostID: os.Getgid(), Size: 1}},
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: insideUID, HostID: hostID(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: insideUID, HostID: hostID(), Size: 1}},
+		Credential:  &syscall.Credential{Uid: insideUID, Gid: insideUID, NoSetGroups: true},
 		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN},
 		Setsid:      true,
 	}
