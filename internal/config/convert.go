@@ -1,0 +1,187 @@
+package config
+
+import (
+	"path/filepath"
+	"slices"
+
+	"forage"
+)
+
+// converter turns raw values into typed ones over what c holds already.
+type converter struct {
+	*problems
+	config *Config
+	root   *node
+	home   string
+}
+
+// convert applies what the merged files say to c.
+func convert(c *Config, root *node, home string, p *problems) {
+	v := converter{p, c, root, home}
+	raw := &c.raw
+	v.general(raw)
+	v.network(raw.Network)
+	for name, secret := range raw.Secrets {
+		v.secret(name, secret)
+	}
+	for name, template := range raw.Templates {
+		v.template(name, template)
+	}
+	if _, ok := c.Templates[c.DefaultTemplate]; !ok {
+		names := make([]string, 0, len(c.Templates))
+		for name := range c.Templates {
+			names = append(names, name)
+		}
+		v.wrong([]any{"defaultTemplate"}, "no template is called %.80q%s", c.DefaultTemplate, didYouMean(c.DefaultTemplate, names))
+	}
+}
+
+// wrong adds a problem with the value at path.
+func (v converter) wrong(path []any, format string, args ...any) {
+	v.add(v.root.at(path...).pos, pathText(path)+": "+format, args...)
+}
+
+// check adds err, if it is one, as a problem with the value at path.
+func (v converter) check(err error, path ...any) bool {
+	if err != nil {
+		v.wrong(path, "%v", err)
+	}
+	return err == nil
+}
+
+// path makes a path in a file absolute, relative to that file's folder.
+func (v converter) path(text string, at ...any) string {
+	base := filepath.Dir(v.root.at(at...).pos.file)
+	path, err := resolvePath(text, base, v.home)
+	v.check(err, at...)
+	return path
+}
+
+func (v converter) general(raw *rawFile) {
+	c := v.config
+	if raw.User != nil {
+		c.User = *raw.User
+		if !userName.MatchString(c.User) {
+			v.wrong([]any{"user"}, "%.80q is not a user's name", c.User)
+		}
+	}
+	if raw.AuthorizedKeys != nil {
+		c.AuthorizedKeys = raw.AuthorizedKeys
+		for i, line := range raw.AuthorizedKeys {
+			v.check(checkKey(line), "authorizedKeys", i)
+		}
+	}
+	if raw.PortRange != nil {
+		v.ports(raw.PortRange)
+	}
+	if raw.SSHListen != nil {
+		c.SSHListen = *raw.SSHListen
+		v.check(checkListen(c.SSHListen), "sshListen")
+	}
+	setText(&c.DefaultTemplate, raw.DefaultTemplate)
+	if raw.ContainerPrefix != nil {
+		c.ContainerPrefix = *raw.ContainerPrefix
+		if !prefix.MatchString(c.ContainerPrefix) {
+			v.wrong([]any{"containerPrefix"}, "%.80q: expected up to 32 of a-z, 0-9 and -", c.ContainerPrefix)
+		}
+	}
+}
+
+func (v converter) ports(raw *rawPortRange) {
+	r := &v.config.PortRange
+	for _, end := range []struct {
+		key string
+		raw *int64
+		to  *int
+	}{{"from", raw.From, &r.From}, {"to", raw.To, &r.To}} {
+		if end.raw == nil {
+			continue
+		}
+		if *end.raw < 1 || *end.raw > 65535 {
+			v.wrong([]any{"portRange", end.key}, "%d: expected a port, 1 to 65535", *end.raw)
+			return
+		}
+		*end.to = int(*end.raw)
+	}
+	if r.From > r.To {
+		v.wrong([]any{"portRange"}, "from (%d) is greater than to (%d)", r.From, r.To)
+	}
+}
+
+func (v converter) network(raw *rawNetwork) {
+	if raw == nil {
+		return
+	}
+	facts := &v.config.Network
+	for from, to := range raw.Resolve {
+		from, to, err := parseResolve(from, to)
+		if !v.check(err, "network", "resolve", from) {
+			continue
+		}
+		if facts.Resolve == nil {
+			facts.Resolve = map[string]string{}
+		}
+		facts.Resolve[from] = to
+	}
+	if raw.UpstreamCA != nil {
+		facts.UpstreamCA = v.path(*raw.UpstreamCA, "network", "upstreamCA")
+	}
+	if raw.UpstreamProxy != nil {
+		facts.UpstreamProxy = *raw.UpstreamProxy
+		v.check(checkProxy(facts.UpstreamProxy), "network", "upstreamProxy")
+	}
+}
+
+func (v converter) secret(name string, raw rawSecret) {
+	at := func(key string) []any { return []any{"secrets", name, key} }
+	s := Secret{Command: raw.Command, Hosts: raw.Hosts}
+	v.check(forage.CheckName(name), "secrets", name)
+	sources := 0
+	if raw.File != nil {
+		s.File = v.path(*raw.File, at("file")...)
+		sources++
+	}
+	if raw.Env != nil {
+		if s.Env = *raw.Env; !envName.MatchString(s.Env) {
+			v.wrong(at("env"), "%.80q is not a variable's name", s.Env)
+		}
+		sources++
+	}
+	if raw.Command != nil {
+		if len(raw.Command) == 0 || raw.Command[0] == "" {
+			v.wrong(at("command"), "expected a program and its arguments")
+		}
+		sources++
+	}
+	if raw.Keyring != nil {
+		s.Keyring = *raw.Keyring
+		sources++
+	}
+	if sources != 1 {
+		v.wrong([]any{"secrets", name}, "expected one of file, env, command and keyring, found %d", sources)
+	}
+	for i, host := range raw.Hosts {
+		v.check(checkHost(host), "secrets", name, "hosts", i)
+	}
+	setText(&s.Header, raw.Header)
+	setText(&s.Format, raw.Format)
+	v.config.Secrets[name] = s
+}
+
+func setText(to, from *string) {
+	if from != nil {
+		*to = *from
+	}
+}
+
+func setBool(to, from *bool) {
+	if from != nil {
+		*to = *from
+	}
+}
+
+func setList(to *[]string, from []string) {
+	if from != nil {
+		*to = slices.Clone(from)
+	}
+}

@@ -1,0 +1,228 @@
+package config
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"forage"
+)
+
+// forbiddableFlags is what [forbid] flags may name: no other flag loosens anything.
+var forbiddableFlags = [...]string{"allow", "env", "mount", "network", "runtime", "ssh-key", "template"}
+
+// ForbiddableFlags are the names, without dashes, of the flags that a file can
+// forbid: whoever reads flags asks Forbid.CheckFlag about each that is used.
+func ForbiddableFlags() []string { return slices.Clone(forbiddableFlags[:]) }
+
+// Forbid is what the system's, the user's and a project's files forbid. The
+// zero value forbids nothing. Its checks read nothing from the system, and
+// return an ErrDenied that names the file.
+type Forbid struct {
+	homes                             []string // what ~ stands for: as given and with links resolved
+	mounts, flags, networks, runtimes []forbidden
+}
+
+// forbidden is one thing that a file forbids.
+type forbidden struct {
+	what string // as written
+	also string // mounts: what, with links on the way resolved; "" if it is the same
+	at   position
+}
+
+// newForbid is a Forbid that knows what ~ is.
+func newForbid(home string) Forbid {
+	var f Forbid
+	if filepath.IsAbs(home) {
+		f.homes = []string{filepath.Clean(home)}
+		if real, err := filepath.EvalSymlinks(home); err == nil && real != f.homes[0] {
+			f.homes = append(f.homes, real)
+		}
+	}
+	return f
+}
+
+// And forbids what either forbids; ~ is what it is for f, if f knows.
+func (f Forbid) And(other Forbid) Forbid {
+	homes := f.homes
+	if homes == nil {
+		homes = other.homes
+	}
+	return Forbid{
+		homes:    homes,
+		mounts:   slices.Concat(f.mounts, other.mounts),
+		flags:    slices.Concat(f.flags, other.flags),
+		networks: slices.Concat(f.networks, other.networks),
+		runtimes: slices.Concat(f.runtimes, other.runtimes),
+	}
+}
+
+// convertForbid checks what a file forbids: something that could never be
+// enforced is a problem, like every mistake.
+func convertForbid(raw *rawForbid, n *node, home string, p *problems) Forbid {
+	f := newForbid(home)
+	collect := func(key string, items []string, check func(string) error) []forbidden {
+		var list []forbidden
+		for i, item := range items {
+			at := n.at(key, i).pos
+			if err := check(item); err != nil {
+				p.add(at, "forbid.%s[%d]: %v", key, i, err)
+			}
+			list = append(list, forbidden{what: item, at: at})
+		}
+		return list
+	}
+	f.flags = collect("flags", raw.Flags, checkFlagName)
+	f.networks = collect("networks", raw.Networks, func(s string) error { _, err := checkMode(s); return err })
+	f.runtimes = collect("runtimes", raw.Runtimes, checkRuntime)
+	f.mounts = collect("mounts", raw.Mounts, checkPattern)
+	for i := range f.mounts {
+		f.mounts[i].also = resolvePattern(f.mounts[i].what)
+	}
+	return f
+}
+
+func checkFlagName(name string) error {
+	if slices.Contains(forbiddableFlags[:], name) {
+		return nil
+	}
+	return fmt.Errorf("%.80q is not a flag that can be forbidden%s", name, didYouMean(name, forbiddableFlags[:]))
+}
+
+func checkPattern(pattern string) error {
+	if !strings.HasPrefix(pattern, "/") && pattern != "~" && !strings.HasPrefix(pattern, "~/") && !strings.HasPrefix(pattern, "**/") {
+		return fmt.Errorf("%.80q: expected a pattern that begins with /, ~/ or **/", pattern)
+	}
+	for _, part := range split(pattern) {
+		if _, err := filepath.Match(part, ""); err != nil || part == ".." || part == "." {
+			return fmt.Errorf("%.80q is not a pattern of paths", pattern)
+		}
+	}
+	return nil
+}
+
+// resolvePattern resolves links in the part of an absolute pattern in front of
+// its first wildcard, since what is mounted has its links resolved too. It is "" if
+// that changes nothing.
+func resolvePattern(pattern string) string {
+	if !strings.HasPrefix(pattern, "/") {
+		return ""
+	}
+	parts := split(pattern)
+	plain := 0
+	for plain < len(parts) && !strings.ContainsAny(parts[plain], `*?[\`) {
+		plain++
+	}
+	for n := plain; n > 0; n-- { // the longest part that is there
+		real, err := filepath.EvalSymlinks("/" + strings.Join(parts[:n], "/"))
+		if err != nil {
+			continue
+		}
+		resolved := filepath.Join(real, strings.Join(parts[n:], "/"))
+		if resolved == filepath.Clean(pattern) {
+			return ""
+		}
+		return resolved
+	}
+	return ""
+}
+
+func split(path string) []string {
+	return strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
+}
+
+// CheckMount denies showing the host path source (absolute, clean, links
+// resolved) when it is forbidden, is inside something forbidden, or holds
+// something forbidden.
+func (f Forbid) CheckMount(source string) error {
+	path := split(filepath.Clean(source))
+	for _, m := range f.mounts {
+		for _, pattern := range f.spellings(m) {
+			if touches(split(pattern), path) {
+				return denied(m, "mounting %s", source)
+			}
+		}
+	}
+	return nil
+}
+
+// spellings are the absolute patterns that m stands for.
+func (f Forbid) spellings(m forbidden) []string {
+	rest, ok := strings.CutPrefix(m.what, "~")
+	if !ok {
+		if m.also != "" {
+			return []string{m.what, m.also}
+		}
+		return []string{m.what}
+	}
+	var patterns []string
+	for _, home := range f.homes {
+		patterns = append(patterns, quotePattern(home)+rest)
+	}
+	return patterns
+}
+
+// quotePattern makes a path a pattern that matches it alone.
+func quotePattern(path string) string {
+	return strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `\`, `\\`).Replace(path)
+}
+
+// touches says whether a folder or file at path is matched by pattern, is
+// below what it matches, or, as far as the pattern can tell (up to its first
+// **), holds it.
+func touches(pattern, path []string) bool {
+	if len(pattern) == 0 {
+		return true // all that is left is below what matched
+	}
+	if pattern[0] == "**" {
+		if len(pattern) == 1 {
+			return true
+		}
+		for i := range path {
+			if touches(pattern[1:], path[i:]) && len(path[i:]) > 0 && starts(pattern[1], path[i]) {
+				return true
+			}
+		}
+		return false
+	}
+	if len(path) == 0 {
+		return true // it holds what the rest of the pattern matches
+	}
+	return starts(pattern[0], path[0]) && touches(pattern[1:], path[1:])
+}
+
+// starts says whether one name matches one part of a pattern.
+func starts(part, name string) bool {
+	ok, err := filepath.Match(part, name)
+	return ok && err == nil
+}
+
+// CheckFlag denies the use of a flag, named without dashes.
+func (f Forbid) CheckFlag(name string) error {
+	return find(f.flags, name, "the flag --%s", name)
+}
+
+// CheckNetwork denies a network mode.
+func (f Forbid) CheckNetwork(mode forage.NetworkMode) error {
+	return find(f.networks, string(mode), "the network mode %s", mode)
+}
+
+// CheckRuntime denies a runtime.
+func (f Forbid) CheckRuntime(name string) error {
+	return find(f.runtimes, name, "the runtime %s", name)
+}
+
+func find(list []forbidden, what, format string, args ...any) error {
+	for _, entry := range list {
+		if entry.what == what {
+			return denied(entry, format, args...)
+		}
+	}
+	return nil
+}
+
+func denied(entry forbidden, format string, args ...any) error {
+	what := fmt.Sprintf(format, args...)
+	return forage.Errorf(forage.ErrDenied, "%s is forbidden by %s:%d", what, entry.at.file, entry.at.line)
+}

@@ -1,0 +1,88 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// unsupported lists the keys of a template that are known and that this
+// version can't enforce, in the order of the reference.
+func (v converter) unsupported(raw rawTemplate, at func(...any) []any) []KeyUse {
+	var uses []KeyUse
+	use := func(is bool, path ...any) {
+		if is {
+			n := v.root.at(at(path...)...)
+			uses = append(uses, KeyUse{pathText(at(path...)), n.key.file, n.key.line})
+		}
+	}
+	if s := raw.Skills; s != nil {
+		use(isTrue(s.JJ), "skills", "jj")
+		use(isTrue(s.Nix), "skills", "nix")
+		use(isText(s.Custom), "skills", "custom")
+	}
+	names := make([]string, 0, len(raw.Agents))
+	for name := range raw.Agents {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		agent := raw.Agents[name]
+		use(isText(agent.Package), "agents", name, "package")
+		use(isText(agent.SecretName), "agents", name, "secretName")
+		use(isText(agent.HostConfigDir), "agents", name, "hostConfigDir")
+		use(agent.Permissions != nil && isTrue(agent.Permissions.SkipAll), "agents", name, "permissions", "skipAll")
+	}
+	use(len(raw.Rules) > 0, "rules")
+	use(raw.Workspace != nil && len(raw.Workspace.Mounts) > 0, "workspace", "mounts")
+	return uses
+}
+
+func isTrue(b *bool) bool   { return b != nil && *b }
+func isText(s *string) bool { return s != nil && *s != "" }
+
+// checkLater checks the values of those keys, so that a file that is accepted
+// today says nothing wrong when they come to mean something.
+func (v converter) checkLater(raw rawTemplate, at func(...any) []any) {
+	for name, agent := range raw.Agents {
+		if s := agent.SecretName; isText(s) {
+			if _, ok := v.config.raw.Secrets[*s]; !ok {
+				v.wrong(at("agents", name, "secretName"), "no secret is called %.80q", *s)
+			}
+		}
+		if d := agent.HostConfigDir; d != nil {
+			v.path(*d, at("agents", name, "hostConfigDir")...)
+		}
+	}
+	for i, rule := range raw.Rules {
+		if rule.Host == nil {
+			v.wrong(at("rules", i), "a rule needs a host")
+			continue
+		}
+		v.check(checkHost(*rule.Host), at("rules", i, "host")...)
+		for j, path := range rule.Paths {
+			if path == "" || path[0] != '/' {
+				v.wrong(at("rules", i, "paths", j), "%.80q: expected a path that begins with /", path)
+			}
+		}
+	}
+	if raw.Workspace == nil {
+		return
+	}
+	for name, mount := range raw.Workspace.Mounts {
+		if mount.ContainerPath == nil || mount.Repo == nil {
+			v.wrong(at("workspace", "mounts", name), "expected containerPath and repo")
+		}
+		if m := mount.Mode; m != nil && !slices.Contains([]string{"direct", "jj", "git-worktree", "clone"}, *m) {
+			v.wrong(at("workspace", "mounts", name, "mode"), "%.80q: expected direct, jj, git-worktree or clone", *m)
+		}
+	}
+}
+
+// quoted puts the value that is wrong in front of what was expected.
+func quoted(text string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return errors.New(fmt.Sprintf("%.80q: ", text) + err.Error())
+}

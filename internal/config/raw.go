@@ -1,0 +1,184 @@
+package config
+
+//go:generate go test -run TestSchemaIsFresh -update .
+
+// The raw types are the configuration file as it is written: the same keys in
+// TOML and JSON. What is absent is nil. The comments are the descriptions in the JSON schema.
+
+// rawFile is Forage's configuration.
+type rawFile struct {
+	// Whose identity sandboxes run with, when root calls.
+	User *string `json:"user,omitempty" toml:"user,omitempty"`
+	// OpenSSH public keys that may log in to every sandbox, beside Forage's own.
+	AuthorizedKeys []string `json:"authorizedKeys,omitempty" toml:"authorizedKeys,omitempty"`
+	// Ports that sandboxes' SSH servers are reached on, from the host.
+	PortRange *rawPortRange `json:"portRange,omitempty" toml:"portRange,inline,omitempty"`
+	// Address that those ports listen on.
+	SSHListen *string `json:"sshListen,omitempty" toml:"sshListen,omitempty"`
+	// Template of a sandbox that names none and whose command has none.
+	DefaultTemplate *string `json:"defaultTemplate,omitempty" toml:"defaultTemplate,omitempty"`
+	// What the names of containers begin with, where the runtime has containers.
+	ContainerPrefix *string `json:"containerPrefix,omitempty" toml:"containerPrefix,omitempty"`
+	// Host-side facts about the network, for all templates.
+	Network *rawNetwork `json:"network,omitempty" toml:"network,omitempty"`
+	// What nobody may ask for, whatever a template or a flag says.
+	Forbid *rawForbid `json:"forbid,omitempty" toml:"forbid,omitempty"`
+	// Credentials, by name.
+	Secrets map[string]rawSecret `json:"secrets,omitempty" toml:"secrets,omitempty"`
+	// Kinds of sandbox, by name.
+	Templates map[string]rawTemplate `json:"templates,omitempty" toml:"templates,omitempty"`
+}
+
+// rawPortRange is a range of ports, both ends included.
+type rawPortRange struct {
+	From *int64 `json:"from,omitempty" toml:"from,omitempty"`
+	To   *int64 `json:"to,omitempty" toml:"to,omitempty"`
+}
+
+// rawNetwork holds facts about the host's network.
+type rawNetwork struct {
+	// Dial this address instead of a name: "name:port" = "address:port". That address is then allowed for that name.
+	Resolve map[string]string `json:"resolve,omitempty" toml:"resolve,omitempty"`
+	// PEM file with further certificate authorities to trust.
+	UpstreamCA *string `json:"upstreamCA,omitempty" toml:"upstreamCA,omitempty"`
+	// Proxy that everything leaves the host through: http://host:port.
+	UpstreamProxy *string `json:"upstreamProxy,omitempty" toml:"upstreamProxy,omitempty"`
+}
+
+// rawForbid is what a system's or a project's file forbids.
+type rawForbid struct {
+	// Host paths that may not be shown inside: * matches within a name, ** any number of names, ~ is the caller's home.
+	Mounts []string `json:"mounts,omitempty" toml:"mounts,omitempty"`
+	// Flags that may not be used, without their dashes.
+	Flags []string `json:"flags,omitempty" toml:"flags,omitempty"`
+	// Network modes that no sandbox may have.
+	Networks []string `json:"networks,omitempty" toml:"networks,omitempty"`
+	// Runtimes that no sandbox may use.
+	Runtimes []string `json:"runtimes,omitempty" toml:"runtimes,omitempty"`
+}
+
+// rawSecret is a credential: one source, and where it may be used.
+type rawSecret struct {
+	// Read it from this file.
+	File *string `json:"file,omitempty" toml:"file,omitempty"`
+	// Read it from this variable of the caller's environment.
+	Env *string `json:"env,omitempty" toml:"env,omitempty"`
+	// Read it from the output of this command.
+	Command []string `json:"command,omitempty" toml:"command,omitempty"`
+	// Read it from the keyring: service/user.
+	Keyring *string `json:"keyring,omitempty" toml:"keyring,omitempty"`
+	// Hosts that it may be sent to.
+	Hosts []string `json:"hosts,omitempty" toml:"hosts,omitempty"`
+	// Request header that carries it.
+	Header *string `json:"header,omitempty" toml:"header,omitempty"`
+	// What the header says, with {} in the place of the value.
+	Format *string `json:"format,omitempty" toml:"format,omitempty"`
+}
+
+// rawTemplate is a kind of sandbox.
+type rawTemplate struct {
+	// What it is for, in a line.
+	Description *string `json:"description,omitempty" toml:"description,omitempty"`
+	// What isolates; else the best that this host can run.
+	Runtime *string `json:"runtime,omitempty" toml:"runtime,omitempty"`
+	// Root filesystem: host, image:REFERENCE, dir:PATH or oci:PATH.
+	Rootfs *string `json:"rootfs,omitempty" toml:"rootfs,omitempty"`
+	// Network mode: full, restricted or none.
+	Network *string `json:"network,omitempty" toml:"network,omitempty"`
+	// What a restricted network lets through: host, host:port, *.suffix, *.suffix:port, address:port.
+	AllowedHosts []string `json:"allowedHosts,omitempty" toml:"allowedHosts,omitempty"`
+	// The agent may read the workspace and not change it.
+	ReadOnlyWorkspace *bool `json:"readOnlyWorkspace,omitempty" toml:"readOnlyWorkspace,omitempty"`
+	// The agent may make user namespaces of its own.
+	NestedNamespaces *bool `json:"nestedNamespaces,omitempty" toml:"nestedNamespaces,omitempty"`
+	// Bounds; one that this host can't enforce is an error when a sandbox starts.
+	ResourceLimits *rawLimits `json:"resourceLimits,omitempty" toml:"resourceLimits,omitempty"`
+	// Variables inside.
+	Env map[string]string `json:"env,omitempty" toml:"env,omitempty"`
+	// Shell command lines that run inside, in order, before the agent.
+	InitCommands []string `json:"initCommands,omitempty" toml:"initCommands,omitempty"`
+	// Packages that the root filesystem shall have (NixOS).
+	ExtraPackages []string `json:"extraPackages,omitempty" toml:"extraPackages,omitempty"`
+	// What the agent is taught about the sandbox.
+	Skills *rawSkills `json:"skills,omitempty" toml:"skills,omitempty"`
+	// Coding tools, by name; the one named like the template is started.
+	Agents map[string]rawAgent `json:"agents,omitempty" toml:"agents,omitempty"`
+	// Rules finer than a host.
+	Rules []rawRule `json:"rules,omitempty" toml:"rules,omitempty"`
+	// Parts that the workspace is composed of.
+	Workspace *rawWorkspace `json:"workspace,omitempty" toml:"workspace,omitempty"`
+}
+
+// rawLimits bounds what a sandbox uses.
+type rawLimits struct {
+	// Percent of one processor: "200%" is two.
+	CPUQuota *string `json:"cpuQuota,omitempty" toml:"cpuQuota,omitempty"`
+	// Memory: a number with K, M, G or T.
+	MemoryMax *string `json:"memoryMax,omitempty" toml:"memoryMax,omitempty"`
+	// Processes and threads.
+	TasksMax *int64 `json:"tasksMax,omitempty" toml:"tasksMax,omitempty"`
+	// What is written outside of mounts: a number with K, M, G or T.
+	DiskMax *string `json:"diskMax,omitempty" toml:"diskMax,omitempty"`
+	// From start to forced end: "90m", "2h".
+	WallClock *string `json:"wallClock,omitempty" toml:"wallClock,omitempty"`
+}
+
+// rawSkills says what the agent is taught.
+type rawSkills struct {
+	JJ     *bool   `json:"jj,omitempty" toml:"jj,omitempty"`
+	Nix    *bool   `json:"nix,omitempty" toml:"nix,omitempty"`
+	Custom *string `json:"custom,omitempty" toml:"custom,omitempty"`
+}
+
+// rawAgent is a coding tool.
+type rawAgent struct {
+	// Program and arguments.
+	Command []string `json:"command,omitempty" toml:"command,omitempty"`
+	// Package that provides the command (NixOS).
+	Package *string `json:"package,omitempty" toml:"package,omitempty"`
+	// Variable that the agent looks for its API key in.
+	AuthEnvVar *string `json:"authEnvVar,omitempty" toml:"authEnvVar,omitempty"`
+	// Secret that it authenticates with.
+	SecretName *string `json:"secretName,omitempty" toml:"secretName,omitempty"`
+	// Its settings folder on the host.
+	HostConfigDir *string `json:"hostConfigDir,omitempty" toml:"hostConfigDir,omitempty"`
+	// The settings can't be changed from inside.
+	HostConfigDirReadOnly *bool `json:"hostConfigDirReadOnly,omitempty" toml:"hostConfigDirReadOnly,omitempty"`
+	// What it may do without asking.
+	Permissions *rawPermissions `json:"permissions,omitempty" toml:"permissions,omitempty"`
+}
+
+// rawPermissions is what an agent may do without asking.
+type rawPermissions struct {
+	SkipAll *bool `json:"skipAll,omitempty" toml:"skipAll,omitempty"`
+}
+
+// rawRule allows some requests to a host.
+type rawRule struct {
+	Host    *string  `json:"host,omitempty" toml:"host,omitempty"`
+	Methods []string `json:"methods,omitempty" toml:"methods,omitempty"`
+	Paths   []string `json:"paths,omitempty" toml:"paths,omitempty"`
+}
+
+// rawWorkspace composes a workspace.
+type rawWorkspace struct {
+	Mounts map[string]rawWorkspaceMount `json:"mounts,omitempty" toml:"mounts,omitempty"`
+}
+
+// rawWorkspaceMount is one part of a composed workspace.
+type rawWorkspaceMount struct {
+	ContainerPath *string `json:"containerPath,omitempty" toml:"containerPath,omitempty"`
+	Repo          *string `json:"repo,omitempty" toml:"repo,omitempty"`
+	Mode          *string `json:"mode,omitempty" toml:"mode,omitempty"`
+	Branch        *string `json:"branch,omitempty" toml:"branch,omitempty"`
+}
+
+// rawProject is a project's own .forage.toml. It can only take away from what
+// the chosen template allows.
+type rawProject struct {
+	Network           *string    `json:"network,omitempty" toml:"network,omitempty"`
+	AllowedHosts      []string   `json:"allowedHosts,omitempty" toml:"allowedHosts,omitempty"`
+	ReadOnlyWorkspace *bool      `json:"readOnlyWorkspace,omitempty" toml:"readOnlyWorkspace,omitempty"`
+	ResourceLimits    *rawLimits `json:"resourceLimits,omitempty" toml:"resourceLimits,omitempty"`
+	Forbid            *rawForbid `json:"forbid,omitempty" toml:"forbid,omitempty"`
+}

@@ -1,0 +1,76 @@
+package config
+
+import (
+	"encoding/json"
+	"flag"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/invopop/jsonschema"
+)
+
+var update = flag.Bool("update", false, "write schema.json")
+
+// generateSchema describes the raw types. The library is linked into this test alone.
+func generateSchema(t *testing.T) string {
+	t.Helper()
+	r := &jsonschema.Reflector{
+		RequiredFromJSONSchemaTags: true,
+		Namer: func(t reflect.Type) string {
+			return strings.TrimPrefix(t.Name(), "raw")
+		},
+	}
+	r.CommentMap = comments(t)
+	s := r.Reflect(rawFile{})
+	s.ID = ""
+	s.Title = "Firefly Forage configuration"
+	data, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data) + "\n"
+}
+
+// comments are the comments of the raw types and their fields, as the library
+// wants them; it doesn't read those of unexported types itself.
+func comments(t *testing.T) map[string]string {
+	t.Helper()
+	parsed, err := parser.ParseFile(token.NewFileSet(), "raw.go", nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]string{}
+	for _, decl := range parsed.Decls {
+		gen, ok := decl.(*ast.GenDecl)
+		if !ok || gen.Tok != token.TYPE {
+			continue
+		}
+		spec := gen.Specs[0].(*ast.TypeSpec)
+		name := "forage/internal/config." + spec.Name.Name
+		_, about, _ := strings.Cut(gen.Doc.Text(), " is ")
+		found[name] = strings.Join(strings.Fields(about), " ")
+		for _, field := range spec.Type.(*ast.StructType).Fields.List {
+			found[name+"."+field.Names[0].Name] = strings.TrimSpace(field.Doc.Text())
+		}
+	}
+	return found
+}
+
+func TestSchemaIsFresh(t *testing.T) {
+	want := generateSchema(t)
+	if *update {
+		if err := os.WriteFile("schema.json", []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(want, Schema()); diff != "" {
+		t.Errorf("schema.json is old: run `go generate ./internal/config` (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,158 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"forage"
+)
+
+// JSON is the configuration in force, defaults included, as a configuration file.
+func (c *Config) JSON() ([]byte, error) {
+	data, err := json.MarshalIndent(c.effective(), "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("showing the configuration: %w", err)
+	}
+	return append(data, '\n'), nil
+}
+
+// TOML is the configuration in force, defaults included, as a configuration file.
+func (c *Config) TOML() ([]byte, error) {
+	data, err := toml.Marshal(c.effective())
+	if err != nil {
+		return nil, fmt.Errorf("showing the configuration: %w", err)
+	}
+	return data, nil
+}
+
+// effective is the file that, alone, would make this configuration.
+func (c *Config) effective() rawFile {
+	raw := rawFile{
+		AuthorizedKeys:  c.AuthorizedKeys,
+		PortRange:       &rawPortRange{integer(int64(c.PortRange.From)), integer(int64(c.PortRange.To))},
+		User:            text(c.User),
+		SSHListen:       text(c.SSHListen),
+		DefaultTemplate: text(c.DefaultTemplate),
+		ContainerPrefix: text(c.ContainerPrefix),
+		Forbid:          c.Forbid.raw(),
+		Secrets:         map[string]rawSecret{},
+		Templates:       map[string]rawTemplate{},
+	}
+	if n := c.Network; n.UpstreamCA != "" || n.UpstreamProxy != "" || len(n.Resolve) > 0 {
+		raw.Network = &rawNetwork{Resolve: n.Resolve, UpstreamCA: text(n.UpstreamCA), UpstreamProxy: text(n.UpstreamProxy)}
+	}
+	for name, s := range c.Secrets {
+		raw.Secrets[name] = rawSecret{
+			File: text(s.File), Env: text(s.Env), Command: s.Command, Keyring: text(s.Keyring),
+			Hosts: s.Hosts, Header: text(s.Header), Format: text(s.Format),
+		}
+	}
+	for name, t := range c.Templates {
+		raw.Templates[name] = effectiveTemplate(t, c.raw.Templates[name])
+	}
+	return raw
+}
+
+// effectiveTemplate is t as it is written; what this version has no use for is
+// taken from what was read.
+func effectiveTemplate(t forage.Template, read rawTemplate) rawTemplate {
+	raw := rawTemplate{
+		Description:       text(t.Description),
+		Runtime:           text(t.Runtime),
+		Rootfs:            text(rootfsText(t.Rootfs)),
+		Network:           text(string(modeName(t.Network.Mode))),
+		AllowedHosts:      t.Network.Allow,
+		ReadOnlyWorkspace: truth(t.ReadOnlyWorkspace),
+		NestedNamespaces:  truth(t.Security.NestedNamespaces),
+		ResourceLimits:    effectiveLimits(t.Limits),
+		Env:               t.Env,
+		InitCommands:      t.Init,
+		ExtraPackages:     t.ExtraPackages,
+		Skills:            read.Skills,
+		Rules:             read.Rules,
+		Workspace:         read.Workspace,
+		Agents:            map[string]rawAgent{},
+	}
+	for name, agent := range t.Agents {
+		a := read.Agents[name]
+		a.Command, a.AuthEnvVar = agent.Command, text(agent.AuthEnvVar)
+		raw.Agents[name] = a
+	}
+	return raw
+}
+
+func effectiveLimits(l forage.Limits) *rawLimits {
+	if l == (forage.Limits{}) {
+		return nil
+	}
+	var raw rawLimits
+	if l.CPUQuota != 0 {
+		raw.CPUQuota = text(strconv.FormatInt(l.CPUQuota, 10) + "%")
+	}
+	if l.MemoryMax != 0 {
+		raw.MemoryMax = text(sizeText(l.MemoryMax))
+	}
+	if l.TasksMax != 0 {
+		raw.TasksMax = integer(l.TasksMax)
+	}
+	if l.DiskMax != 0 {
+		raw.DiskMax = text(sizeText(l.DiskMax))
+	}
+	if l.WallClock != 0 {
+		raw.WallClock = text(l.WallClock.String())
+	}
+	return &raw
+}
+
+func (f Forbid) raw() *rawForbid {
+	if len(f.mounts)+len(f.flags)+len(f.networks)+len(f.runtimes) == 0 {
+		return nil
+	}
+	written := func(list []forbidden) (all []string) {
+		for _, entry := range list {
+			all = append(all, entry.what)
+		}
+		return all
+	}
+	return &rawForbid{
+		Mounts: written(f.mounts), Flags: written(f.flags),
+		Networks: written(f.networks), Runtimes: written(f.runtimes),
+	}
+}
+
+func rootfsText(r forage.Rootfs) string {
+	if r.Ref == "" {
+		return string(forage.RootfsHost)
+	}
+	return string(r.Kind) + ":" + r.Ref
+}
+
+// sizeText writes bytes in the greatest unit that divides them.
+func sizeText(n int64) string {
+	unit := 0
+	for unit < 4 && n%1024 == 0 {
+		n /= 1024
+		unit++
+	}
+	return strconv.FormatInt(n, 10) + [...]string{"", "K", "M", "G", "T"}[unit]
+}
+
+// text, truth and integer make a raw value, absent where it would say nothing.
+func text(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+func truth(b bool) *bool {
+	if !b {
+		return nil
+	}
+	return &b
+}
+
+func integer(n int64) *int64 { return &n }

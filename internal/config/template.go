@@ -1,0 +1,160 @@
+package config
+
+import (
+	"errors"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"forage"
+)
+
+// template applies what the files say about one template, over the built-in of
+// that name or an empty one.
+func (v converter) template(name string, raw rawTemplate) {
+	t, ok := v.config.Templates[name]
+	if !ok {
+		v.templateName(name)
+		t = forage.Template{
+			Name:    name,
+			Rootfs:  forage.Rootfs{Kind: forage.RootfsHost},
+			Network: forage.Network{Mode: forage.NetworkRestricted},
+		}
+	}
+	at := func(path ...any) []any { return append([]any{"templates", name}, path...) }
+	setText(&t.Description, raw.Description)
+	if raw.Runtime != nil {
+		t.Runtime = *raw.Runtime
+		v.check(checkRuntime(t.Runtime), at("runtime")...)
+	}
+	if raw.Rootfs != nil {
+		var err error
+		base := filepath.Dir(v.root.at(at("rootfs")...).pos.file)
+		t.Rootfs, err = parseRootfs(*raw.Rootfs, base, v.home)
+		v.check(err, at("rootfs")...)
+	}
+	if raw.Network != nil {
+		var err error
+		t.Network.Mode, err = checkMode(*raw.Network)
+		v.check(err, at("network")...)
+	}
+	if raw.AllowedHosts != nil {
+		t.Network.Allow = slices.Clone(raw.AllowedHosts)
+		v.each(raw.AllowedHosts, checkHost, at("allowedHosts"))
+	}
+	setBool(&t.ReadOnlyWorkspace, raw.ReadOnlyWorkspace)
+	setBool(&t.Security.NestedNamespaces, raw.NestedNamespaces)
+	v.limits(&t.Limits, raw.ResourceLimits, at("resourceLimits"))
+	v.environment(&t, raw.Env, at("env"))
+	setList(&t.Init, raw.InitCommands)
+	v.each(raw.InitCommands, checkCommand, at("initCommands"))
+	setList(&t.ExtraPackages, raw.ExtraPackages)
+	v.each(raw.ExtraPackages, checkCommand, at("extraPackages"))
+	v.agents(&t, raw.Agents, at("agents"))
+	v.checkLater(raw, at)
+	v.config.Templates[name] = t
+	if uses := v.unsupported(raw, at); len(uses) > 0 {
+		v.config.Unsupported[name] = uses
+	}
+}
+
+func (v converter) templateName(name string) {
+	if forage.CheckName(name) != nil {
+		v.add(v.root.at("templates", name).key,
+			"%s: expected a name of 1 to 63 of a-z, 0-9 and -", pathText([]any{"templates", name}))
+	}
+}
+
+// each checks the items of a list.
+func (v converter) each(items []string, check func(string) error, at []any) {
+	for i, item := range items {
+		v.check(check(item), append(slices.Clone(at), i)...)
+	}
+}
+
+func checkCommand(line string) error {
+	if strings.TrimSpace(line) == "" || strings.ContainsRune(line, 0) {
+		return errors.New("expected something that is not empty")
+	}
+	return nil
+}
+
+func (v converter) limits(l *forage.Limits, raw *rawLimits, at []any) {
+	if raw == nil {
+		return
+	}
+	key := func(name string) []any { return append(slices.Clone(at), name) }
+	if raw.TasksMax != nil {
+		if l.TasksMax = *raw.TasksMax; l.TasksMax < 1 {
+			v.wrong(key("tasksMax"), "%d: expected at least 1", l.TasksMax)
+		}
+	}
+	var err error
+	if raw.CPUQuota != nil {
+		l.CPUQuota, err = parsePercent(*raw.CPUQuota)
+		v.check(quoted(*raw.CPUQuota, err), key("cpuQuota")...)
+	}
+	if raw.MemoryMax != nil {
+		l.MemoryMax, err = parseSize(*raw.MemoryMax)
+		v.check(quoted(*raw.MemoryMax, err), key("memoryMax")...)
+	}
+	if raw.DiskMax != nil {
+		l.DiskMax, err = parseSize(*raw.DiskMax)
+		v.check(quoted(*raw.DiskMax, err), key("diskMax")...)
+	}
+	if raw.WallClock != nil {
+		l.WallClock, err = parseDuration(*raw.WallClock)
+		v.check(quoted(*raw.WallClock, err), key("wallClock")...)
+	}
+}
+
+// environment adds variables to a template's.
+func (v converter) environment(t *forage.Template, raw map[string]string, at []any) {
+	if len(raw) == 0 {
+		return
+	}
+	env := maps.Clone(t.Env)
+	if env == nil {
+		env = map[string]string{}
+	}
+	for name, value := range raw {
+		if !envName.MatchString(name) {
+			v.wrong(append(slices.Clone(at), name), "not a variable's name")
+		} else if strings.ContainsRune(value, 0) {
+			v.wrong(append(slices.Clone(at), name), "a variable can't hold a zero byte")
+		}
+		env[name] = value
+	}
+	t.Env = env
+}
+
+// agents adds agents to a template's, or changes them key by key.
+func (v converter) agents(t *forage.Template, raw map[string]rawAgent, at []any) {
+	if len(raw) == 0 {
+		return
+	}
+	agents := maps.Clone(t.Agents)
+	if agents == nil {
+		agents = map[string]forage.Agent{}
+	}
+	for name, r := range raw {
+		key := func(k string) []any { return append(slices.Clone(at), name, k) }
+		agent := agents[name]
+		if r.Command != nil {
+			if len(r.Command) == 0 || r.Command[0] == "" {
+				v.wrong(key("command"), "expected a program and its arguments")
+			}
+			agent.Command = slices.Clone(r.Command)
+		}
+		setText(&agent.AuthEnvVar, r.AuthEnvVar)
+		if agent.AuthEnvVar != "" && !envName.MatchString(agent.AuthEnvVar) {
+			v.wrong(key("authEnvVar"), "%.80q is not a variable's name", agent.AuthEnvVar)
+		}
+		if len(agent.Command) == 0 && r.Package == nil {
+			v.wrong(append(slices.Clone(at), name), "this agent has no command")
+		}
+		agents[name] = agent
+	}
+	t.Agents = agents
+}

@@ -1,0 +1,157 @@
+package config
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"forage"
+	"forage/internal/policy"
+)
+
+// Tighten is the template with what the project takes away. A project that
+// asks for more than the template allows is ErrDenied, with the file and line.
+func Tighten(template forage.Template, project Project) (forage.Template, error) {
+	t := template
+	if project.network != nil {
+		if width(*project.network) > width(t.Network.Mode) {
+			return t, project.denied(project.networkAt, "network = %q is more than the template %s allows (%s)", *project.network, t.Name, modeName(t.Network.Mode))
+		}
+		t.Network.Mode = *project.network
+	}
+	if project.allow != nil {
+		if err := project.narrow(template.Network, t.Name); err != nil {
+			return t, err
+		}
+		t.Network.Allow = slices.Clone(project.allow)
+		if t.Network.Mode == forage.NetworkFull {
+			t.Network.Mode = forage.NetworkRestricted
+		}
+	}
+	t.ReadOnlyWorkspace = t.ReadOnlyWorkspace || project.readOnly
+	return t, project.lower(&t)
+}
+
+func modeName(mode forage.NetworkMode) forage.NetworkMode {
+	if mode == "" {
+		return forage.NetworkNone
+	}
+	return mode
+}
+
+func (p Project) denied(at position, format string, args ...any) error {
+	err := forage.Errorf(forage.ErrDenied, "%s:%d: "+format, append([]any{at.file, at.line}, args...)...)
+	return forage.WithHint(err, "a project's file can only tighten; what it needs has to be in your own configuration")
+}
+
+// narrow checks that each host of the project's is one that the template's
+// network allows, to the same extent.
+func (p Project) narrow(network forage.Network, template string) error {
+	for i, text := range p.allow {
+		if !covers(network, text) {
+			return p.denied(p.allowAt[i], "allowedHosts: %s is not among the hosts that the template %s allows", text, template)
+		}
+	}
+	return nil
+}
+
+// lower takes over the limits of the project's that are lower than the
+// template's; a higher one is an error.
+func (p Project) lower(t *forage.Template) error {
+	for _, limit := range [...]struct {
+		key  string
+		from int64
+		to   *int64
+	}{
+		{"tasksMax", p.limits.TasksMax, &t.Limits.TasksMax},
+		{"memoryMax", p.limits.MemoryMax, &t.Limits.MemoryMax},
+		{"cpuQuota", p.limits.CPUQuota, &t.Limits.CPUQuota},
+		{"diskMax", p.limits.DiskMax, &t.Limits.DiskMax},
+		{"wallClock", int64(p.limits.WallClock), nil},
+	} {
+		if limit.from == 0 {
+			continue
+		}
+		have := int64(t.Limits.WallClock)
+		if limit.to != nil {
+			have = *limit.to
+		}
+		if have != 0 && limit.from > have {
+			at := p.limitsAt.at(limit.key).pos
+			return p.denied(at, "resourceLimits.%s is more than the template %s allows", limit.key, t.Name)
+		}
+		if limit.to != nil {
+			*limit.to = limit.from
+		} else {
+			t.Limits.WallClock = time.Duration(limit.from)
+		}
+	}
+	return nil
+}
+
+// covers says whether everything that the entry text would allow, in a
+// restricted network, is allowed by network already. An entry that names one
+// host with its port also lets private addresses through (see package policy): it is covered
+// only by the same entry.
+func covers(network forage.Network, text string) bool {
+	if network.Mode != forage.NetworkFull && network.Mode != forage.NetworkRestricted {
+		return false
+	}
+	asked, ok := parseEntry(text)
+	if !ok {
+		return false
+	}
+	for _, allowed := range network.Allow {
+		if have, ok := parseEntry(allowed); ok && have.covers(asked) {
+			return true
+		}
+	}
+	return network.Mode == forage.NetworkFull && !asked.named() && asked.host != policy.HostName
+}
+
+// entry is one entry of an allow list, taken apart.
+type entry struct {
+	host  string // canonical name, or address
+	port  uint16 // 0: any
+	below bool   // *.host
+	addr  bool   // host is a literal address
+}
+
+// named says whether an entry allows one destination by name and port, which
+// lets private addresses through.
+func (e entry) named() bool { return !e.below && e.port != 0 }
+
+func (e entry) covers(o entry) bool {
+	switch {
+	case e == o:
+		return true
+	case o.named() || e.addr != o.addr, e.port != 0 && e.port != o.port:
+		return false
+	case e.below:
+		return strings.HasSuffix(o.host, "."+e.host) || (o.below && o.host == e.host)
+	}
+	return !o.below && e.host == o.host
+}
+
+// parseEntry takes apart an entry that policy.Compile has accepted.
+func parseEntry(text string) (entry, bool) {
+	var e entry
+	host := text
+	if i := strings.LastIndexByte(text, ':'); i >= 0 && (strings.Count(text, ":") == 1 || strings.Contains(text, "]:")) {
+		port, err := strconv.ParseUint(text[i+1:], 10, 16)
+		if err != nil {
+			return entry{}, false
+		}
+		host, e.port = text[:i], uint16(port)
+	}
+	host, e.below = strings.CutPrefix(host, "*.")
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	if addr, ok := policy.ParseAddr(host); ok {
+		e.host, e.addr = addr.String(), true
+		return e, !e.below
+	}
+	name, err := policy.Canonical(host)
+	e.host = name
+	return e, err == nil
+}
