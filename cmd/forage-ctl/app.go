@@ -46,7 +46,11 @@ func commandLine(args []string, in, out, errs *os.File) int {
 
 // service opens the sandbox service with what the global flags say.
 func (a *app) service() (*sandbox.Service, error) {
-	return sandbox.New(sandbox.Config{ConfigFile: a.configFile, Log: a.log()})
+	me, err := sandbox.Me()
+	if err != nil {
+		return nil, err
+	}
+	return sandbox.New(sandbox.Config{ConfigFile: a.configFile, Caller: me})
 }
 
 // log is where the program says what it does: stderr, at debug level with -v.

@@ -44,7 +44,7 @@ func (a *app) completeSandboxFlags(c *cobra.Command) {
 	}
 	offer("template", func(_ context.Context, service *sandbox.Service) []string {
 		var offered []string
-		for _, template := range service.Templates() {
+		for _, template := range byName(service.Config.Templates) {
 			offered = append(offered, cobra.CompletionWithDesc(template.Name, template.Description))
 		}
 		return offered

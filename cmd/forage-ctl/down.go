@@ -59,7 +59,7 @@ func runDown(ctx context.Context, a *app, o *downOptions, names []string) error 
 	}
 	var failed []error
 	for _, name := range names {
-		failed = append(failed, service.Down(ctx, name, o.force))
+		failed = append(failed, service.Down(ctx, name))
 	}
 	return errors.Join(failed...)
 }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/config"
 	"forage/internal/term"
 )
 
@@ -29,6 +30,11 @@ func (a *app) finish(ctx context.Context, err error) int {
 		code = by.exitCode()
 	}
 	fmt.Fprintf(a.err, "forage-ctl: %s\n", oneLine(err.Error()))
+	if wrong, ok := errors.AsType[*config.Error](err); ok {
+		for _, problem := range wrong.Problems[1:] {
+			fmt.Fprintf(a.err, "  %s\n", oneLine(problem.String()))
+		}
+	}
 	if hint := forage.Hint(err); hint != "" {
 		fmt.Fprintf(a.err, "hint: %s\n", oneLine(hint))
 	}

@@ -28,7 +28,7 @@ func roleOf(args []string) func() int {
 	case native.Argument:
 		return beGuest
 	case supervisor.Argument:
-		return func() int { return supervisor.Main(os.Stdin, os.Stdout, newRuntime) }
+		return func() int { return supervisor.Main(os.Stdin, os.Stdout) }
 	case probe.Argument:
 		return beProbe
 	}

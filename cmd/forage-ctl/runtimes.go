@@ -1,8 +1,12 @@
 package main
 
 import (
+	"strings"
+
 	"github.com/spf13/cobra"
 
+	"forage/internal/runtime"
+	"forage/internal/sandbox"
 	"forage/internal/term"
 )
 
@@ -23,21 +27,58 @@ Templates that ask for more than a runtime can enforce are refused by it.`,
 	return c
 }
 
+// runtimeReport is a runtime with what was found out about it here.
+type runtimeReport struct {
+	runtime.Info
+	Works    bool              `json:"works"`
+	Findings []runtime.Finding `json:"findings"`
+}
+
 func runRuntimes(c *cobra.Command, a *app, f format) error {
 	service, err := a.service()
 	if err != nil {
 		return err
 	}
-	runtimes, err := service.RuntimeList(c.Context())
-	if err != nil {
-		return err
+	var reports []runtimeReport
+	for _, name := range service.Runtimes.Names() {
+		rt, err := service.Runtimes.New(name)
+		if err != nil {
+			return err
+		}
+		report := sandbox.Report{About: name, Findings: rt.Check(c.Context())}
+		reports = append(reports, runtimeReport{rt.Info(), report.Works(), report.Findings})
 	}
 	if f.json(a) {
-		return printList(a, runtimes)
+		return printList(a, reports)
 	}
 	table := term.NewTable("NAME", "WORKS", "ENFORCES", "DESCRIPTION")
-	for _, r := range runtimes {
+	for _, r := range reports {
 		table.Row(r.Name, works(r.Works, true), enforces(r.Capabilities), r.Description)
 	}
 	return table.Write(a.out)
+}
+
+// enforces is what a runtime can do, in words.
+func enforces(can runtime.Capabilities) string {
+	var words []string
+	for _, one := range []struct {
+		can  bool
+		word string
+	}{
+		{can.TransparentProxy, "transparent egress"},
+		{can.Seccomp, "seccomp"},
+		{can.TasksMax, "tasksMax"},
+		{can.MemoryMax, "memoryMax"},
+		{can.CPUQuota, "cpuQuota"},
+		{can.DiskMax, "diskMax"},
+		{can.NestedNamespaces, "nested namespaces"},
+	} {
+		if one.can {
+			words = append(words, one.word)
+		}
+	}
+	for _, kind := range can.Rootfs {
+		words = append(words, "rootfs "+string(kind))
+	}
+	return strings.Join(words, ", ")
 }

@@ -35,7 +35,7 @@ func runTemplates(a *app, f format) error {
 	if err != nil {
 		return err
 	}
-	templates := service.Templates()
+	templates := byName(service.Config.Templates)
 	if f.json(a) {
 		return printList(a, templates)
 	}
@@ -44,6 +44,15 @@ func runTemplates(a *app, f format) error {
 		table.Row(t.Name, cmp.Or(t.Runtime, "-"), networkSummary(t.Network), cmp.Or(agentNames(t), "-"), t.Description)
 	}
 	return table.Write(a.out)
+}
+
+// byName are the values of a map in the order of their keys.
+func byName[T any](values map[string]T) []T {
+	list := make([]T, 0, len(values))
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		list = append(list, values[name])
+	}
+	return list
 }
 
 // networkSummary is a network policy in a word and a number.
