@@ -31,6 +31,7 @@ var rooms = []room{
 	{"limits", 1, "cgroups and rlimits are the same for every runtime"},
 	{"seccomp", 1, "the filter is the same for every runtime"},
 	{"netns", 1, "namespace set-up is the same for every runtime"},
+	{"landlock", 1, "the rules of the domain are the same for every runtime"},
 
 	{"runtime", 2, "isolates; it knows no records, no policy and no SSH"},
 	{"workspace", 2, "prepares files; it doesn't know what will run on them"},
