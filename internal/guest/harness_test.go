@@ -381,3 +381,5 @@ func eventually(t *testing.T, what string, condition func() bool) {
 		time.Sleep(5 * time.Millisecond)
 	}
 }
+
+var goFrame = frames.Frame{Kind: frames.Go}

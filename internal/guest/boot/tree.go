@@ -15,6 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// killTime is how long killed processes may take to be gone.
+const killTime = 2 * time.Second
+
 // ErrStopping is what Start fails with once everything is being ended.
 var ErrStopping = errors.New("the sandbox is stopping")
 
@@ -137,16 +140,17 @@ func (t *Tree) Stop(grace time.Duration) {
 	everybody(unix.SIGCONT) // a stopped process acts on SIGTERM only then
 	if !t.waitAlone(grace) {
 		t.Kill()
+		t.waitAlone(killTime)
 	}
 }
 
-// Kill ends everything inside at once.
+// Kill kills everything inside and doesn't wait: when this process exits, the
+// kernel does the rest (pid_namespaces(7)).
 func (t *Tree) Kill() {
 	t.mu.Lock()
 	t.stopping = true
 	t.mu.Unlock()
 	everybody(unix.SIGKILL)
-	t.waitAlone(2 * time.Second)
 }
 
 // waitAlone waits until nothing else runs, and reports whether it came to that.
