@@ -1,0 +1,237 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// server is an HTTP server on the host: /big and /small.
+type server struct {
+	addr string
+	http *http.Server
+}
+
+func startServer(size int64) (*server, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	chunk := make([]byte, 256<<10)
+	mux := http.NewServeMux()
+	mux.HandleFunc("/small", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(chunk[:200]) })
+	mux.HandleFunc("/big", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", strconv.FormatInt(size, 10))
+		for left := size; left > 0; {
+			n, err := w.Write(chunk[:min(left, int64(len(chunk)))])
+			if err != nil {
+				return
+			}
+			left -= int64(n)
+		}
+	})
+	s := &server{addr: l.Addr().String(), http: &http.Server{Handler: mux, ErrorLog: nil}}
+	go func() { _ = s.http.Serve(l) }()
+	return s, nil
+}
+
+func (s *server) close() { _ = s.http.Close() }
+
+func (s *server) port() string {
+	_, port, _ := net.SplitHostPort(s.addr)
+	return port
+}
+
+// place is somewhere to measure from: the front of a command line that gets there, and
+// how the server is called there.
+type place struct {
+	enter func(args ...string) command
+	url   string
+	err   error
+}
+
+// measure runs `bench inside ARGS` there and gives the median of what it reports.
+func (p place) measure(args ...string) contestant {
+	return func(ctx context.Context) (time.Duration, error) {
+		if p.err != nil {
+			return 0, p.err
+		}
+		out, err := p.enter(append([]string{insideArgument}, args...)...).output(ctx)
+		if err != nil {
+			return 0, err
+		}
+		var r report
+		if err := json.Unmarshal(out, &r); err != nil || len(r.Nanos) == 0 {
+			return 0, fmt.Errorf("measuring inside: %w: %q", err, out)
+		}
+		slices.Sort(r.Nanos)
+		return time.Duration(r.Nanos[len(r.Nanos)/2]), nil
+	}
+}
+
+// egress compares the way out of a sandbox with having no sandbox, and with the two
+// network stacks in user space that rootless containers use.
+func (b *bench) egress(ctx context.Context) ([]row, error) {
+	insider, err := b.insider()
+	if err != nil {
+		return nil, err
+	}
+	const name = "bench-egress"
+	return b.withSandbox(ctx, name, []string{"--network", "restricted", "--allow", host + ":8080", "--allow", host + ":80"}, func() ([]row, error) {
+		ours := place{url: "http://" + host + ":8080", enter: func(args ...string) command {
+			return b.forage(append([]string{"exec", name, "--", "/workspace/" + filepath.Base(insider)}, args...)...)
+		}}
+		direct := place{url: "http://" + b.server.addr, enter: func(args ...string) command { return b.peer(append([]string{insider}, args...)...) }}
+		pasta := b.pasta(insider)
+		slirp, stop := b.slirp(ctx, insider)
+		defer stop()
+		return slices.Concat(b.downloads(ctx, ours, direct, pasta, slirp), b.requests(ctx, ours, direct, pasta, slirp)), nil
+	})
+}
+
+// insider puts the measuring program where a sandbox sees it.
+func (b *bench) insider() (string, error) {
+	raw, err := os.ReadFile(b.self)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(b.workspace1, "bench-inside")
+	return path, os.WriteFile(path, raw, 0o755)
+}
+
+func (b *bench) downloads(ctx context.Context, ours, direct, pasta, slirp place) []row {
+	s := interleave(ctx, max(3, b.o.runs/6),
+		ours.measure("download", ours.url+"/big"),
+		ours.measure("proxied", ours.url+"/big"),
+		direct.measure("download", direct.url+"/big"),
+		pasta.measure("download", pasta.url+"/big"),
+		slirp.measure("download", slirp.url+"/big"))
+	what := fmt.Sprintf("download of %d MiB", b.o.size>>20)
+	return []row{
+		b.throughput(what+", redirected, and a direct connection", s[0], s[2], atLeast(0.8)),
+		b.throughput(what+", redirected, and pasta", s[0], s[3], noGoal),
+		b.throughput(what+", redirected, and slirp4netns", s[0], s[4], noGoal),
+		b.throughput(what+", explicit proxy, and a direct connection", s[1], s[2], noGoal),
+	}
+}
+
+// throughput is compare for the speed of downloads.
+func (b *bench) throughput(what string, ours, peer sample, goal func(float64) string) row {
+	r := compare(what, ours, peer, noGoal)
+	speed := func(s sample) string {
+		if s.median() == 0 {
+			return ""
+		}
+		return fmt.Sprintf("%.2f GB/s", float64(b.o.size)/float64(s.median()))
+	}
+	r.ours, r.peer = speed(ours), speed(peer)
+	if r.ratio != "" {
+		ratio := float64(peer.median()) / float64(ours.median())
+		r.ratio, r.target = fmt.Sprintf("%.3g", ratio), goal(ratio)
+	}
+	return r
+}
+
+func (b *bench) requests(ctx context.Context, ours, direct, pasta, slirp place) []row {
+	var rows []row
+	for _, kind := range []struct{ arg, what string }{
+		{"connect", "small request, a connection each"},
+		{"keep", "small request, one connection"},
+	} {
+		of := func(p place) contestant { return p.measure(kind.arg, p.url+"/small", "200") }
+		s := interleave(ctx, max(3, b.o.runs/6), of(ours), of(direct), of(pasta), of(slirp))
+		for i, peer := range []string{"directly", "pasta", "slirp4netns"} {
+			r := compare(kind.what+", and "+peer, s[0], s[i+1], noGoal)
+			if i == 0 && r.ratio != "" {
+				r.note = "adds " + short(s[0].median()-s[1].median())
+			}
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}
+
+// pasta starts passt's pasta for each measurement; it maps the default gateway's address
+// to the host's loopback.
+func (b *bench) pasta(insider string) place {
+	gateway, err := defaultGateway()
+	if err != nil {
+		return place{err: fmt.Errorf("pasta needs a default route: %w", err)}
+	}
+	return place{url: "http://" + net.JoinHostPort(gateway, b.server.port()), enter: func(args ...string) command {
+		return b.peer(append([]string{"pasta", "--config-net", "--quiet", "--ipv4-only", "--", insider}, args...)...)
+	}}
+}
+
+// slirp starts one namespace with slirp4netns, which calls the host's loopback 10.0.2.2.
+func (b *bench) slirp(ctx context.Context, insider string) (place, func()) {
+	nobody := func() {}
+	sleeper := b.peer("unshare", "--user", "--map-root-user", "--net", "sleep", "infinity").cmd(ctx)
+	if err := sleeper.Start(); err != nil {
+		return place{err: err}, nobody
+	}
+	stopSleeper := func() { _ = sleeper.Process.Kill(); _ = sleeper.Wait() }
+	pid := strconv.Itoa(sleeper.Process.Pid)
+	if err := waitFor(ctx, "the namespace", func() bool { return otherNamespace(pid) }); err != nil {
+		stopSleeper()
+		return place{err: err}, nobody
+	}
+	ready, write, err := os.Pipe()
+	if err != nil {
+		stopSleeper()
+		return place{err: err}, nobody
+	}
+	stack := b.peer("slirp4netns", "--configure", "--mtu=65520", "--ready-fd=3", pid, "tap0").cmd(ctx)
+	stack.ExtraFiles = []*os.File{write}
+	err = stack.Start()
+	write.Close()
+	stop := func() {
+		if stack.Process != nil {
+			_ = stack.Process.Kill()
+			_ = stack.Wait()
+		}
+		stopSleeper()
+	}
+	if err == nil {
+		_, err = io.ReadFull(ready, make([]byte, 1))
+	}
+	ready.Close()
+	if err != nil {
+		stop()
+		return place{err: fmt.Errorf("slirp4netns did not start (it needs /dev/net/tun): %w", err)}, nobody
+	}
+	return place{url: "http://" + net.JoinHostPort("10.0.2.2", b.server.port()), enter: func(args ...string) command {
+		return b.peer(append([]string{"nsenter", "--target", pid, "--user", "--net", "--preserve-credentials", insider}, args...)...)
+	}}, stop
+}
+
+// otherNamespace reports whether a process has left our network namespace.
+func otherNamespace(pid string) bool {
+	mine, err1 := os.Readlink("/proc/self/ns/net")
+	its, err2 := os.Readlink("/proc/" + pid + "/ns/net")
+	return err1 == nil && err2 == nil && mine != its
+}
+
+// waitFor polls until ok, for a few seconds.
+func waitFor(ctx context.Context, what string, ok func() bool) error {
+	for range 500 {
+		if ok() {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	return errors.New(what + " did not come up")
+}

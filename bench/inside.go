@@ -1,0 +1,117 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"strconv"
+	"time"
+)
+
+// insideArgument makes the program the one that measures from where a contestant
+// is: in a sandbox, in a peer's namespace, or on the host.
+const insideArgument = "inside"
+
+// report is what it prints: nanoseconds of each thing it did.
+type report struct {
+	Nanos []int64 `json:"nanos"`
+	Bytes int64   `json:"bytes,omitempty"`
+}
+
+// inside does what args say and returns the exit code.
+func inside(args []string) int {
+	r, err := insideReport(args)
+	if err == nil {
+		err = json.NewEncoder(os.Stdout).Encode(r)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench inside:", err)
+		return 1
+	}
+	return 0
+}
+
+func insideReport(args []string) (report, error) {
+	switch {
+	case len(args) == 2 && args[0] == "download":
+		return download(args[1], false)
+	case len(args) == 2 && args[0] == "proxied":
+		return download(args[1], true)
+	case len(args) == 3 && args[0] == "connect":
+		return requests(args[1], args[2], true)
+	case len(args) == 3 && args[0] == "keep":
+		return requests(args[1], args[2], false)
+	case len(args) > 1 && args[0] == "time":
+		return timeCommand(args[1:])
+	}
+	return report{}, errors.New("usage: inside download URL | proxied URL | connect URL N | keep URL N | time COMMAND...")
+}
+
+// client asks over one connection, or a new one for each request.
+func client(proxied, fresh bool) *http.Client {
+	t := &http.Transport{DisableKeepAlives: fresh, DisableCompression: true, ReadBufferSize: 64 << 10}
+	if proxied {
+		t.Proxy = http.ProxyFromEnvironment
+	}
+	return &http.Client{Transport: t}
+}
+
+// download fetches url once and measures from the first byte of the body.
+func download(url string, proxied bool) (report, error) {
+	resp, err := client(proxied, true).Get(url)
+	if err != nil {
+		return report{}, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return report{}, errors.New(resp.Status)
+	}
+	start := time.Now()
+	n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, resp.Body, make([]byte, 256<<10))
+	if err == nil && n != resp.ContentLength {
+		err = fmt.Errorf("%d bytes of %d", n, resp.ContentLength)
+	}
+	return report{Nanos: []int64{time.Since(start).Nanoseconds()}, Bytes: n}, err
+}
+
+// requests fetches url n times and measures each whole.
+func requests(url, count string, fresh bool) (report, error) {
+	n, err := strconv.Atoi(count)
+	if err != nil {
+		return report{}, err
+	}
+	c := client(false, fresh)
+	var r report
+	for i := range n + 1 {
+		start := time.Now()
+		resp, err := c.Get(url)
+		if err != nil {
+			return r, err
+		}
+		_, err = io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+		if err != nil {
+			return r, err
+		}
+		if i > 0 { // the first one also resolves the name
+			r.Nanos = append(r.Nanos, time.Since(start).Nanoseconds())
+		}
+	}
+	return r, nil
+}
+
+// timeCommand runs a command once.
+func timeCommand(argv []string) (report, error) {
+	cmd := exec.Command(argv[0], argv[1:]...)
+	start := time.Now()
+	out, err := cmd.CombinedOutput()
+	took := time.Since(start)
+	if err != nil {
+		return report{}, fmt.Errorf("%s: %w: %s", argv[0], err, out)
+	}
+	return report{Nanos: []int64{took.Nanoseconds()}}, nil
+}

@@ -1,0 +1,138 @@
+// Command bench measures Forage beside its peers, on the machine it runs on,
+// and prints a table of medians and ratios in Markdown. It asserts nothing: a
+// time is the machine's as much as the program's, which is why every row has a
+// peer that was measured in the same run, turn and turn about.
+//
+// It installs nothing; bench/peers.sh does. It runs as an ordinary user: when root
+// starts it, it builds, becomes the user forage-bench (made if need be), and stays
+// behind only to read memory figures that the kernel shows to root alone.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"regexp"
+	"syscall"
+)
+
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == insideArgument {
+		os.Exit(inside(os.Args[2:]))
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// options are the flags.
+type options struct {
+	runs      int
+	only      *regexp.Regexp
+	sandboxes int
+	size      int64
+	idle      int // seconds
+	programs  string
+}
+
+func parse() (options, error) {
+	var o options
+	var only string
+	flag.IntVar(&o.runs, "n", 31, "interleaved `runs` behind each median")
+	flag.StringVar(&only, "only", "", "measure only the groups that match `regexp`: "+groupNames())
+	flag.IntVar(&o.sandboxes, "sandboxes", 100, "how many are brought up in the group many")
+	flag.Int64Var(&o.size, "size", 1<<30, "`bytes` of the download")
+	flag.IntVar(&o.idle, "idle", 10, "`seconds` over which wake-ups are counted")
+	flag.StringVar(&o.programs, "programs", "", "`folder` with programs built already (bench itself uses it)")
+	flag.Parse()
+	if flag.NArg() > 0 {
+		return o, fmt.Errorf("unexpected argument %q", flag.Arg(0))
+	}
+	var err error
+	o.only, err = regexp.Compile(only)
+	return o, err
+}
+
+func run(ctx context.Context) (err error) {
+	o, err := parse()
+	if err != nil {
+		return err
+	}
+	if o.programs == "" {
+		dir, err := os.MkdirTemp("", "forage-bench-")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+		if err := build(ctx, dir); err != nil {
+			return err
+		}
+		o.programs = dir
+		if os.Geteuid() == 0 {
+			return asOrdinaryUser(ctx, o)
+		}
+	}
+	b, err := newBench(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.close()) }()
+	return b.measure(ctx)
+}
+
+// group is a few rows that are measured together.
+type group struct {
+	name    string
+	measure func(*bench, context.Context) ([]row, error)
+}
+
+// groups are in the order in which they are printed.
+func groups() []group {
+	return []group{
+		{"cold", (*bench).coldStart},
+		{"weight", (*bench).weight},
+		{"exec", (*bench).execInRunning},
+		{"egress", (*bench).egress},
+		{"workspace", (*bench).workspace},
+		{"idle", (*bench).idle},
+		{"many", (*bench).many},
+	}
+}
+
+func groupNames() string {
+	var names string
+	for _, g := range groups() {
+		names += " " + g.name
+	}
+	return names[1:]
+}
+
+// measure runs the groups and prints the table as it grows, so that an
+// interrupted run has said something.
+func (b *bench) measure(ctx context.Context) error {
+	b.header(os.Stdout)
+	for _, g := range groups() {
+		if !b.o.only.MatchString(g.name) {
+			continue
+		}
+		b.say("measuring %s", g.name)
+		rows, err := g.measure(b, ctx)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil {
+			rows = append(rows, row{what: g.name, note: "not measured: " + oneLine(err.Error())})
+		}
+		for _, r := range rows {
+			fmt.Println(r)
+		}
+	}
+	b.footer(os.Stdout)
+	return nil
+}
