@@ -145,7 +145,7 @@ func (s *toolSearch) show(tree string) {
 			return
 		}
 	}
-	s.tool.Mounts = append(s.tool.Mounts, forage.Mount{Source: tree, Target: tree})
+	s.tool.Mounts = append(s.tool.Mounts, forage.Mount{Source: tree, Target: tree, System: true})
 	s.tool.Links = slices.DeleteFunc(s.tool.Links, func(l forage.Link) bool { return Within(l.Path, tree) })
 }
 

@@ -33,8 +33,8 @@ func (s *Service) Doctor(ctx context.Context) ([]Report, error) {
 	reports := []Report{{About: "host", Findings: []runtime.Finding{
 		s.tryCommand(ctx, "tmux", "-V", "sessions of `up` need it; `run` does not"),
 		s.tryCommand(ctx, "git", "--version", "agents use it; Forage reads your name and mail with it"),
-		s.tryFolder("state folder", s.Places.StateDir),
-		s.tryFolder("run-time folder", s.Places.RuntimeDir),
+		s.tryFolder("state folder", s.Places.State),
+		s.tryFolder("run-time folder", s.Places.Runtime),
 		s.tryLogout(),
 		s.upstreamProxy(),
 	}}}

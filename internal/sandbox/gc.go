@@ -95,8 +95,11 @@ func (c *collector) do(sandbox, what string, act func() error) error {
 
 // records settles every record that an ended process left half done.
 func (c *collector) records(ctx context.Context) error {
-	records, err := c.Store.List() // the error names the records that can't be read
+	records, broken, err := c.Store.List()
 	errs := []error{err}
+	for _, record := range broken { // it may stand for work: only its owner can say
+		errs = append(errs, record)
+	}
 	for _, record := range records {
 		what := unsettled(record)
 		if what == "" || c.alive(record.Name) {
@@ -142,7 +145,7 @@ func (c *collector) leftovers(ctx context.Context) error {
 // the runtime to ask about each.
 func (c *collector) traces(ctx context.Context, errs *[]error) map[string]string {
 	found := make(map[string]string)
-	entries, err := os.ReadDir(c.Places.RuntimeDir)
+	entries, err := os.ReadDir(c.Places.Runtime)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		*errs = append(*errs, err)
 	}
@@ -169,7 +172,7 @@ func (c *collector) traces(ctx context.Context, errs *[]error) map[string]string
 // audits removes the audit logs of runs that ended long ago, and generated
 // files and logs that belong to no record.
 func (c *collector) audits() error {
-	dir := filepath.Join(c.Places.StateDir, "sandboxes")
+	dir := filepath.Dir(store.PathsIn(c.Places.State, "any").Record)
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -185,7 +188,7 @@ func (c *collector) audits() error {
 			continue // removed meanwhile
 		}
 		orphan := kind == "generated" || kind == "log" || kind == "log.1" ||
-			kind == "audit.jsonl" && time.Since(info.ModTime()) > auditKept
+			(kind == "audit.jsonl" || kind == "audit.jsonl.head") && time.Since(info.ModTime()) > auditKept
 		if !orphan {
 			continue
 		}

@@ -77,12 +77,19 @@ func (s *Service) newRecord(ctx context.Context, plan forage.Plan, seed []byte) 
 	if err != nil {
 		return store.Record{}, err
 	}
+	if err := store.MakeRuntime(s.Places.Runtime); err != nil {
+		return store.Record{}, err
+	}
+	var ports store.Ports
+	if !plan.Ephemeral {
+		ports = store.Ports{Listen: s.Config.SSHListen, From: s.Config.PortRange.From, To: s.Config.PortRange.To}
+	}
 	return s.Store.Create(ctx, store.Record{
 		Name: plan.Name, Template: plan.Template, Runtime: plan.Runtime,
 		Workspace: plan.Workspace.Path, WorkspaceMode: plan.Workspace.Mode,
 		CreatedAt: time.Now().UTC(), Phase: forage.PhaseCreating,
 		Plan: plan, HostKey: hostKey, Network: plan.Network,
-	})
+	}, ports)
 }
 
 // prepareFiles makes what a sandbox that outlives its command keeps beside its record.
@@ -123,7 +130,7 @@ func (s *Service) launch(ctx context.Context, record store.Record) error {
 
 func (s *Service) spawn(ctx context.Context, record store.Record, hostEnv map[string]string) error {
 	return supervisor.Spawn(ctx, supervisor.Launch{
-		StateDir: s.Places.StateDir, RuntimeDir: s.Places.RuntimeDir, Name: record.Name,
+		StateDir: s.Places.State, RuntimeDir: s.Places.Runtime, Name: record.Name,
 		Listen: s.Config.SSHListen, HostEnv: hostEnv,
 	}, s.Places.Of(record.Name).Crash)
 }
@@ -189,17 +196,8 @@ func (s *Service) remove(ctx context.Context, record store.Record) error {
 	if err := s.destroy(ctx, record.Name, record.Runtime); err != nil {
 		return err
 	}
-	paths := s.Places.Of(record.Name)
-	files := []string{paths.Generated, paths.Log, paths.Log + ".1"}
-	if !record.Plan.Ephemeral { // what a run was allowed to do stays on record
-		files = append(files, paths.Audit)
-	}
-	for _, path := range files {
-		if err := os.RemoveAll(path); err != nil {
-			return fmt.Errorf("removing %s: %w", record.Name, err)
-		}
-	}
-	return s.Store.Delete(record.Name)
+	// What a run was allowed to do stays on record.
+	return s.Store.Delete(record.Name, record.Plan.Ephemeral)
 }
 
 // destroy removes what a runtime and a supervisor left of a sandbox that does not run.

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -17,7 +18,11 @@ const askTimeout = 5 * time.Second
 // List returns every sandbox, by name. The error names the records that can't
 // be read; the others are there all the same.
 func (s *Service) List(ctx context.Context) ([]Status, error) {
-	records, err := s.Store.List()
+	records, broken, err := s.Store.List()
+	errs := []error{err}
+	for _, record := range broken {
+		errs = append(errs, record)
+	}
 	statuses := make([]Status, len(records))
 	var asked sync.WaitGroup
 	for i, record := range records {
@@ -27,7 +32,7 @@ func (s *Service) List(ctx context.Context) ([]Status, error) {
 	slices.SortFunc(statuses, func(a, b Status) int {
 		return strings.Compare(a.Name, b.Name)
 	})
-	return statuses, err
+	return statuses, errors.Join(errs...)
 }
 
 // Status returns one sandbox.

@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 
+	"forage/internal/follow"
+	"forage/internal/supervisor"
 )
 
 // LogOptions says what Logs shows.
@@ -22,24 +24,44 @@ func (s *Service) Logs(ctx context.Context, name string, opts LogOptions, w io.W
 		return err
 	}
 	path := s.Places.Of(name).Log
+	if opts.Follow {
+		return s.followLog(ctx, name, path, opts.Lines, w)
+	}
 	file, err := os.Open(path)
-	if errors.Is(err, os.ErrNotExist) && !opts.Follow {
+	if errors.Is(err, os.ErrNotExist) {
 		return nil // no session has written anything yet
 	}
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err != nil {
 		return fmt.Errorf("reading the log: %w", err)
 	}
-	if file != nil {
-		defer file.Close()
-		if err := seekLines(file, opts.Lines); err != nil {
-			return fmt.Errorf("reading the log: %w", err)
+	defer file.Close()
+	if err := seekLines(file, opts.Lines); err != nil {
+		return fmt.Errorf("reading the log: %w", err)
+	}
+	_, err = io.Copy(w, file)
+	return err
+}
+
+// followLog goes on until ctx or the sandbox ends.
+func (s *Service) followLog(ctx context.Context, name, path string, lines int, w io.Writer) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		supervisor.WaitGone(s.Places.Of(name).Dir)
+		cancel()
+	}()
+	err := follow.File(ctx, path, func(file *os.File, again bool) (func() error, error) {
+		if !again {
+			if err := seekLines(file, lines); err != nil {
+				return nil, err
+			}
 		}
+		return func() error { _, err := io.Copy(w, file); return err }, nil
+	})
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("following the log: %w", err)
 	}
-	if !opts.Follow {
-		_, err = io.Copy(w, file)
-		return err
-	}
-	return follow(ctx, path, file, func() bool { return s.alive(name) }, w)
+	return nil
 }
 
 // seekLines moves file to where its last n lines begin.
@@ -76,4 +98,3 @@ func seekLines(file *os.File, n int) error {
 	_, err = file.Seek(0, io.SeekStart)
 	return err
 }
-

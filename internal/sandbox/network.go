@@ -23,7 +23,7 @@ func (s *Service) Network(ctx context.Context, name string, change NetworkChange
 		if network, err = changed(record.Network, change); err != nil {
 			return err
 		}
-		if err := s.mayUse(network); err != nil {
+		if err := s.Config.Forbid.CheckNetwork(network.Mode); err != nil {
 			return err
 		}
 		if s.alive(name) {

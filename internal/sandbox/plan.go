@@ -3,15 +3,15 @@ package sandbox
 import (
 	"context"
 	"fmt"
-	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"forage"
 	"forage/internal/config"
+	"forage/internal/policy"
 	"forage/internal/sshkeys"
+	"forage/internal/workspace"
 	"forage/internal/workspace/direct"
 )
 
@@ -20,12 +20,221 @@ import (
 func (s *Service) Plan(ctx context.Context, opts Options) (forage.Plan, []string, error) {
 	p := &planner{service: s, opts: opts}
 	for _, step := range []func(context.Context) error{
-		p.name, p.template, p.workspace, p.project, p.flags, p.identity, p.command,
-		p.runtime, p.rootfs, p.environment, p.mounts, p.keys, p.check,
+		p.name, p.workspace, p.template, p.forbidden, p.identity, p.network, p.command,
+		p.rootfs, p.hostTools, p.environment, p.mounts, p.keys, p.runtime,
 	} {
 		if err := step(ctx); err != nil {
 			return forage.Plan{}, nil, err
 		}
 	}
 	return p.plan, p.notes, nil
+}
+
+// planner makes one plan, step by step.
+type planner struct {
+	service  *Service
+	opts     Options
+	chosen   forage.Template // tightened by the project's file
+	forbid   config.Forbid
+	plan     forage.Plan
+	notes    []string
+	toolDirs []string // folders of host tools, for PATH
+}
+
+func (p *planner) note(format string, args ...any) {
+	p.notes = append(p.notes, fmt.Sprintf(format, args...))
+}
+
+func (p *planner) name(context.Context) error {
+	if err := forage.CheckName(p.opts.Name); err != nil {
+		return err
+	}
+	p.plan.Name, p.plan.Spec.Name, p.plan.Ephemeral = p.opts.Name, p.opts.Name, p.opts.Ephemeral
+	return nil
+}
+
+// workspace resolves the folder that the agent works on.
+func (p *planner) workspace(ctx context.Context) error {
+	s := p.service
+	path := p.opts.Workspace
+	if path == "" {
+		path = s.Caller.Dir
+	} else if !filepath.IsAbs(path) {
+		path = filepath.Join(s.Caller.Dir, path)
+	}
+	prepared, err := direct.Provider{}.Prepare(ctx, workspace.Request{
+		Path: path, Home: s.Caller.Home, Ours: []string{s.Places.State, s.Places.Runtime},
+	})
+	p.plan.Workspace = prepared
+	return err
+}
+
+// template chooses the template and lets the project's own file tighten it.
+func (p *planner) template(context.Context) error {
+	s := p.service
+	name := p.templateName()
+	template, ok := s.Config.Templates[name]
+	if !ok {
+		return forage.WithHint(
+			forage.Errorf(forage.ErrTemplateNotFound, "no template named %q", name),
+			"`forage-ctl templates` lists them")
+	}
+	if uses := s.Config.Unsupported[name]; len(uses) > 0 {
+		return forage.WithHint(
+			forage.Errorf(forage.ErrUnsupported, "template %q asks for what this version can't enforce: %v", name, uses[0]),
+			"remove that key from the template")
+	}
+	project, err := config.LoadProject(p.plan.Workspace.Path)
+	if err != nil {
+		return err
+	}
+	if p.chosen, err = config.Tighten(template, project); err != nil {
+		return err
+	}
+	p.forbid = s.Config.Forbid.And(project.Forbid)
+	if len(p.chosen.ExtraPackages) > 0 {
+		p.note("template %q names extraPackages, which the NixOS module provides: elsewhere they must be installed in the root filesystem", name)
+	}
+	p.plan.Template = name
+	p.plan.Workspace.ReadOnly = p.chosen.ReadOnlyWorkspace || p.opts.ReadOnly
+	p.plan.Facts = s.Config.Network
+	p.plan.Spec.Limits, p.plan.Spec.Security = p.chosen.Limits, p.chosen.Security
+	p.plan.Spec.Init = p.chosen.Init
+	return nil
+}
+
+// templateName is the template asked for, the one named like the command, or the default.
+func (p *planner) templateName() string {
+	if p.opts.Template != "" {
+		return p.opts.Template
+	}
+	if len(p.opts.Command) > 0 {
+		name := filepath.Base(p.opts.Command[0])
+		if _, ok := p.service.Config.Templates[name]; ok {
+			return name
+		}
+	}
+	return p.service.Config.DefaultTemplate
+}
+
+// forbidden refuses the flags that the system's configuration or the project forbids.
+func (p *planner) forbidden(context.Context) error {
+	for _, flag := range []struct {
+		name string
+		used bool
+	}{
+		{"template", p.opts.Template != ""},
+		{"runtime", p.opts.Runtime != ""},
+		{"network", p.opts.Network != ""},
+		{"allow", len(p.opts.Allow) > 0},
+		{"mount", len(p.opts.Mounts) > 0},
+		{"env", len(p.opts.Env) > 0},
+		{"ssh-key", len(p.opts.SSHKeys) > 0},
+	} {
+		if !flag.used {
+			continue
+		}
+		if err := p.forbid.CheckFlag(flag.name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// network is the template's policy with what the flags say.
+func (p *planner) network(context.Context) error {
+	network := p.chosen.Network
+	if p.opts.Network != "" {
+		network.Mode = forage.NetworkMode(p.opts.Network)
+	}
+	if network.Mode == "" {
+		network.Mode = forage.NetworkNone
+	}
+	network.Allow = slices.Clone(network.Allow)
+	for _, host := range p.opts.Allow {
+		if !slices.Contains(network.Allow, host) {
+			network.Allow = append(network.Allow, host)
+		}
+	}
+	if _, err := policy.Compile(string(network.Mode), network.Allow); err != nil {
+		return forage.Errorf(forage.ErrUsage, "%w", err)
+	}
+	if len(p.opts.Allow) > 0 && network.Mode == forage.NetworkNone {
+		return forage.WithHint(forage.Errorf(forage.ErrUsage, "--allow has no effect while the network is none"), "add --network restricted")
+	}
+	p.plan.Network, p.plan.Spec.Network = network, network.Mode
+	return p.forbid.CheckNetwork(network.Mode)
+}
+
+// command is what was asked for, else the template's agent, else a shell.
+func (p *planner) command(context.Context) error {
+	spec := &p.plan.Spec
+	spec.Session, spec.Dir = !p.opts.Ephemeral, forage.WorkspacePath
+	spec.Command = slices.Clone(p.opts.Command)
+	agent, named := p.chosen.Agents[p.chosen.Name]
+	if !named && len(p.chosen.Agents) == 1 {
+		for _, agent = range p.chosen.Agents {
+		}
+	}
+	if len(spec.Command) == 0 {
+		spec.Command = slices.Clone(agent.Command)
+	}
+	if len(spec.Command) == 0 {
+		return forage.WithHint(
+			forage.Errorf(forage.ErrUsage, "template %q has no agent and no command was given", p.chosen.Name),
+			"put a command after --")
+	}
+	p.askForKey(agent)
+	return nil
+}
+
+// askForKey says which key the agent looks for when it was not given one.
+func (p *planner) askForKey(agent forage.Agent) {
+	key := agent.AuthEnvVar
+	if key == "" {
+		return
+	}
+	for _, env := range p.opts.Env {
+		if name, _, _ := strings.Cut(env, "="); name == key {
+			return
+		}
+	}
+	if _, ok := p.chosen.Env[key]; !ok {
+		p.note("%s looks for its API key in %s, which it was not given: to let it use yours, add --env %s",
+			agent.Command[0], key, key)
+	}
+}
+
+// runtime chooses the runtime and asks whether it can enforce all of the plan.
+func (p *planner) runtime(context.Context) error {
+	s := p.service
+	name := p.opts.Runtime
+	if name == "" {
+		name = p.chosen.Runtime
+	}
+	if name == "" {
+		name = s.Runtimes.Default()
+	}
+	if err := p.forbid.CheckRuntime(name); err != nil {
+		return err
+	}
+	rt, err := s.Runtimes.New(name)
+	if err != nil {
+		return err
+	}
+	p.plan.Runtime = name
+	return rt.Supports(p.plan.Spec)
+}
+
+// keys are the SSH keys that may log in.
+func (p *planner) keys(context.Context) error {
+	p.plan.AuthorizedKeys = slices.Clone(p.service.Config.AuthorizedKeys)
+	for _, path := range p.opts.SSHKeys {
+		lines, err := sshkeys.ReadPublic(path)
+		if err != nil {
+			return err
+		}
+		p.plan.AuthorizedKeys = append(p.plan.AuthorizedKeys, lines...)
+	}
+	return nil
 }

@@ -78,7 +78,7 @@ func execEvent(method string, argv []string) audit.Event {
 
 // connect opens the guest's SSH, holding it to the host key on record.
 func (s *Service) connect(ctx context.Context, record store.Record) (*guestclient.Client, error) {
-	signer, err := sshkeys.Client(s.Places.StateDir)
+	signer, err := sshkeys.Client(s.Places.State)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func (s *Service) SSHCommand(name, jump string) ([]string, error) {
 		command = append(command, "-J", jump)
 	} else {
 		command = append(command,
-			"-i", filepath.Join(s.Places.StateDir, sshkeys.ClientName), "-o", "IdentitiesOnly=yes",
+			"-i", filepath.Join(s.Places.State, sshkeys.ClientName), "-o", "IdentitiesOnly=yes",
 			"-o", "UserKnownHostsFile="+s.Places.Of(name).KnownHosts, "-o", "StrictHostKeyChecking=yes")
 	}
 	host := s.Config.SSHListen

@@ -33,7 +33,7 @@ func (s *Service) Run(ctx context.Context, opts Options, stdio Stdio) (exit int,
 	if err != nil {
 		return 0, err
 	}
-	signer, err := sshkeys.Client(s.Places.StateDir)
+	signer, err := sshkeys.Client(s.Places.State)
 	if err != nil {
 		return 0, err
 	}

@@ -4,12 +4,83 @@
 package sandbox
 
 import (
+	"cmp"
+	"fmt"
 	"io"
+	"os"
+	"os/user"
+	"strconv"
 	"time"
 
 	"forage"
+	"forage/internal/config"
 	"forage/internal/store"
+	"forage/internal/supervisor"
 )
+
+// Config is what a Service is made from.
+type Config struct {
+	ConfigFile string // --config; "" looks in the usual places
+	Caller     Caller
+}
+
+// Service plans, starts and removes the sandboxes of one user.
+type Service struct {
+	Config   *config.Config
+	Store    *store.Store
+	Places   supervisor.Places
+	Runtimes supervisor.Runtimes
+	Caller   Caller
+}
+
+// Caller is who asks, and from where.
+type Caller struct {
+	UID, GID int
+	User     string // login name; the UID if the system knows none
+	Home     string
+	Dir      string // current folder
+	Getenv   func(string) (string, bool)
+}
+
+// Me is the caller who runs this program.
+func Me() (Caller, error) {
+	c := Caller{UID: os.Getuid(), GID: os.Getgid(), Home: os.Getenv("HOME"), Getenv: os.LookupEnv}
+	var err error
+	if c.Dir, err = os.Getwd(); err != nil {
+		return Caller{}, fmt.Errorf("finding the current folder: %w", err)
+	}
+	c.User = cmp.Or(os.Getenv("USER"), strconv.Itoa(c.UID))
+	if c.Home != "" {
+		return c, nil
+	}
+	account, err := user.LookupId(strconv.Itoa(c.UID))
+	if err != nil {
+		return c, nil // a folder that is needed and can't be found says so itself
+	}
+	c.Home, c.User = account.HomeDir, account.Username
+	return c, nil
+}
+
+// New reads the configuration and opens the caller's sandboxes. It makes nothing.
+func New(c Config) (*Service, error) {
+	getenv := func(name string) string { value, _ := c.Caller.Getenv(name); return value }
+	cfg, err := config.Load(config.Env{UID: c.Caller.UID, Home: c.Caller.Home, Getenv: getenv, File: c.ConfigFile})
+	if err != nil {
+		return nil, err
+	}
+	places, err := store.FindPlaces(store.Environment{UID: c.Caller.UID, Home: c.Caller.Home, Getenv: getenv})
+	if err != nil {
+		return nil, err
+	}
+	records, err := store.Open(places.State)
+	if err != nil {
+		return nil, err
+	}
+	return &Service{
+		Config: cfg, Store: records, Places: supervisor.Places{Places: places},
+		Runtimes: supervisor.Runtimes{Dir: places.Runtime}, Caller: c.Caller,
+	}, nil
+}
 
 // Options is what `up` and `run` were asked for, before configuration is merged in.
 // Zero fields leave the decision to the project file, the template and the defaults, in that order.

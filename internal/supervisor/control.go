@@ -72,12 +72,12 @@ func (c *control) answer(conn *net.UnixConn) {
 }
 
 func receive(conn *net.UnixConn) (Request, error) {
-	uid, err := unixsock.PeerUID(conn)
+	peer, err := unixsock.Peer(conn)
 	if err != nil {
 		return Request{}, fmt.Errorf("asking who is calling: %w", err)
 	}
-	if uid != os.Getuid() && uid != 0 {
-		return Request{}, forage.Errorf(forage.ErrDenied, "user %d may not control this sandbox", uid)
+	if int(peer.Uid) != os.Getuid() && peer.Uid != 0 {
+		return Request{}, forage.Errorf(forage.ErrDenied, "user %d may not control this sandbox", peer.Uid)
 	}
 	conn.SetReadDeadline(time.Now().Add(requestTimeout))
 	decoder := json.NewDecoder(io.LimitReader(conn, maxMessage))

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/unixsock"
 )
 
 // Names in a sandbox's run-time folder.
@@ -22,8 +24,9 @@ const (
 // with the run-time folder dir serves SSH.
 func SSHSocket(dir string) string { return filepath.Join(dir, sshName) }
 
-// Lock is the proof that a supervisor lives: an exclusive flock(2) on a file
-// of the sandbox's run-time folder, which the kernel drops with the process.
+// Lock is the proof that a supervisor lives: an exclusive lock of an open file
+// description (fcntl(2), F_OFD_SETLK) in the sandbox's run-time folder, which the
+// kernel drops with the process. Looking whether it is held does not take it.
 type Lock struct {
 	file *os.File
 	dir  string
@@ -39,14 +42,21 @@ func Acquire(dir string) (*Lock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("locking the run-time folder: %w", err)
 	}
-	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		file.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, forage.Errorf(forage.ErrRefused, "the sandbox is already running")
+	for {
+		err := setLock(file, unix.F_OFD_SETLK, unix.F_WRLCK)
+		if err == nil {
+			return &Lock{file: file, dir: dir}, nil
 		}
-		return nil, fmt.Errorf("locking %s: %w", file.Name(), err)
+		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EACCES) {
+			file.Close()
+			return nil, fmt.Errorf("locking %s: %w", file.Name(), err)
+		}
+		if holder, err := lockHeld(file); err != nil || holder == unix.F_WRLCK {
+			file.Close()
+			return nil, errors.Join(err, forage.Errorf(forage.ErrRefused, "the sandbox is already running"))
+		}
+		// Somebody who waited for the last supervisor's end holds it for a moment.
 	}
-	return &Lock{file: file, dir: dir}, nil
 }
 
 // Release removes the run-time folder and gives up the lock, in this order:
@@ -63,8 +73,8 @@ func Alive(dir string) bool {
 		return false
 	}
 	defer file.Close()
-	err = unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB)
-	return errors.Is(err, unix.EWOULDBLOCK)
+	holder, err := lockHeld(file)
+	return err == nil && holder == unix.F_WRLCK
 }
 
 // WaitGone blocks until no supervisor holds the run-time folder dir.
@@ -77,14 +87,45 @@ func WaitGone(dir string) error {
 		return err
 	}
 	defer file.Close()
+	return setLock(file, unix.F_OFD_SETLKW, unix.F_RDLCK)
+}
+
+// Kill ends the supervisor that holds the run-time folder dir, whoever it is:
+// the process that listens on its control socket. Its sandbox ends with it.
+func Kill(dir string) error {
+	conn, err := unixsock.Dial(context.Background(), filepath.Join(dir, controlName))
+	if err != nil {
+		return fmt.Errorf("finding the supervisor: %w", err)
+	}
+	defer conn.Close()
+	peer, err := unixsock.Peer(conn)
+	if err != nil {
+		return fmt.Errorf("finding the supervisor: %w", err)
+	}
+	if err := unix.Kill(int(peer.Pid), unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("ending the supervisor: %w", err)
+	}
+	return nil
+}
+
+func openLock(dir string) (*os.File, error) {
+	return os.OpenFile(filepath.Join(dir, lockName), os.O_RDONLY|unix.O_NOFOLLOW, 0)
+}
+
+// setLock takes a lock of that kind on the whole of file.
+func setLock(file *os.File, command int, kind int16) error {
 	for {
-		err := unix.Flock(int(file.Fd()), unix.LOCK_SH)
+		err := unix.FcntlFlock(file.Fd(), command, &unix.Flock_t{Type: kind})
 		if !errors.Is(err, unix.EINTR) {
 			return err
 		}
 	}
 }
 
-func openLock(dir string) (*os.File, error) {
-	return os.OpenFile(filepath.Join(dir, lockName), os.O_RDONLY|unix.O_NOFOLLOW, 0)
+// lockHeld is the kind of lock on file that keeps others from writing:
+// F_WRLCK, F_RDLCK, or F_UNLCK for none.
+func lockHeld(file *os.File) (int16, error) {
+	lock := unix.Flock_t{Type: unix.F_WRLCK}
+	err := unix.FcntlFlock(file.Fd(), unix.F_OFD_GETLK, &lock)
+	return lock.Type, err
 }

@@ -2,7 +2,6 @@ package supervisor
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -65,8 +64,8 @@ func (l *guestLink) begin(ctx context.Context) error {
 		return nil
 	case frames.Failed:
 		var failed frames.Failure
-		if err := json.Unmarshal(frame.Body, &failed); err != nil {
-			return fmt.Errorf("reading why the guest failed: %w", err)
+		if err := frame.Decode(&failed); err != nil {
+			return err
 		}
 		return forage.WithHint(fmt.Errorf("%s: %s", failed.Step, failed.Error), failed.Hint)
 	default:
@@ -76,17 +75,17 @@ func (l *guestLink) begin(ctx context.Context) error {
 
 // query asks for the session's state or for the agent's window to be started again.
 func (l *guestLink) query(ctx context.Context, what string) (frames.AnswerBody, error) {
-	body, err := json.Marshal(frames.QueryBody{What: what})
+	question, err := frames.Encode(frames.Query, frames.QueryBody{What: what})
 	if err != nil {
 		return frames.AnswerBody{}, err
 	}
-	frame, err := l.ask(ctx, frames.Frame{Kind: frames.Query, Body: body})
+	frame, err := l.ask(ctx, question)
 	if err != nil {
 		return frames.AnswerBody{}, err
 	}
 	var answer frames.AnswerBody
-	if err := json.Unmarshal(frame.Body, &answer); err != nil {
-		return frames.AnswerBody{}, fmt.Errorf("reading the guest's answer: %w", err)
+	if err := frame.Decode(&answer); err != nil {
+		return frames.AnswerBody{}, err
 	}
 	if answer.Error != "" {
 		return frames.AnswerBody{}, errors.New(answer.Error)

@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage"
-	"forage/internal/runtime"
 	"forage/internal/sshkeys"
 	"forage/internal/store"
 )
@@ -98,8 +97,8 @@ func supervisorEnv() []string {
 
 // Main is a detached supervisor's whole life: it reads a Launch from in,
 // brings the sandbox to life, says on out how that went, and stays until the
-// sandbox has ended. newRuntime makes the runtime that the record names.
-func Main(in io.Reader, out io.WriteCloser, newRuntime func(name, runtimeDir string) (runtime.Runtime, error)) int {
+// sandbox has ended.
+func Main(in io.Reader, out io.WriteCloser) int {
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGPIPE)
 	var launch Launch
 	decoder := json.NewDecoder(in)
@@ -113,7 +112,7 @@ func Main(in io.Reader, out io.WriteCloser, newRuntime func(name, runtimeDir str
 		cancel(errors.New("whoever started it gave up"))
 	}()
 
-	h, err := hold(ctx, launch, newRuntime)
+	h, err := hold(ctx, launch)
 	json.NewEncoder(out).Encode(struct{ Failure *Failure }{failure(err)})
 	out.Close()
 	if err != nil {
@@ -130,7 +129,7 @@ type held struct {
 }
 
 // hold locks the sandbox's run-time folder and starts it from its record.
-func hold(ctx context.Context, launch Launch, newRuntime func(name, runtimeDir string) (runtime.Runtime, error)) (_ *held, err error) {
+func hold(ctx context.Context, launch Launch) (_ *held, err error) {
 	records, err := store.Open(launch.StateDir)
 	if err != nil {
 		return nil, err
@@ -139,7 +138,7 @@ func hold(ctx context.Context, launch Launch, newRuntime func(name, runtimeDir s
 	if err != nil {
 		return nil, err
 	}
-	paths := Places{StateDir: launch.StateDir, RuntimeDir: launch.RuntimeDir}.Of(launch.Name)
+	paths := Places{store.Places{State: launch.StateDir, Runtime: launch.RuntimeDir}}.Of(launch.Name)
 	lock, err := Acquire(paths.Dir)
 	if err != nil {
 		return nil, err
@@ -149,7 +148,7 @@ func hold(ctx context.Context, launch Launch, newRuntime func(name, runtimeDir s
 			err = errors.Join(err, lock.Release())
 		}
 	}()
-	rt, err := newRuntime(record.Runtime, launch.RuntimeDir)
+	rt, err := Runtimes{Dir: launch.RuntimeDir}.New(record.Runtime)
 	if err != nil {
 		return nil, err
 	}

@@ -1,37 +1,33 @@
 package supervisor
 
-import "path/filepath"
+import (
+	"path/filepath"
+
+	"forage/internal/store"
+)
 
 // Places are the two folders that everything of a user's sandboxes is in.
-type Places struct {
-	StateDir   string // kept: records, keys, logs, images
-	RuntimeDir string // gone with the machine's next start: sockets, locks
-}
+type Places struct{ store.Places }
 
 // Paths are one sandbox's places.
 type Paths struct {
+	store.Paths
 	Dir        string // run-time folder
-	Generated  string // files made for it
 	HostKey    string
 	KnownHosts string // for OpenSSH clients
 	Crash      string // what a supervisor printed when it died
-	Log        string
-	Audit      string
 	ImageCache string // shared by all sandboxes
 }
 
 // Of names the places of one sandbox.
 func (p Places) Of(name string) Paths {
-	kept := filepath.Join(p.StateDir, "sandboxes", name)
-	generated := kept + ".generated"
+	kept := store.PathsIn(p.State, name)
 	return Paths{
-		Dir:        filepath.Join(p.RuntimeDir, name),
-		Generated:  generated,
-		HostKey:    filepath.Join(generated, "host_key"),
-		KnownHosts: filepath.Join(generated, "known_hosts"),
-		Crash:      filepath.Join(generated, "supervisor.err"),
-		Log:        kept + ".log",
-		Audit:      kept + ".audit.jsonl",
-		ImageCache: filepath.Join(p.StateDir, "images"),
+		Paths:      kept,
+		Dir:        filepath.Join(p.Runtime, name),
+		HostKey:    filepath.Join(kept.Generated, "host_key"),
+		KnownHosts: filepath.Join(kept.Generated, "known_hosts"),
+		Crash:      filepath.Join(kept.Generated, "supervisor.err"),
+		ImageCache: filepath.Join(p.State, "images"),
 	}
 }

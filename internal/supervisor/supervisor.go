@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -20,6 +21,7 @@ import (
 	"forage/internal/egress"
 	"forage/internal/guest"
 	"forage/internal/image"
+	"forage/internal/rootfs"
 	"forage/internal/runtime"
 	"forage/internal/store"
 	"forage/internal/unixsock"
@@ -131,12 +133,20 @@ func (s *Sandbox) openAudit() error {
 // the plan relies on, before anything is started.
 func (s *Sandbox) prepareRootfs(ctx context.Context) error {
 	spec := &s.setup.Plan.Spec
-	if spec.Rootfs.Kind != forage.RootfsHost {
-		root, err := image.Resolve(ctx, spec.Rootfs, s.setup.ImageCache)
+	if extra := s.setup.Plan.Facts.UpstreamCA; extra != "" {
+		bundle, err := rootfs.Bundle(os.DirFS("/"), extra)
 		if err != nil {
 			return err
 		}
-		spec.Rootfs.Lower = root.Lower
+		spec.Files = append(slices.Clip(spec.Files), bundle)
+	}
+	if spec.Rootfs.Kind != forage.RootfsHost {
+		lower, info, err := image.Resolve(ctx, spec.Rootfs, s.setup.ImageCache, image.Options{})
+		if err != nil {
+			return err
+		}
+		spec.Rootfs.Lower = lower
+		s.adopt(info)
 	}
 	if spec.Session && !hasCommand(*spec, "tmux") {
 		return forage.WithHint(
@@ -144,6 +154,17 @@ func (s *Sandbox) prepareRootfs(ctx context.Context) error {
 			"install tmux there, or use `run`, which needs none")
 	}
 	return nil
+}
+
+// adopt takes over what an image says of its own PATH. It is a copy of the
+// plan's environment that changes: the frozen plan stays as it is.
+func (s *Sandbox) adopt(info image.Info) {
+	if info.Path == "" {
+		return
+	}
+	env := maps.Clone(s.setup.Plan.Spec.Env)
+	env["PATH"] = info.Path
+	s.setup.Plan.Spec.Env = env
 }
 
 func (s *Sandbox) startRuntime(ctx context.Context) error {
@@ -214,6 +235,7 @@ func (s *Sandbox) guestConfig() guest.Config {
 		Command:        spec.Command,
 		Session:        spec.Session,
 		TasksMax:       spec.Limits.TasksMax,
+		KillFirst:      spec.Limits.MemoryMax > 0,
 	}
 }
 

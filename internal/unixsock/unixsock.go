@@ -52,23 +52,21 @@ func Dial(ctx context.Context, path string) (*net.UnixConn, error) {
 	return conn.(*net.UnixConn), nil
 }
 
-// PeerUID is the user id of the process at the other end (SO_PEERCRED, unix(7)).
-func PeerUID(conn *net.UnixConn) (int, error) {
+// Peer is who is at the other end: the process that connected, or that called
+// listen (unix(7), SO_PEERCRED).
+func Peer(conn *net.UnixConn) (*unix.Ucred, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
-		return -1, err
+		return nil, err
 	}
-	uid := -1
+	var peer *unix.Ucred
 	var credErr error
 	if err := raw.Control(func(fd uintptr) {
-		var cred *unix.Ucred
-		if cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); credErr == nil {
-			uid = int(cred.Uid)
-		}
+		peer, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
 	}); err != nil {
-		return -1, err
+		return nil, err
 	}
-	return uid, credErr
+	return peer, credErr
 }
 
 func openFolder(path string) (*os.File, error) {

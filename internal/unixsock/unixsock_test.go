@@ -33,8 +33,8 @@ func TestLongPathsConnect(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer served.Close()
-		if uid, err := PeerUID(served); err != nil || uid != os.Getuid() {
-			t.Fatalf("PeerUID = %d, %v; want %d", uid, err, os.Getuid())
+		if peer, err := Peer(served); err != nil || int(peer.Uid) != os.Getuid() || int(peer.Pid) != os.Getpid() {
+			t.Fatalf("Peer = %+v, %v; want this process", peer, err)
 		}
 	}
 }

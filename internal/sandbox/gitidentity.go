@@ -1,0 +1,61 @@
+package sandbox
+
+import (
+	"context"
+	"strings"
+
+	"forage"
+	"forage/internal/hostexec"
+)
+
+// gitIdentity is whose name is on commits that are made inside.
+type gitIdentity struct {
+	name, email string
+}
+
+// callersGit asks git for the caller's own name and mail. Only the caller's
+// global configuration is read: the workspace's could name programs to run.
+func callersGit(ctx context.Context, caller Caller) gitIdentity {
+	env := []string{"HOME=" + caller.Home}
+	if xdg, ok := caller.Getenv("XDG_CONFIG_HOME"); ok {
+		env = append(env, "XDG_CONFIG_HOME="+xdg)
+	}
+	out, err := hostexec.Run(ctx, hostexec.Command{
+		Argv: []string{"git", "config", "--global", "--null", "--get-regexp", `^user\.(name|email)$`},
+		Env:  env,
+	})
+	if err != nil {
+		return gitIdentity{} // no git, or nothing configured: commits inside then ask for it
+	}
+	var identity gitIdentity
+	for _, entry := range strings.Split(string(out.Stdout), "\x00") {
+		switch key, value, _ := strings.Cut(entry, "\n"); key {
+		case "user.name":
+			identity.name = value
+		case "user.email":
+			identity.email = value
+		}
+	}
+	return identity
+}
+
+// file is the identity as the sandbox's system-wide git configuration, below
+// which the agent can have its own; false when nothing is known.
+func (g gitIdentity) file() (forage.File, bool) {
+	if g.name == "" && g.email == "" {
+		return forage.File{}, false
+	}
+	var b strings.Builder
+	b.WriteString("[user]\n")
+	for _, field := range []struct{ key, value string }{{"name", g.name}, {"email", g.email}} {
+		if field.value != "" {
+			b.WriteString("\t" + field.key + " = " + gitQuote(field.value) + "\n")
+		}
+	}
+	return forage.File{Path: "/etc/gitconfig", Content: []byte(b.String())}, true
+}
+
+// gitQuote writes a value as git-config(1) reads it back.
+func gitQuote(value string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`).Replace(value) + `"`
+}

@@ -1,0 +1,89 @@
+package sandbox
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"forage"
+)
+
+// reserved are places inside that Forage itself makes; a mount there, or over
+// a folder that holds one, would take its walls away.
+var reserved = []string{"/proc", "/sys", "/dev", "/etc", "/usr", "/bin", "/sbin", "/lib", "/lib64", forage.RunPath, forage.WorkspacePath, forage.HomePath}
+
+// mounts adds the folders and files that the flags show inside.
+func (p *planner) mounts(context.Context) error {
+	spec := &p.plan.Spec
+	spec.Mounts = append(spec.Mounts, forage.Mount{
+		Source: p.plan.Workspace.Path, Target: forage.WorkspacePath, Writable: !p.plan.Workspace.ReadOnly,
+	})
+	for _, text := range p.opts.Mounts {
+		mount, err := p.parseMount(text)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(spec.Mounts, func(other forage.Mount) bool { return other.Target == mount.Target }) {
+			return forage.Errorf(forage.ErrUsage, "--mount %q: something is mounted at %s already", text, mount.Target)
+		}
+		spec.Mounts = append(spec.Mounts, mount)
+	}
+	return nil
+}
+
+// parseMount reads SRC:DST[:ro|rw]. The source is resolved once: what is
+// mounted is the path that was checked.
+func (p *planner) parseMount(text string) (forage.Mount, error) {
+	usage := func(format string, args ...any) (forage.Mount, error) {
+		return forage.Mount{}, forage.WithHint(
+			forage.Errorf(forage.ErrUsage, "--mount %q: "+format, append([]any{text}, args...)...),
+			"write SRC:DST, SRC:DST:ro or SRC:DST:rw")
+	}
+	rest, writable := strings.CutSuffix(text, ":rw")
+	if !writable {
+		rest = strings.TrimSuffix(rest, ":ro")
+	}
+	at := strings.LastIndex(rest, ":")
+	if at <= 0 {
+		return usage("it has no destination")
+	}
+	source, target := rest[:at], rest[at+1:]
+	if !filepath.IsAbs(target) || filepath.Clean(target) != target || target == "/" {
+		return usage("the destination must be an absolute path other than /, without . or .. or a slash at its end")
+	}
+	for _, place := range reserved {
+		// Below the workspace and the home there is room for mounts.
+		open := place == forage.WorkspacePath || place == forage.HomePath
+		if target == place || below(place, target) || !open && below(target, place) {
+			return usage("%s is Forage's own", place)
+		}
+	}
+	if !filepath.IsAbs(source) {
+		source = filepath.Join(p.service.Caller.Dir, source)
+	}
+	resolved, err := filepath.EvalSymlinks(source)
+	if err != nil {
+		return usage("%w", err)
+	}
+	if err := p.mayShow(text, resolved); err != nil {
+		return forage.Mount{}, err
+	}
+	return forage.Mount{Source: resolved, Target: target, Writable: writable}, nil
+}
+
+// mayShow refuses sources that no sandbox may see.
+func (p *planner) mayShow(text, source string) error {
+	if source == "/" {
+		return forage.Errorf(forage.ErrRefused, "--mount %q would show the sandbox the whole host", text)
+	}
+	for _, ours := range []string{p.service.Places.State, p.service.Places.Runtime} {
+		if source == ours || below(source, ours) || below(ours, source) {
+			return forage.Errorf(forage.ErrRefused, "--mount %q would show the sandbox Forage's own folder %s", text, ours)
+		}
+	}
+	return p.forbid.CheckMount(source)
+}
+
+// below says whether path is somewhere below dir.
+func below(path, dir string) bool { return strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/") }

@@ -1,0 +1,198 @@
+package sandbox
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"hash/fnv"
+	"maps"
+	"os"
+	"os/user"
+	"slices"
+	"strconv"
+	"strings"
+
+	"forage"
+	"forage/internal/rootfs"
+)
+
+// For a caller who is root: who the agent is inside, and the range of user ids
+// on the host, unused by people and by distributions' subordinate ids, that stands for it.
+const (
+	rootAgentID  = 1000
+	rootHostBase = 0x6f000000
+	rootHostSpan = 1 << 16
+)
+
+// identity is who the agent is: the caller, or, when root calls, the configured
+// user or somebody who owns nothing on this host.
+func (p *planner) identity(context.Context) error {
+	caller := p.service.Caller
+	who := forage.Identity{User: forage.UserName, UID: caller.UID, GID: caller.GID, HostUID: caller.UID, HostGID: caller.GID, Home: forage.HomePath}
+	if caller.UID == 0 {
+		if name := p.service.Config.User; name != "" {
+			uid, gid, err := lookUser(name)
+			if err != nil {
+				return err
+			}
+			who.UID, who.GID, who.HostUID, who.HostGID = uid, gid, uid, gid
+		} else {
+			hash := fnv.New32a()
+			hash.Write([]byte(p.plan.Name))
+			id := rootHostBase + int(hash.Sum32()%rootHostSpan)
+			who.UID, who.GID, who.HostUID, who.HostGID = rootAgentID, rootAgentID, id, id
+		}
+	}
+	switch p.opts.IdentityMode {
+	case "", "sandbox-user":
+	case "host-user":
+		if caller.UID != 0 {
+			who.User = caller.User
+		}
+	default:
+		return forage.Errorf(forage.ErrUsage, "identity mode %q is not sandbox-user or host-user", p.opts.IdentityMode)
+	}
+	p.plan.Spec.Identity = who
+	return nil
+}
+
+// rootfs adds what the sandbox sees of the host's system, or the image.
+func (p *planner) rootfs(context.Context) error {
+	spec := &p.plan.Spec
+	spec.Rootfs = p.chosen.Rootfs
+	if spec.Rootfs.Kind == "" {
+		spec.Rootfs.Kind = forage.RootfsHost
+	}
+	if spec.Rootfs.Kind != forage.RootfsHost {
+		spec.Files = rootfs.Generated(p.plan.Name, spec.Identity, "/bin/sh")
+		return nil
+	}
+	view, err := rootfs.Host(os.DirFS("/"), p.plan.Name, spec.Identity)
+	if err != nil {
+		return err
+	}
+	spec.Mounts, spec.Links, spec.Files = view.Mounts, view.Links, view.Files
+	return nil
+}
+
+// hostTools shows the command that will run, and the template's agents, where
+// the caller has them outside the system's folders.
+func (p *planner) hostTools(context.Context) error {
+	spec := &p.plan.Spec
+	if spec.Rootfs.Kind != forage.RootfsHost {
+		return nil
+	}
+	path, _ := p.service.Caller.Getenv("PATH")
+	commands := []string{spec.Command[0]}
+	for _, agent := range p.chosen.Agents {
+		commands = append(commands, agent.Command[0])
+	}
+	slices.Sort(commands[1:])
+	for i, command := range commands {
+		if slices.Contains(commands[:i], command) {
+			continue
+		}
+		tool, err := rootfs.HostTool(command, path)
+		if err != nil {
+			return err
+		}
+		for _, mount := range tool.Mounts {
+			if err := p.mayShow(mount.Source, mount.Source); err != nil {
+				return err
+			}
+			if !slices.Contains(spec.Mounts, mount) {
+				spec.Mounts = append(spec.Mounts, mount)
+			}
+		}
+		for _, link := range tool.Links {
+			if !slices.Contains(spec.Links, link) {
+				spec.Links = append(spec.Links, link)
+			}
+		}
+		for _, dir := range tool.Dirs {
+			if !slices.Contains(p.toolDirs, dir) {
+				p.toolDirs = append(p.toolDirs, dir)
+			}
+		}
+	}
+	return nil
+}
+
+// environment is what every sandbox has, the template's variables and the flags'.
+func (p *planner) environment(ctx context.Context) error {
+	spec := &p.plan.Spec
+	bundle := ""
+	if p.plan.Facts.UpstreamCA != "" {
+		bundle = rootfs.BundlePath
+	}
+	shell := "/bin/sh"
+	if spec.Rootfs.Kind == forage.RootfsHost {
+		shell = rootfs.Shell(os.DirFS("/"))
+	}
+	spec.Env = rootfs.Environment(p.plan.Name, spec.Identity, shell, p.toolDirs, bundle)
+	maps.Copy(spec.Env, p.chosen.Env)
+	for _, entry := range p.opts.Env {
+		name, value, given := strings.Cut(entry, "=")
+		if !validVariable(name) {
+			return forage.WithHint(forage.Errorf(forage.ErrUsage, "--env %q is not a variable", entry), "write K=V, or K to pass on yours")
+		}
+		if given {
+			spec.Env[name] = value
+		} else if !slices.Contains(spec.HostEnv, name) {
+			spec.HostEnv = append(spec.HostEnv, name)
+		}
+	}
+	git := gitIdentity{p.opts.GitUser, p.opts.GitEmail}
+	if git.name == "" || git.email == "" {
+		own := callersGit(ctx, p.service.Caller)
+		git = gitIdentity{cmp.Or(git.name, own.name), cmp.Or(git.email, own.email)}
+	}
+	if file, ok := git.file(); ok {
+		spec.Files = append(spec.Files, file)
+	}
+	return nil
+}
+
+// validVariable says whether name can be a variable's: POSIX, Base
+// Definitions, chapter 8.
+func validVariable(name string) bool {
+	for i, c := range []byte(name) {
+		letter := c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+		if !letter && (i == 0 || c < '0' || c > '9') {
+			return false
+		}
+	}
+	return name != ""
+}
+
+// hostEnv are the values of the variables that the plan takes from the caller.
+func (s *Service) hostEnv(plan forage.Plan) (map[string]string, error) {
+	values := make(map[string]string, len(plan.Spec.HostEnv))
+	for _, name := range plan.Spec.HostEnv {
+		value, ok := s.Caller.Getenv(name)
+		if !ok {
+			return nil, forage.WithHint(
+				forage.Errorf(forage.ErrUsage, "%s is not set in your environment, and the sandbox was to have it", name),
+				"set it, or give a value with --env "+name+"=VALUE")
+		}
+		values[name] = value
+	}
+	return values, nil
+}
+
+// lookUser is the configured user's ids.
+func lookUser(name string) (uid, gid int, err error) {
+	account, err := user.Lookup(name)
+	if err != nil {
+		return 0, 0, forage.Errorf(forage.ErrUsage, "user %q of the configuration: %w", name, err)
+	}
+	uid, uidErr := strconv.Atoi(account.Uid)
+	gid, gidErr := strconv.Atoi(account.Gid)
+	if err := errors.Join(uidErr, gidErr); err != nil {
+		return 0, 0, err
+	}
+	if uid == 0 || gid == 0 {
+		return 0, 0, forage.Errorf(forage.ErrUsage, "user %q of the configuration is root: agents never are", name)
+	}
+	return uid, gid, nil
+}

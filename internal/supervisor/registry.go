@@ -1,0 +1,37 @@
+package supervisor
+
+import (
+	"strings"
+
+	"forage"
+	"forage/internal/runtime"
+	"forage/internal/runtime/native"
+)
+
+// planned are the runtimes that Forage knows by name and this version is without.
+var planned = [...]string{"bwrap", "oci", "docker", "podman", "nspawn", "vm", "kubernetes", "apple"}
+
+// Runtimes makes runtimes by name, for the run-time folder Dir.
+type Runtimes struct {
+	Dir string
+}
+
+// Names are the runtimes of this version, best first.
+func (r Runtimes) Names() []string { return []string{native.Name} }
+
+// Default is the runtime that is used where none is named.
+func (r Runtimes) Default() string { return native.Name }
+
+// New makes the runtime of that name.
+func (r Runtimes) New(name string) (runtime.Runtime, error) {
+	if name == native.Name {
+		return native.New(native.Config{Dir: r.Dir}), nil
+	}
+	hint := "this version has: " + strings.Join(r.Names(), ", ")
+	for _, known := range planned {
+		if name == known {
+			return nil, forage.WithHint(forage.Errorf(forage.ErrUnsupported, "runtime %q is not in this version", name), hint)
+		}
+	}
+	return nil, forage.WithHint(forage.Errorf(forage.ErrUsage, "there is no runtime %q", name), hint)
+}
