@@ -104,7 +104,7 @@ func (b *bench) insider() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(b.workspace1, "bench-inside")
+	path := filepath.Join(b.project, "bench-inside")
 	return path, os.WriteFile(path, raw, 0o755)
 }
 

@@ -18,7 +18,7 @@ func (b *bench) many(ctx context.Context) ([]row, error) {
 	at := 2 * runtime.NumCPU()
 	start := time.Now()
 	err := eachOf(at, names, func(name string) error {
-		return b.forage("up", name, "-w", b.workspace1, "--", "sleep", "infinity").run(ctx)
+		return b.forage("up", name, "-w", b.project, "--", "sleep", "infinity").run(ctx)
 	})
 	up := time.Since(start)
 	rows := []row{{what: fmt.Sprintf("%d sandboxes up, %d at a time", len(names), at), ours: short(up), note: short(up/time.Duration(len(names))) + " each"}}

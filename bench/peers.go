@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,14 +17,30 @@ import (
 // bwrap is bare bubblewrap with what our sandboxes are made of: the same view of the
 // host, the same namespaces, nothing behind it.
 func (b *bench) bwrap() contestant {
-	if _, err := exec.LookPath("bwrap"); err != nil {
-		return absent("bwrap is not installed")
-	}
 	args, err := b.bwrapArgs()
 	if err != nil {
 		return absent("planning the mounts: %v", err)
 	}
 	return b.peer(append(args, "true")...).times
+}
+
+// bwrapBare is bubblewrap with so little that a program just starts.
+func (b *bench) bwrapBare() contestant {
+	args := append(bwrapBegin(), "--ro-bind", "/usr", "/usr")
+	for _, link := range []string{"bin", "sbin", "lib", "lib64"} {
+		args = append(args, "--symlink", "usr/"+link, "/"+link)
+	}
+	return b.peer(append(append(args, b.bwrapEnd()...), "true")...).times
+}
+
+// bwrapBegin and bwrapEnd are what is around the view of the host.
+func bwrapBegin() []string {
+	return []string{"bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--clearenv", "--setenv", "PATH", "/usr/bin:/bin"}
+}
+
+func (b *bench) bwrapEnd() []string {
+	return []string{"--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--tmpfs", "/run", "--dir", forage.HomePath,
+		"--bind", b.project, forage.WorkspacePath, "--chdir", forage.WorkspacePath, "--"}
 }
 
 func (b *bench) bwrapArgs() ([]string, error) {
@@ -34,7 +49,7 @@ func (b *bench) bwrapArgs() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	args := []string{"bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--clearenv", "--setenv", "PATH", "/usr/bin:/bin"}
+	args := bwrapBegin()
 	slices.SortStableFunc(view.Mounts, func(x, y forage.Mount) int { return len(x.Target) - len(y.Target) })
 	for _, m := range view.Mounts {
 		args = append(args, "--ro-bind", m.Source, m.Target)
@@ -49,8 +64,7 @@ func (b *bench) bwrapArgs() ([]string, error) {
 		}
 		args = append(args, "--ro-bind", path, f.Path)
 	}
-	return append(args, "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--tmpfs", "/run", "--dir", forage.HomePath,
-		"--bind", b.workspace1, forage.WorkspacePath, "--chdir", forage.WorkspacePath, "--"), nil
+	return append(args, b.bwrapEnd()...), nil
 }
 
 // runc is a rootless container with the host's /usr and the workspace bound in.
@@ -112,20 +126,20 @@ func (b *bench) changeRuncConfig(config map[string]any) error {
 	process["terminal"], process["args"] = false, []string{"true"}
 	config["mounts"] = append(mounts,
 		map[string]any{"destination": "/usr", "type": "bind", "source": "/usr", "options": []string{"rbind", "ro"}},
-		map[string]any{"destination": forage.WorkspacePath, "type": "bind", "source": b.workspace1, "options": []string{"rbind", "rw"}})
+		map[string]any{"destination": forage.WorkspacePath, "type": "bind", "source": b.project, "options": []string{"rbind", "rw"}})
 	namespaces, _ := linux["namespaces"].([]any)
 	linux["namespaces"] = append(namespaces, map[string]any{"type": "network"})
 	return os.MkdirAll(filepath.Join(b.dir, "bundle/rootfs", forage.WorkspacePath), 0o755)
 }
 
-// srt is sandbox-runtime, with a network policy that allows nothing.
+// srt is sandbox-runtime, with a policy that, like ours, needs its proxies.
 func (b *bench) srt() contestant {
 	program := filepath.Join(peersDir(), "node_modules/.bin/srt")
 	if _, err := os.Stat(program); err != nil {
 		return absent("sandbox-runtime is not installed: run bench/peers.sh")
 	}
 	settings := filepath.Join(b.dir, "srt.json")
-	const text = `{"filesystem":{"denyRead":[],"allowWrite":["."],"denyWrite":[]},"network":{"allowedDomains":[],"deniedDomains":[]}}`
+	const text = `{"filesystem":{"denyRead":[],"allowWrite":["."],"denyWrite":[]},"network":{"allowedDomains":["example.org"],"deniedDomains":[]}}`
 	if err := os.WriteFile(settings, []byte(text), 0o600); err != nil {
 		return absent("%v", err)
 	}
@@ -134,9 +148,10 @@ func (b *bench) srt() contestant {
 
 // coldStart is one command in a sandbox that is made for it.
 func (b *bench) coldStart(ctx context.Context) ([]row, error) {
-	s := interleave(ctx, b.o.runs, b.forage("run", "-w", b.workspace1, "--", "true").times, b.bwrap(), b.runc(ctx), b.srt())
+	s := interleave(ctx, b.o.runs, b.forage("run", "-w", b.project, "--", "true").times, b.bwrap(), b.runc(ctx), b.srt(), b.bwrapBare())
 	return []row{
 		compare("cold start, `run -- true`, and bare bubblewrap with the same view and namespaces", s[0], s[1], atMost(4)),
+		compare("cold start, and bare bubblewrap with /usr and the workspace only", s[0], s[4], atMost(4)),
 		compare("cold start, and runc (rootless, /usr bound)", s[0], s[2], noGoal),
 		compare("cold start, and sandbox-runtime (`srt true`)", s[0], s[3], atMost(0.05)),
 	}, nil
@@ -145,7 +160,7 @@ func (b *bench) coldStart(ctx context.Context) ([]row, error) {
 // execInRunning is one command in a sandbox that runs already.
 func (b *bench) execInRunning(ctx context.Context) ([]row, error) {
 	return b.withSandbox(ctx, "bench-exec", nil, func() ([]row, error) {
-		s := interleave(ctx, b.o.runs, b.forage("exec", "bench-exec", "--", "true").times, b.forage("run", "-w", b.workspace1, "--", "true").times)
+		s := interleave(ctx, b.o.runs, b.forage("exec", "bench-exec", "--", "true").times, b.forage("run", "-w", b.project, "--", "true").times)
 		return []row{compare("`exec -- true` in a running sandbox, and our own cold start", s[0], s[1], atMost(0.5))}, nil
 	})
 }

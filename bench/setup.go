@@ -166,16 +166,16 @@ func peersDir() string {
 
 // bench is one run of the suite.
 type bench struct {
-	o          options
-	dir        string // scratch: state, configuration, workspaces
-	workspace1 string
-	ctl        string
-	self       string
-	nothing    string
-	env        []string // of ours and of the peers
-	server     *server
-	reader     net.Conn // nil: nobody reads memory figures for us
-	readLines  *bufio.Scanner
+	o         options
+	dir       string // scratch: state, configuration, workspaces
+	project   string
+	ctl       string
+	self      string
+	nothing   string
+	env       []string // of ours and of the peers
+	server    *server
+	reader    net.Conn // nil: nobody reads memory figures for us
+	readLines *bufio.Scanner
 }
 
 func newBench(ctx context.Context, o options) (*bench, error) {
@@ -185,7 +185,7 @@ func newBench(ctx context.Context, o options) (*bench, error) {
 	}
 	b := &bench{
 		o: o, dir: dir, ctl: filepath.Join(o.programs, ctlName), self: filepath.Join(o.programs, selfName), nothing: filepath.Join(o.programs, nothing),
-		workspace1: filepath.Join(dir, "workspace"),
+		project: filepath.Join(dir, "workspace"),
 	}
 	b.env = append(slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "FORAGE_") }),
 		"FORAGE_CONFIG="+b.config(), "FORAGE_STATE_DIR="+filepath.Join(dir, "state"), "FORAGE_RUNTIME_DIR="+filepath.Join(dir, "run"))
@@ -195,7 +195,7 @@ func newBench(ctx context.Context, o options) (*bench, error) {
 	if b.server, err = startServer(o.size); err != nil {
 		return nil, errors.Join(err, b.close())
 	}
-	return b, errors.Join(os.Mkdir(b.workspace1, 0o755), b.writeConfig())
+	return b, errors.Join(os.Mkdir(b.project, 0o755), b.writeConfig())
 }
 
 // inheritedReader is the socket to the root process, if it started us.
@@ -238,12 +238,12 @@ func (b *bench) close() error {
 
 // forage is a command of ours.
 func (b *bench) forage(args ...string) command {
-	return command{argv: append([]string{b.ctl}, args...), env: b.env, dir: b.workspace1}
+	return command{argv: append([]string{b.ctl}, args...), env: b.env, dir: b.project}
 }
 
 // peer is a command of a peer, with the same environment.
 func (b *bench) peer(argv ...string) command {
-	return command{argv: argv, env: b.env, dir: b.workspace1}
+	return command{argv: argv, env: b.env, dir: b.project}
 }
 
 func (b *bench) say(format string, args ...any) {
@@ -252,7 +252,7 @@ func (b *bench) say(format string, args ...any) {
 
 // withSandbox runs f beside a running sandbox with an idle agent.
 func (b *bench) withSandbox(ctx context.Context, name string, args []string, f func() ([]row, error)) ([]row, error) {
-	up := append([]string{"up", name, "-w", b.workspace1}, args...)
+	up := append([]string{"up", name, "-w", b.project}, args...)
 	if err := b.forage(append(up, "--", "sleep", "infinity")...).run(ctx); err != nil {
 		return nil, err
 	}

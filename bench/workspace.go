@@ -33,7 +33,7 @@ func (b *bench) workspace(ctx context.Context) ([]row, error) {
 		status := []string{"time", "git", "--no-optional-locks", "status", "--porcelain"}
 		s := interleave(ctx, b.o.runs, ours.measure(status...), here.measure(status...))
 		rows := []row{compare(fmt.Sprintf("`git status` of %d files in the workspace, and on the host", projectFiles), s[0], s[1], atMost(1.02))}
-		s = interleave(ctx, max(5, b.o.runs/4), b.building(ours, "/workspace", goTool), b.building(here, b.workspace1, goTool))
+		s = interleave(ctx, max(5, b.o.runs/4), b.building(ours, "/workspace", goTool), b.building(here, b.project, goTool))
 		return append(rows, compare("`go build` with an empty cache in the workspace, and on the host", s[0], s[1], atMost(1.02))), nil
 	})
 }
@@ -43,7 +43,7 @@ func (b *bench) building(p place, root, goTool string) contestant {
 	build := p.measure("time", "env", "HOME=/tmp", "GOCACHE="+root+"/.cache", "GOPATH="+root+"/.gopath", "GOFLAGS=-mod=mod", "GOPROXY=off",
 		"GOTOOLCHAIN=local", "GOTELEMETRY=off", "CGO_ENABLED=0", goTool, "build", "-buildvcs=false", "-o", root+"/.built", ".")
 	return func(ctx context.Context) (time.Duration, error) {
-		if err := os.RemoveAll(filepath.Join(b.workspace1, ".cache")); err != nil {
+		if err := os.RemoveAll(filepath.Join(b.project, ".cache")); err != nil {
 			return 0, err
 		}
 		return build(ctx)
@@ -80,7 +80,7 @@ func (b *bench) makeProject(ctx context.Context) error {
 		files[fmt.Sprintf("docs/%02d/%04d.txt", i%64, i)] = fmt.Sprintf("file %d\n", i)
 	}
 	for name, content := range files {
-		path := filepath.Join(b.workspace1, name)
+		path := filepath.Join(b.project, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return err
 		}
