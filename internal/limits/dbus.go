@@ -1,0 +1,198 @@
+package limits
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"forage"
+
+	"github.com/godbus/dbus/v5"
+	"golang.org/x/sys/unix"
+)
+
+// Names of systemd's D-Bus interface: org.freedesktop.systemd1(5).
+const (
+	busName      = "org.freedesktop.systemd1"
+	managerPath  = "/org/freedesktop/systemd1"
+	managerFace  = busName + ".Manager"
+	noSuchUnit   = busName + ".NoSuchUnit"
+	jobRemoved   = managerFace + ".JobRemoved"
+	dbusProperty = "org.freedesktop.DBus.Properties.Get"
+)
+
+// managerTimeout bounds each exchange with systemd.
+const managerTimeout = 10 * time.Second
+
+// busManager speaks to systemd over D-Bus.
+type busManager struct{ conn *dbus.Conn }
+
+// dialManager connects to the bus at address.
+func dialManager(address string) (Manager, error) {
+	conn, err := dbus.Connect(address)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to %s: %w", address, err)
+	}
+	return &busManager{conn}, nil
+}
+
+func (m *busManager) Close() { m.conn.Close() }
+
+// call calls a method of the manager and stores what it returns.
+func (m *busManager) call(ctx context.Context, method string, results []any, args ...any) error {
+	call := m.conn.Object(busName, managerPath).CallWithContext(ctx, managerFace+"."+method, 0, args...)
+	if call.Err != nil {
+		return fmt.Errorf("%s: %w", method, call.Err)
+	}
+	return call.Store(results...)
+}
+
+// property reads a string property.
+func (m *busManager) property(ctx context.Context, path dbus.ObjectPath, face, name string) (string, error) {
+	var value dbus.Variant
+	err := m.conn.Object(busName, path).CallWithContext(ctx, dbusProperty, 0, face, name).Store(&value)
+	if err != nil {
+		return "", fmt.Errorf("reading %s: %w", name, err)
+	}
+	s, ok := value.Value().(string)
+	if !ok {
+		return "", fmt.Errorf("reading %s: not a string", name)
+	}
+	return s, nil
+}
+
+func (m *busManager) ControlGroup() (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), managerTimeout)
+	defer cancel()
+	return m.property(ctx, managerPath, managerFace, "ControlGroup")
+}
+
+// property is one (sv) of StartTransientUnit.
+type property struct {
+	Name  string
+	Value dbus.Variant
+}
+
+// scopeProperties are l in systemd's terms: systemd.resource-control(5).
+func scopeProperties(pid int, l forage.Limits) []property {
+	list := []property{
+		{"Description", dbus.MakeVariant("Forage sandbox")},
+		{"PIDs", dbus.MakeVariant([]uint32{uint32(pid)})},
+		{"CollectMode", dbus.MakeVariant("inactive-or-failed")}, // nothing stays behind
+		{"Delegate", dbus.MakeVariant(true)},
+	}
+	if l.MemoryMax > 0 {
+		list = append(list,
+			property{"MemoryMax", dbus.MakeVariant(uint64(l.MemoryMax))},
+			property{"MemorySwapMax", dbus.MakeVariant(uint64(0))})
+	}
+	if l.CPUQuota > 0 { // microseconds of processor time in a second
+		list = append(list, property{"CPUQuotaPerSecUSec", dbus.MakeVariant(uint64(l.CPUQuota) * 10_000)})
+	}
+	return list
+}
+
+// auxiliary is one (sa(sv)) of StartTransientUnit, of which there is none.
+type auxiliary struct {
+	Name       string
+	Properties []property
+}
+
+func (m *busManager) StartScope(unit string, pid int, l forage.Limits) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), managerTimeout)
+	defer cancel()
+	err := m.job(ctx, "StartTransientUnit", unit, "fail", scopeProperties(pid, l), []auxiliary{})
+	if err != nil {
+		return "", err
+	}
+	var path dbus.ObjectPath
+	if err := m.call(ctx, "GetUnit", []any{&path}, unit); err != nil {
+		return "", err
+	}
+	return m.property(ctx, path, busName+".Scope", "ControlGroup")
+}
+
+// job calls a method that returns a job and waits until that is done.
+func (m *busManager) job(ctx context.Context, method string, args ...any) error {
+	signals := make(chan *dbus.Signal, 64) // a full one would lose signals
+	m.conn.Signal(signals)
+	defer m.conn.RemoveSignal(signals)
+	err := m.conn.AddMatchSignalContext(ctx, dbus.WithMatchInterface(managerFace), dbus.WithMatchMember("JobRemoved"))
+	if err != nil {
+		return err
+	}
+	// systemd emits signals only while somebody has subscribed.
+	if err := m.call(ctx, "Subscribe", nil); err != nil {
+		return err
+	}
+	var job dbus.ObjectPath
+	if err := m.call(ctx, method, []any{&job}, args...); err != nil {
+		return err
+	}
+	for {
+		select {
+		case s, ok := <-signals:
+			if !ok {
+				return fmt.Errorf("%s: %w", method, dbus.ErrClosed)
+			}
+			if done, result := jobResult(s, job); done && result != "done" {
+				return fmt.Errorf("%s: the job's result is %q", method, result)
+			} else if done {
+				return nil
+			}
+		case <-ctx.Done():
+			return fmt.Errorf("%s: waiting for the job: %w", method, ctx.Err())
+		}
+	}
+}
+
+// jobResult reads JobRemoved(u id, o job, s unit, s result).
+func jobResult(s *dbus.Signal, job dbus.ObjectPath) (done bool, result string) {
+	if s.Name != jobRemoved || len(s.Body) != 4 || s.Body[1] != job {
+		return false, ""
+	}
+	result, _ = s.Body[3].(string)
+	return true, result
+}
+
+func (m *busManager) Attach(unit string, pid int) error {
+	ctx, cancel := context.WithTimeout(context.Background(), managerTimeout)
+	defer cancel()
+	return m.call(ctx, "AttachProcessesToUnit", nil, unit, "", []uint32{uint32(pid)})
+}
+
+func (m *busManager) Stop(unit string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), managerTimeout)
+	defer cancel()
+	// Stopping alone would wait for processes that heed no SIGTERM.
+	if err := absent(m.call(ctx, "KillUnit", nil, unit, "all", int32(unix.SIGKILL))); err != nil {
+		return err
+	}
+	return absent(m.job(ctx, "StopUnit", unit, "replace"))
+}
+
+// absent forgives that there is no such unit.
+func absent(err error) error {
+	var failure dbus.Error
+	if errors.As(err, &failure) && failure.Name == noSuchUnit {
+		return nil
+	}
+	return err
+}
+
+func (m *busManager) Scopes(pattern string) ([]string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), managerTimeout)
+	defer cancel()
+	var units [][]any // a(ssssssouso), of which the first is the name
+	if err := m.call(ctx, "ListUnitsByPatterns", []any{&units}, []string{}, []string{pattern}); err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, u := range units {
+		if name, ok := u[0].(string); ok {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}

@@ -1,0 +1,125 @@
+package limits
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// killTimeout bounds how long removal waits for killed processes to be gone.
+// One that sleeps in the kernel (a dead NFS server) outlives any signal.
+const killTimeout = 10 * time.Second
+
+// removeFolders empties and removes groups. It goes on after an error.
+func removeFolders(paths []string) error {
+	var errs []error
+	for _, path := range paths {
+		if !strings.HasPrefix(filepath.Base(path), prefix) || !filepath.IsAbs(path) {
+			errs = append(errs, fmt.Errorf("removing a control group: %s is not ours", path))
+			continue
+		}
+		if err := removeFolder(path); err != nil {
+			errs = append(errs, fmt.Errorf("removing a control group: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func removeFolder(path string) error {
+	deadline := time.Now().Add(killTimeout)
+	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+		err := removeTree(path)
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if !errors.Is(err, unix.EBUSY) || time.Now().After(deadline) {
+			return err
+		}
+		if err := killAll(path); err != nil {
+			return err
+		}
+		// There is no event for a v1 group that becomes empty.
+		time.Sleep(pause)
+	}
+}
+
+// removeTree removes a group and those that were made in it.
+func removeTree(path string) error {
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			if err := removeTree(filepath.Join(path, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+	}
+	return unix.Rmdir(path)
+}
+
+// killAll kills every process in a group and in those below it.
+func killAll(path string) error {
+	// cgroup v2 since Linux 5.14; it takes those below along.
+	if err := os.WriteFile(path+"/cgroup.kill", []byte("1"), 0); err == nil {
+		return nil
+	}
+	return filepath.WalkDir(path, func(dir string, e fs.DirEntry, err error) error {
+		if err != nil || !e.IsDir() {
+			return nil // gone meanwhile
+		}
+		for _, pid := range members(dir) {
+			if err := killMember(dir, pid); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// members are the processes in a group, as this namespace numbers them.
+func members(dir string) []int {
+	b, err := os.ReadFile(dir + "/cgroup.procs")
+	if err != nil {
+		return nil
+	}
+	var pids []int
+	for field := range strings.FieldsSeq(string(b)) {
+		if pid, err := strconv.Atoi(field); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// killMember kills pid if it is still a member once it is held by a
+// descriptor: its number may have been given to another process.
+func killMember(dir string, pid int) error {
+	if pid == 0 || pid == os.Getpid() {
+		return fmt.Errorf("a process in %s can't be killed from here", dir)
+	}
+	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	if err != nil {
+		return os.NewSyscallError("pidfd_open", err)
+	}
+	defer unix.Close(fd)
+	if !slices.Contains(members(dir), pid) {
+		return nil
+	}
+	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+		return os.NewSyscallError("pidfd_send_signal", err)
+	}
+	return nil
+}

@@ -1,0 +1,276 @@
+package limits
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"forage"
+
+	"golang.org/x/sys/unix"
+)
+
+// roleEnv makes this binary a process to be bounded.
+const roleEnv = "FORAGE_LIMITS_TEST"
+
+func TestMain(m *testing.M) {
+	var go1 [1]byte
+	switch os.Getenv(roleEnv) {
+	case "memory": // takes 256 MiB, once told to begin
+		os.Stdin.Read(go1[:])
+		b := make([]byte, 256<<20)
+		for i := 0; i < len(b); i += 4096 {
+			b[i] = 1
+		}
+		fmt.Print("got it")
+		os.Exit(0)
+	case "spin": // burns a processor for a second of the clock
+		os.Stdin.Read(go1[:])
+		for begin := time.Now(); time.Since(begin) < time.Second; {
+		}
+		var usage unix.Rusage
+		unix.Getrusage(unix.RUSAGE_SELF, &usage)
+		fmt.Print((time.Duration(usage.Utime.Nano()) + time.Duration(usage.Stime.Nano())).Milliseconds())
+		os.Exit(0)
+	case "stay": // ignores what can be ignored, with a child that does too
+		cmd := exec.Command("sh", "-c", "trap '' TERM HUP INT; echo up; while :; do sleep 1000; done")
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
+		cmd.Stdout = os.Stdout
+		cmd.Run()
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// child starts this binary in a role and returns it with its output.
+func child(t *testing.T, role string, attr *syscall.SysProcAttr) (*exec.Cmd, *os.File, *bytes.Buffer) {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), roleEnv+"="+role)
+	var out bytes.Buffer
+	if role != "stay" {
+		cmd.Stdout = &out
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdin = r
+	cmd.SysProcAttr = attr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	t.Cleanup(func() { w.Close(); cmd.Process.Kill() })
+	return cmd, w, &out
+}
+
+// testName is a sandbox name that nobody else uses.
+func testName(t *testing.T) string {
+	return "test-" + strconv.Itoa(os.Getpid()) + "-" + strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
+}
+
+// realV1 is the enforcer of this host, if that is cgroup v1 as root.
+func realV1(t *testing.T, l forage.Limits) Enforcer {
+	t.Helper()
+	enforcer, trace, err := Detect(Host(), l)
+	if err != nil {
+		t.Skipf("not here: %v", err)
+	}
+	if _, ok := enforcer.(legacy); !ok {
+		t.Logf("%v (%v)", enforcer, trace)
+	}
+	return enforcer
+}
+
+func TestNothingWanted(t *testing.T) {
+	for _, l := range []forage.Limits{{}, {TasksMax: 5, DiskMax: 1 << 30, WallClock: time.Hour}} {
+		if enforcer, err := Find(l); enforcer != nil || err != nil {
+			t.Errorf("%+v: %v, %v", l, enforcer, err)
+		}
+	}
+}
+
+func TestMemory(t *testing.T) {
+	l := forage.Limits{MemoryMax: 64 << 20}
+	g, err := realV1(t, l).Apply(testName(t), l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Remove()
+	cmd, begin, out := child(t, "memory", nil)
+	if err := g.Add(cmd.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	begin.Close()
+	err = cmd.Wait()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != unix.SIGKILL {
+		t.Errorf("%v, and it said %q", err, out)
+	}
+}
+
+func TestCPU(t *testing.T) {
+	l := forage.Limits{CPUQuota: 20}
+	g, err := realV1(t, l).Apply(testName(t), l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Remove()
+	cmd, begin, out := child(t, "spin", nil)
+	if err := g.Add(cmd.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	begin.Close()
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if spent, err := strconv.Atoi(out.String()); err != nil || spent > 400 {
+		t.Errorf("%v ms of a second at 20 percent, %v", out, err)
+	}
+}
+
+func TestRemoveKillsAndIsIdempotent(t *testing.T) {
+	l := forage.Limits{MemoryMax: 64 << 20, CPUQuota: 100}
+	enforcer := realV1(t, l)
+	name := testName(t)
+	g, err := enforcer.Apply(name, l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Remove()
+	cmd, _, _ := child(t, "stay", nil)
+	if err := g.Add(cmd.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := enforcer.Apply(name, l); err == nil || forage.Hint(err) == "" {
+		t.Errorf("a group in use was taken over: %v", err)
+	}
+	found, err := List()
+	if err != nil || found[name] != g.Ref() {
+		t.Errorf("the list has %q, want %q; %v", found[name], g.Ref(), err)
+	}
+	for range 2 { // by somebody who has the name alone, and again
+		if err := Remove(found[name]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := cmd.Wait(); err == nil {
+		t.Error("its process was not killed")
+	}
+	if err := g.Remove(); err != nil {
+		t.Error(err)
+	}
+	if found, _ := List(); found[name] != "" {
+		t.Error("it is still listed")
+	}
+	// A leftover in which nothing runs is replaced.
+	for range 2 {
+		if g, err = enforcer.Apply(name, l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := g.Remove(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestApplyUndoes(t *testing.T) {
+	l := forage.Limits{MemoryMax: 1 << 20, CPUQuota: 1 << 40} // more than the kernel takes
+	enforcer := realV1(t, l)
+	name := testName(t)
+	if g, err := enforcer.Apply(name, l); err == nil {
+		g.Remove()
+		t.Fatal("applied")
+	}
+	if found, _ := List(); found[name] != "" {
+		t.Error("half a group was left")
+		Remove(found[name])
+	}
+}
+
+// cgroup2 is a folder of a real cgroup v2 tree, which may have no controllers.
+func cgroup2(t *testing.T) string {
+	t.Helper()
+	hierarchies, err := Host().hierarchies()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, ok := unifiedMount(hierarchies)
+	if !ok || !Host().Writable(h.own) {
+		t.Skip("no writable cgroup v2 here")
+	}
+	dir, err := os.MkdirTemp(h.own, "test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := removeTree(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// The life of a v2 group, without settings: the controllers may be elsewhere.
+func TestUnifiedLife(t *testing.T) {
+	u := unified{cgroup2(t)}
+	g, err := u.Apply("life", forage.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Born into it.
+	fd := int(g.Dir().Fd())
+	cmd, _, _ := child(t, "stay", &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: fd})
+	other, _, _ := child(t, "stay", nil)
+	if err := g.Add(other.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(filepath.Join(u.parent, "forage-life", "cgroup.procs"))
+	for _, c := range []*exec.Cmd{cmd, other} {
+		if err != nil || !strings.Contains(string(b), strconv.Itoa(c.Process.Pid)) {
+			t.Errorf("%d is not among %q, %v", c.Process.Pid, b, err)
+		}
+	}
+	// The agent's own groups below go too.
+	if err := os.Mkdir(filepath.Join(u.parent, "forage-life", "inner"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := g.Remove(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if cmd.Wait() == nil || other.Wait() == nil {
+		t.Error("a process was not killed")
+	}
+}
+
+func TestRemoveRefusesWhatIsNotOurs(t *testing.T) {
+	dir := cgroup2(t)
+	other := filepath.Join(dir, "other")
+	if err := os.Mkdir(other, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, ref := range []string{
+		"cgroup:" + other, "cgroup:forage-relative", "cgroup:/", "cgroup:", "systemd:sshd.service", "systemd:forage-../x.scope", "x",
+	} {
+		if err := Remove(ref); err == nil {
+			t.Errorf("%q was removed", ref)
+		}
+	}
+	if err := Remove(""); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(other); err != nil {
+		t.Error(err)
+	}
+}

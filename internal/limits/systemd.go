@@ -1,0 +1,163 @@
+package limits
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"forage"
+
+	"golang.org/x/sys/unix"
+)
+
+// Manager is a connection to a systemd manager, the system's or a user's:
+// org.freedesktop.systemd1(5).
+type Manager interface {
+	// ControlGroup is the manager's own folder, relative to cgroup v2's mount.
+	ControlGroup() (string, error)
+	// StartScope makes a transient scope around a running process and returns its folder.
+	StartScope(unit string, pid int, l forage.Limits) (controlGroup string, err error)
+	// Attach moves another process into a scope.
+	Attach(unit string, pid int) error
+	// Stop kills all of a scope's processes and removes it. An absent one succeeds.
+	Stop(unit string) error
+	// Scopes names the units that match a pattern.
+	Scopes(pattern string) ([]string, error)
+	Close()
+}
+
+const scopeSuffix = ".scope"
+
+// managerAddress is the bus of the manager that is responsible for the caller.
+func managerAddress(env Environment) string {
+	if env.UID == 0 {
+		return "unix:path=/run/dbus/system_bus_socket"
+	}
+	dir := env.Getenv("XDG_RUNTIME_DIR")
+	if !strings.HasPrefix(dir, "/") || strings.ContainsAny(dir, ",;%") { // not meant for an address
+		dir = "/run/user/" + strconv.Itoa(env.UID)
+	}
+	return "unix:path=" + dir + "/bus"
+}
+
+// systemd bounds sandboxes by transient scopes.
+type systemd struct {
+	env     Environment
+	address string
+	mount   string // of cgroup v2
+}
+
+func (s systemd) String() string { return "systemd at " + strings.TrimPrefix(s.address, "unix:path=") }
+
+// Apply makes nothing yet: a scope can't be without a process.
+func (s systemd) Apply(name string, l forage.Limits) (Group, error) {
+	return &scope{systemd: s, unit: prefix + name + scopeSuffix, limits: l}, nil
+}
+
+// scope is a group that exists from the first Add on.
+type scope struct {
+	systemd
+	unit    string
+	limits  forage.Limits
+	started bool
+}
+
+func (g *scope) Dir() *os.File { return nil }
+func (g *scope) Ref() string   { return refSystemd + g.unit }
+func (g *scope) Remove() error { return removeScope(g.env, g.unit) }
+
+func (g *scope) Add(pid int) error {
+	m, err := g.env.Manager(g.address)
+	if err != nil {
+		return fmt.Errorf("asking systemd for a scope: %w", err)
+	}
+	defer m.Close()
+	if g.started {
+		if err := m.Attach(g.unit, pid); err != nil {
+			return fmt.Errorf("adding process %d to %s: %w", pid, g.unit, err)
+		}
+		return nil
+	}
+	group, err := m.StartScope(g.unit, pid, g.limits)
+	if err != nil {
+		return fmt.Errorf("asking systemd for %s: %w", g.unit, err)
+	}
+	// A manager ignores what it does not know or has no controller for.
+	if err := verify(g.env, filepath.Join(g.mount, group), pid, g.limits); err != nil {
+		return errors.Join(forage.Errorf(forage.ErrUnsupported, "systemd did not bound %s: %w", g.unit, err), m.Stop(g.unit))
+	}
+	g.started = true
+	return nil
+}
+
+// verify reads back from a cgroup v2 folder that pid is in it and that l holds.
+func verify(env Environment, dir string, pid int, l forage.Limits) error {
+	if !slices.Contains(env.fields(dir+"/cgroup.procs"), strconv.Itoa(pid)) {
+		return fmt.Errorf("process %d is not in %s", pid, dir)
+	}
+	if l.MemoryMax > 0 {
+		got := env.fields(dir + "/memory.max")
+		// The kernel rounds down to pages.
+		limit, err := strconv.ParseInt(strings.Join(got, " "), 10, 64)
+		if err != nil || limit > l.MemoryMax || limit <= l.MemoryMax-int64(os.Getpagesize()) {
+			return fmt.Errorf("memory.max is %q", got)
+		}
+	}
+	if l.CPUQuota > 0 {
+		got := env.fields(dir + "/cpu.max")
+		var quota, period int64
+		if n, _ := fmt.Sscan(strings.Join(got, " "), &quota, &period); n != 2 || period <= 0 || quota*100/period != l.CPUQuota {
+			return fmt.Errorf("cpu.max is %q", got)
+		}
+	}
+	return nil
+}
+
+// removeScope stops a scope. Where the manager itself is gone, so are its scopes.
+func removeScope(env Environment, unit string) error {
+	name, ours := strings.CutPrefix(strings.TrimSuffix(unit, scopeSuffix), prefix)
+	if !ours || forage.CheckName(name) != nil {
+		return fmt.Errorf("removing a control group: %q is not ours", unit)
+	}
+	m, err := env.Manager(managerAddress(env))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("asking systemd to remove %s: %w", unit, err)
+	}
+	defer m.Close()
+	if err := m.Stop(unit); err != nil {
+		return fmt.Errorf("asking systemd to remove %s: %w", unit, err)
+	}
+	return nil
+}
+
+// listScopes finds our scopes, where systemd is the init.
+func listScopes(env Environment, found map[string]string) error {
+	d := detection{env: env}
+	if !d.booted() {
+		return nil
+	}
+	m, err := env.Manager(managerAddress(env))
+	if err != nil {
+		return nil // no manager, no scopes
+	}
+	defer m.Close()
+	units, err := m.Scopes(prefix + "*" + scopeSuffix)
+	if err != nil {
+		return fmt.Errorf("asking systemd for scopes: %w", err)
+	}
+	for _, unit := range units {
+		name := strings.TrimSuffix(strings.TrimPrefix(unit, prefix), scopeSuffix)
+		if forage.CheckName(name) == nil {
+			found[name] = refSystemd + unit
+		}
+	}
+	return nil
+}
