@@ -1,0 +1,143 @@
+// Package relay moves bytes between two connections, both ways, until both are
+// done. Between sockets the kernel moves them (splice(2)) through pipes, which
+// are taken only while bytes are on their way: pipes are counted against the user,
+// and a sandbox with thousands of idle connections must not use them up. It
+// knows nothing of what it moves.
+package relay
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// halfOpen is how long a connection whose one direction has ended may be
+// silent in the other.
+const halfOpen = 5 * time.Minute
+
+// Counts are the bytes that a pair of connections has moved so far.
+type Counts struct {
+	In  atomic.Int64 // upstream to client
+	Out atomic.Int64 // client to upstream
+}
+
+// Join moves bytes between client and upstream until both directions have
+// ended, counting them, and closes both. A direction that ends is ended on the other
+// side too; when one fails both are reset. The error says what failed.
+func Join(client, upstream net.Conn, pipes *Pipes, counts *Counts) error {
+	j := &joint{client: client, upstream: upstream, counts: counts}
+	defer j.stopGuard()
+	var wg sync.WaitGroup
+	var outErr error
+	wg.Go(func() { outErr = j.move(upstream, client, pipes, &counts.Out) })
+	inErr := j.move(client, upstream, pipes, &counts.In)
+	wg.Wait()
+	if err := errors.Join(inErr, outErr); err != nil {
+		return err
+	}
+	return errors.Join(client.Close(), upstream.Close())
+}
+
+type joint struct {
+	client, upstream net.Conn
+	counts           *Counts
+
+	mu    sync.Mutex
+	ended bool
+	guard *time.Timer
+}
+
+// move copies one direction and passes on how it ended.
+func (j *joint) move(dst, src net.Conn, pipes *Pipes, count *atomic.Int64) error {
+	err := pipes.copy(dst, src, count)
+	if err == nil {
+		err = closeWrite(dst)
+		if errors.Is(err, syscall.ENOTCONN) { // the other direction has ended it already
+			err = nil
+		}
+	}
+	if err != nil {
+		j.reset()
+		return err
+	}
+	j.startGuard()
+	return nil
+}
+
+func (j *joint) reset() {
+	Reset(j.client)
+	Reset(j.upstream)
+}
+
+// startGuard makes a direction that is left alone, and silent, end some time.
+func (j *joint) startGuard() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.guard != nil || j.ended {
+		return
+	}
+	seen := j.moved()
+	j.guard = time.AfterFunc(halfOpen, func() {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		if j.ended {
+			return
+		}
+		if now := j.moved(); now != seen {
+			seen = now
+			j.guard.Reset(halfOpen)
+			return
+		}
+		j.reset()
+	})
+}
+
+func (j *joint) stopGuard() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.ended = true
+	if j.guard != nil {
+		j.guard.Stop()
+	}
+}
+
+func (j *joint) moved() int64 { return j.counts.In.Load() + j.counts.Out.Load() }
+
+// Reset ends a connection at once, with a TCP reset where it is TCP.
+func Reset(conn net.Conn) {
+	if tcp, ok := conn.(interface{ SetLinger(sec int) error }); ok {
+		tcp.SetLinger(0) // fails only on a closed connection
+	}
+	conn.Close()
+}
+
+func closeWrite(conn net.Conn) error {
+	if half, ok := conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return conn.Close()
+}
+
+// copyPlain copies through a buffer: what is not a socket.
+func copyPlain(dst io.Writer, src io.Reader, count *atomic.Int64) error {
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := src.Read(buf)
+		if n > 0 {
+			if _, err := dst.Write(buf[:n]); err != nil {
+				return err
+			}
+			count.Add(int64(n))
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
