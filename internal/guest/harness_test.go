@@ -130,7 +130,7 @@ func scopeSignals() error {
 
 // sandbox is a guest in namespaces of its own, and the host's ends.
 type sandbox struct {
-	t      *testing.T
+	t      testing.TB
 	dir    string
 	socket string
 	conn   *frames.Conn
@@ -161,7 +161,7 @@ func hostID() int {
 }
 
 // boot starts a guest that has not been told to go ahead.
-func boot(t *testing.T, s setup) *sandbox {
+func boot(t testing.TB, s setup) *sandbox {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "guest") // t.TempDir is closed to the sandbox's user
 	must(t, err)
@@ -267,7 +267,7 @@ func (sb *sandbox) start(s setup, config guest.Config) {
 }
 
 // up is a guest that is ready.
-func up(t *testing.T, s setup) *sandbox {
+func up(t testing.TB, s setup) *sandbox {
 	t.Helper()
 	sb := boot(t, s)
 	if frame := sb.ask(frames.Frame{Kind: frames.Go}); frame.Kind != frames.Ready {
@@ -363,7 +363,7 @@ func (sb *sandbox) processes() []string {
 	return found
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -371,7 +371,7 @@ func must(t *testing.T, err error) {
 }
 
 // eventually waits for a condition.
-func eventually(t *testing.T, what string, condition func() bool) {
+func eventually(t testing.TB, what string, condition func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(15 * time.Second)
 	for !condition() {

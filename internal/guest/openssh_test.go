@@ -126,8 +126,8 @@ func TestOpenSSHClosedReader(t *testing.T) {
 	must(t, cmd.Start())
 	io.ReadFull(out, make([]byte, 100))
 	out.Close()
-	cmd.Wait()
 	eventually(t, "yes ended", func() bool { return len(sb.processes()) == 0 })
+	cmd.Wait()
 }
 
 func TestOpenSSHTerminal(t *testing.T) {

@@ -233,8 +233,7 @@ func TestBadConfiguration(t *testing.T) {
 func TestTasksMax(t *testing.T) {
 	const limit = 40
 	sb := up(t, setup{config: func(c *guest.Config) { c.TasksMax = limit }})
-	stdout, _, _ := sb.run("sh", "-c", "ulimit -Hu; while :; do sleep 1000 </dev/null >/dev/null 2>&1 & done 2>/dev/null") // ends when it can't fork
-	t.Logf("RLIMIT_NPROC: %s", stdout)
+	sb.run("sh", "-c", "while :; do sleep 1000 </dev/null >/dev/null 2>&1 & done 2>/dev/null") // ends when it can't fork
 	inside := len(sb.processes())
 	if inside > limit || inside < limit/2 {
 		t.Errorf("%d processes with a limit of %d", inside, limit)

@@ -29,6 +29,10 @@ const (
 	handshakeLimit = 10 * time.Second
 )
 
+// version begins as OpenSSH's own does: only such servers are told by its client
+// that nobody reads the output any more (eow@openssh.com), which ends `ssh ... yes | head`.
+const version = "SSH-2.0-OpenSSH_forage"
+
 // Options is what a Server needs.
 type Options struct {
 	HostKey        []byte   // ed25519 seed
@@ -84,7 +88,7 @@ func New(options Options) (*Server, error) {
 		Config:            wire.ServerAlgorithms(),
 		PublicKeyCallback: s.authorize,
 		MaxAuthTries:      6,
-		ServerVersion:     "SSH-2.0-forage",
+		ServerVersion:     version,
 	}
 	s.config.AddHostKey(signer)
 	return s, nil
