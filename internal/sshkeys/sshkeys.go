@@ -48,6 +48,9 @@ func Client(stateDir string) (ssh.Signer, error) {
 // makeClient writes a new key pair. The private half appears whole or not at
 // all (link(2) fails when another process was first).
 func makeClient(path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil { // first of all that is kept
+		return err
+	}
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		return err
