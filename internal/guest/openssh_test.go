@@ -20,7 +20,7 @@ import (
 
 // openSSH is the stock client, led to the guest through a TCP port as a user's is.
 type openSSH struct {
-	t       *testing.T
+	t       testing.TB
 	sb      *sandbox
 	port    string
 	options []string
