@@ -35,12 +35,16 @@ func openCache(dir string) (cache, error) {
 			return cache{}, fmt.Errorf("making the image cache: %w", err)
 		}
 	}
-	// The runtime opens what it mounts without following links.
-	real, err := filepath.EvalSymlinks(dir)
-	if err != nil {
-		return cache{}, fmt.Errorf("opening the image cache: %w", err)
+	return existingCache(dir)
+}
+
+// existingCache names the cache as the runtime wants what it mounts: absolute, without links.
+func existingCache(dir string) (cache, error) {
+	real, err := filepath.Abs(dir)
+	if err == nil {
+		real, err = filepath.EvalSymlinks(real)
 	}
-	if real, err = filepath.Abs(real); err != nil {
+	if err != nil {
 		return cache{}, fmt.Errorf("opening the image cache: %w", err)
 	}
 	return cache{real}, nil

@@ -26,11 +26,10 @@ type Tree struct {
 
 // List tells what the cache holds, the longest unused first. A cache that is not there holds nothing.
 func List(cacheDir string) ([]Tree, error) {
-	real, err := filepath.EvalSymlinks(cacheDir)
+	c, err := existingCache(cacheDir)
 	if err != nil {
 		return nil, ignoreMissing(err)
 	}
-	c := cache{real}
 	entries, err := os.ReadDir(filepath.Join(c.dir, "trees-1"))
 	if err != nil {
 		return nil, ignoreMissing(err)
@@ -82,11 +81,10 @@ func Prune(cacheDir string, o PruneOptions) (removed []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	real, err := filepath.EvalSymlinks(cacheDir)
+	c, err := existingCache(cacheDir)
 	if err != nil {
 		return nil, ignoreMissing(err)
 	}
-	c := cache{real}
 	var errs []error
 	for _, t := range trees {
 		if slices.Contains(o.InUse, t.Path) || time.Since(t.Used) < o.Unused {

@@ -62,6 +62,10 @@ func TestPrune(t *testing.T) {
 	check(PruneOptions{Unused: time.Hour, DryRun: true}, leftover)
 	check(PruneOptions{InUse: one}, other[0], leftover)
 	check(PruneOptions{InUse: one})
+	t.Chdir(filepath.Dir(cacheDir)) // however the cache is called
+	if removed, err := Prune("cache", PruneOptions{InUse: one}); len(removed) > 0 || err != nil {
+		t.Errorf("by a relative path: %v, %v", removed, err)
+	}
 	if _, err := os.Stat(held); err != nil {
 		t.Errorf("a folder in use was removed: %v", err)
 	}
