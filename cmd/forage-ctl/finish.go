@@ -23,6 +23,9 @@ func (a *app) finish(ctx context.Context, err error) int {
 		return 128 + int(unix.SIGPIPE)
 	}
 	code := forage.ExitCode(err)
+	if a.status != 0 { // the command inside has ended, and its status counts
+		code = a.status
+	}
 	if by, ok := signalOf(ctx); ok && (errors.Is(err, context.Canceled) || errors.Is(err, by)) {
 		if err == by { // and nothing that had to be undone failed
 			return by.exitCode()

@@ -155,7 +155,7 @@ func jsonCommand(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// lookUp follows a path of keys and indexes; "." is value itself, and "#" a length.
+// lookUp follows a path of keys and indexes; "." is value itself, and "len" a length.
 func lookUp(value any, path string) (any, error) {
 	if path == "." {
 		return value, nil
@@ -169,7 +169,7 @@ func lookUp(value any, path string) (any, error) {
 			}
 			value = found
 		case []any:
-			if key == "#" {
+			if key == "len" {
 				value = float64(len(inner))
 				continue
 			}

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -46,6 +47,9 @@ func (p *planner) note(format string, args ...any) {
 }
 
 func (p *planner) name(context.Context) error {
+	if p.opts.Name == "" && p.opts.Ephemeral {
+		p.opts.Name = "run-" + strings.ToLower(rand.Text()[:8])
+	}
 	if err := forage.CheckName(p.opts.Name); err != nil {
 		return err
 	}

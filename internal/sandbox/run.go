@@ -2,10 +2,8 @@ package sandbox
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"forage"
@@ -18,13 +16,10 @@ import (
 // TimeoutExit is the exit code of a run that took longer than it was given.
 const TimeoutExit = 124
 
-// Run runs one command in a throw-away sandbox and returns its exit code. This
-// process is the sandbox's supervisor: however it ends, the sandbox ends too.
+// Run runs one command in a throw-away sandbox and returns its exit code, beside
+// an error where that needs explaining. This process is the sandbox's supervisor: however it ends, the sandbox ends too.
 func (s *Service) Run(ctx context.Context, opts Options, stdio Stdio) (exit int, err error) {
 	opts.Ephemeral = true
-	if opts.Name == "" {
-		opts.Name = "run-" + strings.ToLower(rand.Text()[:8])
-	}
 	plan, _, err := s.Plan(ctx, opts)
 	if err != nil {
 		return 0, err
@@ -85,7 +80,7 @@ func (s *Service) runIn(ctx context.Context, sandbox *supervisor.Sandbox, record
 	exit, err := runOver(ctx, client, spec.Dir, spec.Command, stdio)
 	switch {
 	case errors.Is(context.Cause(ctx), errTimeout):
-		return TimeoutExit, nil
+		return TimeoutExit, fmt.Errorf("the command took longer than the %v that it was given", opts.Timeout)
 	case err != nil:
 		// The connection broke because the sandbox ended: say why it did.
 		select {
@@ -99,7 +94,7 @@ func (s *Service) runIn(ctx context.Context, sandbox *supervisor.Sandbox, record
 	return exit, err
 }
 
-var errTimeout = errors.New("the command took longer than it was given")
+var errTimeout = errors.New("out of time")
 
 // claim puts a run on record and takes its run-time folder.
 func (s *Service) claim(ctx context.Context, plan forage.Plan, seed []byte) (store.Record, *supervisor.Lock, error) {
@@ -117,7 +112,7 @@ func (s *Service) claim(ctx context.Context, plan forage.Plan, seed []byte) (sto
 	}
 	lock, err := supervisor.Acquire(s.Places.Of(plan.Name).Dir)
 	if err != nil {
-		return store.Record{}, nil, errors.Join(err, s.Store.Delete(plan.Name))
+		return store.Record{}, nil, errors.Join(err, s.Store.Delete(plan.Name, true))
 	}
 	return record, lock, nil
 }
