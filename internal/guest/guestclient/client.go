@@ -45,7 +45,7 @@ func New(ctx context.Context, conn net.Conn, signer ssh.Signer, hostKey ssh.Publ
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	conn.SetDeadline(time.Now().Add(handshakeLimit))
-	client, channels, requests, err := ssh.NewClientConn(conn, "sandbox", &ssh.ClientConfig{
+	client, channels, requests, err := ssh.NewClientConn(wire.Buffered(conn), "sandbox", &ssh.ClientConfig{
 		Config:            wire.Algorithms(),
 		User:              forage.UserName,
 		Auth:              []ssh.AuthMethod{ssh.PublicKeys(signer)},

@@ -164,7 +164,7 @@ func (s *Server) serve(conn net.Conn) {
 	defer s.forget(conn)
 	defer conn.Close()
 	conn.SetDeadline(time.Now().Add(handshakeLimit))
-	client, channels, requests, err := ssh.NewServerConn(conn, s.config)
+	client, channels, requests, err := ssh.NewServerConn(wire.Buffered(conn), s.config)
 	if err != nil {
 		return
 	}
