@@ -14,6 +14,9 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/klauspost/compress/zstd"
+	"golang.org/x/sys/unix"
+
+	"forage"
 )
 
 // maxWindow is the memory that a zstd frame may ask its reader to keep (`zstd --long=27`).
@@ -132,7 +135,17 @@ func (t *tree) applyTar(r io.Reader) error {
 			h.Name = "." // an entry about no file
 		}
 		if err := t.apply(h, entries); err != nil {
-			return badImage("entry %q: %w", h.Name, err)
+			return entryError(h.Name, err)
 		}
 	}
+}
+
+// entryError says what could not be applied, and whether the image is to blame.
+func entryError(name string, err error) error {
+	for _, ours := range []error{unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.EIO, unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.ENOSYS} {
+		if errors.Is(err, ours) {
+			return forage.Errorf(forage.ErrStart, "entry %q: %w", name, err)
+		}
+	}
+	return badImage("entry %q: %w", name, err)
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"golang.org/x/sys/unix"
 
 	"forage"
 )
@@ -538,4 +539,31 @@ func TestResolveAtOnce(t *testing.T) {
 		t.Errorf("unpacked %d times", n)
 	}
 	checkClean(t, cacheDir)
+}
+
+// TestResolveFullDisk unpacks to a disk that is too small.
+func TestResolveFullDisk(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can mount a small disk")
+	}
+	disk := t.TempDir()
+	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "size=1m"); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := unix.Unmount(disk, 0); err != nil {
+			t.Error(err)
+		}
+	}()
+	cacheDir := filepath.Join(disk, "cache")
+	fs := forage.Rootfs{Kind: forage.RootfsOCI, Ref: writeArchive(t, imageOf(t, tarOf(t, file("a", strings.Repeat("x", 4<<20)))))}
+	_, _, err := Resolve(t.Context(), fs, cacheDir, Options{})
+	if !errors.Is(err, unix.ENOSPC) || !errors.Is(err, forage.ErrStart) || strings.Contains(err.Error(), "bad image") {
+		t.Errorf("error %v", err)
+	}
+	checkClean(t, cacheDir)
+	var st unix.Statfs_t
+	if err := unix.Statfs(disk, &st); err != nil || st.Bfree < st.Blocks*9/10 {
+		t.Errorf("%d of %d blocks free afterwards, %v", st.Bfree, st.Blocks, err)
+	}
 }
