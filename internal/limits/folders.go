@@ -31,7 +31,9 @@ type folders struct {
 }
 
 func (g *folders) Dir() *os.File { return g.dir }
-func (g *folders) Ref() string   { return refFolder + strings.Join(slices.Sorted(slices.Values(g.paths)), ":") }
+func (g *folders) Ref() string {
+	return refFolder + strings.Join(slices.Sorted(slices.Values(g.paths)), ":")
+}
 
 func (g *folders) Add(pid int) error {
 	for _, path := range g.paths {

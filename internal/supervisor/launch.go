@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/limits"
 	"forage/internal/sshkeys"
 	"forage/internal/store"
 )
@@ -148,6 +149,9 @@ func hold(ctx context.Context, launch Launch) (_ *held, err error) {
 			err = errors.Join(err, lock.Release())
 		}
 	}()
+	// Where there is no systemd, or it will not, the session of its own is what
+	// keeps the supervisor; doctor says what ends it.
+	_, _ = limits.OwnScope(limits.Host(), launch.Name, os.Getpid())
 	rt, err := Runtimes{Dir: launch.RuntimeDir}.New(record.Runtime)
 	if err != nil {
 		return nil, err
