@@ -48,7 +48,7 @@ func insideReport(args []string) (report, error) {
 	case len(args) > 1 && args[0] == "time":
 		return timeCommand(args[1:])
 	}
-	return report{}, errors.New("usage: inside download URL | proxied URL | connect URL N | keep URL N | time COMMAND...")
+	return report{}, errors.New("usage: inside download URL | proxied URL | connect URL N | keep URL N | time COMMAND ARGUMENT")
 }
 
 // client asks over one connection, or a new one for each request.
