@@ -1,0 +1,86 @@
+package main
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// modules is everything that the program is linked from, and why. The same program is
+// command, supervisor and guest, so each is paid for three times at every start: a module
+// that is not in this table doesn't get in unnoticed.
+var modules = map[string]string{
+	"forage": "ourselves",
+	"std":    "the standard library",
+
+	"github.com/spf13/cobra":                      "commands, help and completion",
+	"github.com/spf13/pflag":                      "flags of cobra",
+	"github.com/pelletier/go-toml/v2":             "configuration for people, strictly",
+	"github.com/google/renameio/v2":               "files that are written whole or not at all",
+	"github.com/godbus/dbus/v5":                   "scopes and limits are asked of systemd over D-Bus",
+	"golang.org/x/time":                           "rate limits of what a sandbox may ask",
+	"golang.org/x/crypto":                         "SSH, both ends",
+	"golang.org/x/sys":                            "system calls that the standard library lacks",
+	"golang.org/x/term":                           "raw terminals",
+	"golang.org/x/text":                           "normal forms, for names that look alike",
+	"golang.org/x/net":                            "IDNA, for host names",
+	"golang.org/x/sync":                           "groups of downloads",
+	"github.com/pkg/sftp":                         "copying files over SSH",
+	"github.com/kr/fs":                            "walking, for sftp",
+	"github.com/klauspost/compress":               "zstd layers of images",
+	"github.com/google/go-containerregistry":      "the registry protocol",
+	"github.com/opencontainers/go-digest":         "part of go-containerregistry's types",
+	"github.com/opencontainers/image-spec":        "part of go-containerregistry's types",
+	"github.com/docker/cli":                       "logins of docker and podman, for go-containerregistry",
+	"github.com/docker/docker-credential-helpers": "logins that docker keeps in a keyring",
+	"github.com/sirupsen/logrus":                  "of docker/cli",
+}
+
+// heavy are packages that have no business in a program that is started for every sandbox.
+var heavy = map[string]string{
+	"testing":                         "registers flags and serves tests only",
+	"net/http/pprof":                  "serves secrets' neighbours to whoever asks",
+	"expvar":                          "registers a handler on the default server",
+	"html/template":                   "large, and nothing here writes HTML",
+	"encoding/gob":                    "compiles types at start",
+	"k8s.io/client-go":                "11 ms at start: kubectl is driven instead",
+	"github.com/docker/docker/client": "the engine is driven through its command line",
+}
+
+func TestLinkedModules(t *testing.T) {
+	linked := listDeps(t, "{{if .Standard}}std{{else}}{{with .Module}}{{.Path}}{{end}}{{end}}")
+	for _, module := range linked {
+		if modules[module] == "" {
+			t.Errorf("module %s is linked into the program, and not in the table that says why", module)
+		}
+	}
+	for module := range modules {
+		if !slices.Contains(linked, module) {
+			t.Errorf("module %s is in the table, and not linked into the program", module)
+		}
+	}
+}
+
+func TestNothingHeavyIsLinked(t *testing.T) {
+	for _, imported := range listDeps(t, "{{.ImportPath}}") {
+		for pkg, why := range heavy {
+			if imported == pkg || strings.HasPrefix(imported, pkg+"/") {
+				t.Errorf("package %s is linked into the program: %s", imported, why)
+			}
+		}
+	}
+}
+
+// listDeps formats every package that the program is linked from, each line once.
+func listDeps(t *testing.T, format string) []string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", format, ".")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("listing packages: %v", err)
+	}
+	lines := strings.Fields(string(out))
+	slices.Sort(lines)
+	return slices.Compact(lines)
+}
