@@ -3,18 +3,20 @@
 // here touches the system, and it imports the standard library alone.
 package forage
 
-import (
-	"regexp"
-	"time"
-)
+import "time"
 
-// namePattern is what a sandbox may be called: a DNS label, so that the name
-// can be a host name, a file name and an argument without quoting.
-var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
+// maxName is how long a sandbox's name may be: as long as a DNS label.
+const maxName = 63
 
-// CheckName reports a usage error (ErrUsage) when name can't name a sandbox.
+// CheckName reports a usage error (ErrUsage) when name can't name a sandbox: a
+// name is a DNS label in lower case, so that it can be a host name, a file
+// name and an argument without quoting.
 func CheckName(name string) error {
-	if namePattern.MatchString(name) {
+	ok := name != "" && len(name) <= maxName && name[0] != '-'
+	for _, c := range []byte(name) {
+		ok = ok && ('a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '-')
+	}
+	if ok {
 		return nil
 	}
 	return WithHint(
@@ -150,6 +152,10 @@ type Mount struct {
 	Writable bool   `json:"writable,omitempty"`
 	// Optional: a missing source is left out instead of failing the start.
 	Optional bool `json:"optional,omitempty"`
+	// System: a part of the host's system or of a tool on it, which nothing inside has
+	// ever been able to write to. It is always read-only, keeps its owners,
+	// and is not looked through for sockets and FIFOs file by file.
+	System bool `json:"system,omitempty"`
 }
 
 // Link is a symbolic link inside.

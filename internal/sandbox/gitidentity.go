@@ -2,6 +2,8 @@ package sandbox
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"forage"
@@ -16,13 +18,16 @@ type gitIdentity struct {
 // callersGit asks git for the caller's own name and mail. Only the caller's
 // global configuration is read: the workspace's could name programs to run.
 func callersGit(ctx context.Context, caller Caller) gitIdentity {
-	env := []string{"HOME=" + caller.Home}
-	if xdg, ok := caller.Getenv("XDG_CONFIG_HOME"); ok {
-		env = append(env, "XDG_CONFIG_HOME="+xdg)
+	xdg, ok := caller.Getenv("XDG_CONFIG_HOME")
+	if !ok {
+		xdg = filepath.Join(caller.Home, ".config")
+	}
+	if !exists(filepath.Join(caller.Home, ".gitconfig")) && !exists(filepath.Join(xdg, "git/config")) {
+		return gitIdentity{} // nothing to ask git about
 	}
 	out, err := hostexec.Run(ctx, hostexec.Command{
 		Argv: []string{"git", "config", "--global", "--null", "--get-regexp", `^user\.(name|email)$`},
-		Env:  env,
+		Env:  []string{"HOME=" + caller.Home, "XDG_CONFIG_HOME=" + xdg},
 	})
 	if err != nil {
 		return gitIdentity{} // no git, or nothing configured: commits inside then ask for it
@@ -37,6 +42,11 @@ func callersGit(ctx context.Context, caller Caller) gitIdentity {
 		}
 	}
 	return identity
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // file is the identity as the sandbox's system-wide git configuration, below

@@ -19,10 +19,11 @@ import (
 // Plan decides everything about one sandbox from configuration and opts, and
 // changes nothing. Notes are what the user should know before it starts.
 func (s *Service) Plan(ctx context.Context, opts Options) (forage.Plan, []string, error) {
-	p := &planner{service: s, opts: opts}
+	p := &planner{service: s, opts: opts, git: make(chan gitIdentity, 1)}
+	go func() { p.git <- callersGit(ctx, s.Caller) }() // a process of its own: meanwhile the rest is planned
 	for _, step := range []func(context.Context) error{
 		p.name, p.workspace, p.template, p.forbidden, p.identity, p.network, p.command,
-		p.rootfs, p.hostTools, p.environment, p.mounts, p.keys, p.runtime,
+		p.rootfs, p.hostTools, p.environment, p.mounts, p.keys, p.runtime, p.gitConfig,
 	} {
 		if err := step(ctx); err != nil {
 			return forage.Plan{}, nil, err
@@ -39,7 +40,8 @@ type planner struct {
 	forbid   config.Forbid
 	plan     forage.Plan
 	notes    []string
-	toolDirs []string // folders of host tools, for PATH
+	toolDirs []string         // folders of host tools, for PATH
+	git      chan gitIdentity // the caller's own
 }
 
 func (p *planner) note(format string, args ...any) {

@@ -119,7 +119,7 @@ func (p *planner) hostTools(context.Context) error {
 }
 
 // environment is what every sandbox has, the template's variables and the flags'.
-func (p *planner) environment(ctx context.Context) error {
+func (p *planner) environment(context.Context) error {
 	spec := &p.plan.Spec
 	bundle := ""
 	if p.plan.Facts.UpstreamCA != "" {
@@ -142,13 +142,15 @@ func (p *planner) environment(ctx context.Context) error {
 			spec.HostEnv = append(spec.HostEnv, name)
 		}
 	}
-	git := gitIdentity{p.opts.GitUser, p.opts.GitEmail}
-	if git.name == "" || git.email == "" {
-		own := callersGit(ctx, p.service.Caller)
-		git = gitIdentity{cmp.Or(git.name, own.name), cmp.Or(git.email, own.email)}
-	}
-	if file, ok := git.file(); ok {
-		spec.Files = append(spec.Files, file)
+	return nil
+}
+
+// gitConfig gives the agent's commits the name and mail of the flags, or the caller's own.
+func (p *planner) gitConfig(context.Context) error {
+	own := <-p.git
+	identity := gitIdentity{cmp.Or(p.opts.GitUser, own.name), cmp.Or(p.opts.GitEmail, own.email)}
+	if file, ok := identity.file(); ok {
+		p.plan.Spec.Files = append(p.plan.Spec.Files, file)
 	}
 	return nil
 }
