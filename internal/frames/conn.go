@@ -154,6 +154,9 @@ func (c *Conn) Receive() (Frame, []*os.File, error) {
 	if err == nil {
 		f, err = c.readRest(h)
 	}
+	if err == nil && len(files) > 0 && !f.Kind.carriesFiles() {
+		err = fmt.Errorf("%w: descriptors beside a %s frame", ErrProtocol, f.Kind)
+	}
 	if err == nil {
 		return f, files, nil
 	}

@@ -206,6 +206,9 @@ func TestHostileGuest(t *testing.T) {
 		{"very many descriptors", func(t *testing.T, c *net.UnixConn) {
 			c.WriteMsgUnix(ready, rights(t, maxFiles), nil)
 		}, true},
+		{"a descriptor beside Ready", func(t *testing.T, c *net.UnixConn) {
+			c.WriteMsgUnix(ready, rights(t, 1), nil)
+		}, true},
 		{"descriptors and then a bad header", func(t *testing.T, c *net.UnixConn) {
 			c.WriteMsgUnix(bytes.Repeat([]byte{0xff}, headerSize), rights(t, 5), nil)
 		}, true},

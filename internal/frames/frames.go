@@ -1,7 +1,8 @@
 // Package frames is the control channel between the host and a guest: small
 // typed messages over a unix stream socket, with descriptors beside them. The
 // peer is not trusted: sizes and counts are bounded by the receiving end, unknown
-// kinds are errors, and a descriptor that was not expected is closed.
+// kinds are errors, and so are descriptors beside any but Boot and Listeners; whatever
+// is not handed to the receiver is closed.
 //
 // It carries control only. Nothing of what the agent reads or writes passes
 // through it, and it knows no bodies but those that every runtime shares.
@@ -41,6 +42,9 @@ func (k Kind) known() bool {
 	}
 	return false
 }
+
+// carriesFiles reports whether descriptors may be beside a frame of kind k.
+func (k Kind) carriesFiles() bool { return k == Boot || k == Listeners }
 
 // Frame is one message.
 type Frame struct {
