@@ -304,11 +304,11 @@ func (s *Sandbox) watch() {
 	reason := s.reason
 	s.mu.Unlock()
 
-	err := s.instance.Err()
-	if reason == "" && err == nil {
-		err = errors.New("it ended by itself")
-	}
-	if err != nil {
+	var err error
+	if reason == "" { // nobody asked for it
+		if err = s.instance.Err(); err == nil {
+			err = errors.New("it ended by itself")
+		}
 		reason = err.Error()
 	}
 	err = errors.Join(err, s.Record(audit.Event{Kind: audit.Lifecycle, Reason: "ended: " + reason}), s.undo.run())

@@ -1,0 +1,114 @@
+package supervisor
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"forage"
+	"forage/internal/frames"
+)
+
+// guestEnd is the other end of a guestLink, which a test plays.
+func guestEnd(t *testing.T) (*guestLink, *frames.Conn) {
+	t.Helper()
+	host, guest, err := frames.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := frames.New(host, frames.FromGuest())
+	if err != nil {
+		t.Fatal(err)
+	}
+	end, err := frames.New(guest, frames.FromHost())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close(); end.Close() })
+	return newGuestLink(conn), end
+}
+
+func answer(t *testing.T, end *frames.Conn, kind frames.Kind, body any) {
+	t.Helper()
+	if _, _, err := end.Receive(); err != nil {
+		t.Error(err)
+		return
+	}
+	frame, err := frames.Encode(kind, body)
+	if err == nil {
+		err = end.Send(frame)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestGuestLinkBegins(t *testing.T) {
+	link, end := guestEnd(t)
+	go answer(t, end, frames.Ready, nil)
+	if err := link.begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	go answer(t, end, frames.Answer, frames.AnswerBody{Session: "attached"})
+	got, err := link.query(t.Context(), "session")
+	if err != nil || got.Session != "attached" {
+		t.Fatalf("query = %+v, %v", got, err)
+	}
+}
+
+func TestGuestLinkTellsWhyTheGuestFailed(t *testing.T) {
+	link, end := guestEnd(t)
+	go answer(t, end, frames.Failed, frames.Failure{Step: "init command 1", Error: "exit 3", Hint: "mend it"})
+	err := link.begin(t.Context())
+	if err == nil || err.Error() != "init command 1: exit 3" || forage.Hint(err) != "mend it" {
+		t.Fatalf("got %v with hint %q", err, forage.Hint(err))
+	}
+}
+
+func TestGuestLinkBelievesNothingUnasked(t *testing.T) {
+	link, end := guestEnd(t)
+	if err := end.Send(frames.Frame{Kind: frames.Ready}); err != nil {
+		t.Fatal(err)
+	}
+	<-link.ended
+	if err := link.begin(t.Context()); err == nil {
+		t.Fatal("a Ready that nobody asked for was believed")
+	}
+}
+
+func TestGuestLinkTakesNoDescriptors(t *testing.T) {
+	link, end := guestEnd(t)
+	if err := end.Send(frames.Frame{Kind: frames.Answer}, os.Stderr); err != nil {
+		t.Fatal(err)
+	}
+	<-link.ended
+	if link.err == nil {
+		t.Fatal("a descriptor was taken")
+	}
+}
+
+func TestGuestLinkDoesNotMixUpLateAnswers(t *testing.T) {
+	link, end := guestEnd(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := link.query(ctx, "session"); err == nil {
+		t.Fatal("an answer came from nobody")
+	}
+	answer(t, end, frames.Answer, frames.AnswerBody{Session: "late"})
+	if got, err := link.query(t.Context(), "session"); err == nil {
+		t.Fatalf("the late answer %+v was taken for another question's", got)
+	}
+}
+
+func TestGuestLinkEndsWithTheGuest(t *testing.T) {
+	link, end := guestEnd(t)
+	go func() {
+		end.Receive()
+		end.Close()
+	}()
+	if err := link.begin(t.Context()); err == nil || !strings.Contains(err.Error(), "ended") {
+		t.Fatalf("got %v, want that the guest ended", err)
+	}
+}
