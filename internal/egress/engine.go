@@ -2,36 +2,213 @@
 // passes through one Engine on the host: it answers DNS with synthetic
 // addresses, judges each connection by name, records the decision and only then
 // resolves, checks and dials. It holds no policy of its own.
+//
+// A connection becomes a flow. What a client says first is read only where a
+// protocol says that the client speaks first (TLS on 443, HTTP on 80), and has to
+// agree with the name that was judged; on other ports bytes are moved at once.
+//
+// In the audit log a decision is one line, written before anything is done about it. What
+// was allowed has a second line at its end, with its bytes and how it ended. A
+// name that is asked for again and again in the DNS is recorded when it is first
+// allowed, and after each change of the policy.
+//
+// What is not closed here: names inside an encrypted connection (domain fronting within
+// one content network), and data carried in the labels of names below an
+// allowed wildcard.
 package egress
 
 import (
 	"context"
-	"crypto/x509"
+	"errors"
 	"net"
 	"net/netip"
-	"net/url"
-	"time"
+	"sync"
+	"sync/atomic"
 
-	"forage/internal/audit"
+	"golang.org/x/time/rate"
+
+	"forage/internal/egress/dns"
+	"forage/internal/egress/relay"
 	"forage/internal/policy"
 )
 
-// Config is what an Engine needs. Zero fields deny or take the host's own.
-type Config struct {
-	Sandbox string // name, for audit events
-	// Policy decides; it may be changed later with Engine.SetPolicy. The zero Policy denies all.
-	Policy policy.Policy
-	// Resolve dials the address on the right ("10.0.0.7:8443") instead of the
-	// name and port on the left ("git.internal:443").
-	Resolve map[string]netip.AddrPort
-	// UpstreamProxy, if set, is the http:// proxy that every dial goes through.
-	UpstreamProxy *url.URL
-	// RootCAs verify upstreams wherever the engine itself speaks TLS; nil is the host's.
-	RootCAs *x509.CertPool
-	Audit   audit.Recorder // required
-	// Lookup resolves a name on the host, after the verdict; nil is net.DefaultResolver.
-	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
-	// Dial connects to a checked address; nil is a net.Dialer with a timeout.
-	Dial func(ctx context.Context, addr netip.AddrPort) (net.Conn, error)
-	Now  func() time.Time // nil is time.Now
+// Listeners are the listening ends of a sandbox's only way out; each may be
+// empty. The type is runtime.Listeners by another name, since rooms of one rank do not
+// know each other.
+type Listeners = struct {
+	Transparent []net.Listener   // redirected TCP; the destination is SO_ORIGINAL_DST
+	Proxy       []net.Listener   // explicit proxy (CONNECT and absolute-form)
+	Forwarded   []net.Listener   // connections that begin with a PROXY v2 header naming the destination
+	DNSStream   []net.Listener   // DNS over TCP
+	DNSPacket   []net.PacketConn // DNS over UDP
+}
+
+// Engine serves one sandbox's way out.
+type Engine struct {
+	config  Config
+	pins    pins
+	ctx     context.Context
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+	slots   chan struct{}
+	denials *rate.Limiter
+	names   dns.Names
+	pipes   relay.Pipes
+	http    *httpSide
+	locals  localNetworks
+	hasIPv6 atomic.Bool // connections over IPv6 reach us
+
+	mu        sync.Mutex
+	policy    policy.Policy
+	change    uint64 // counts changes of policy
+	flows     map[*flow]struct{}
+	told      map[string]bool // names in the DNS that are recorded as allowed since the last change
+	listeners []interface{ Close() error }
+	closed    bool
+	total     Counters // of flows that have ended
+}
+
+// Counters say what an engine has done so far.
+type Counters struct {
+	Open     int   `json:"open"`     // connections now
+	Accepted int64 `json:"accepted"` // connections from inside
+	Denied   int64 `json:"denied"`   // denials, of connections, requests and names
+	BytesIn  int64 `json:"bytesIn"`  // towards the sandbox
+	BytesOut int64 `json:"bytesOut"` // out of the sandbox
+}
+
+// New makes an engine that serves nothing yet.
+func New(config Config) (*Engine, error) {
+	config, err := config.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	pins, err := compilePins(config.Resolve)
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{
+		config:  config,
+		pins:    pins,
+		slots:   make(chan struct{}, config.MaxConnections),
+		denials: rate.NewLimiter(denialsPerSecond, denialBurst),
+		policy:  config.Policy,
+		flows:   make(map[*flow]struct{}),
+		told:    make(map[string]bool),
+	}
+	e.locals.read = config.HostNetworks
+	e.ctx, e.cancel = context.WithCancel(context.Background())
+	e.http = newHTTPSide(e)
+	return e, nil
+}
+
+// Serve begins to serve the listeners, and returns. Close closes them.
+func (e *Engine) Serve(l Listeners) {
+	for _, listener := range l.Transparent {
+		if addr, ok := listener.Addr().(*net.TCPAddr); ok && addr.IP.To4() == nil {
+			e.hasIPv6.Store(true)
+		}
+		e.accept(listener, (*flow).serveTransparent)
+	}
+	for _, listener := range l.Forwarded {
+		e.hasIPv6.Store(true)
+		e.accept(listener, (*flow).serveForwarded)
+	}
+	for _, listener := range l.Proxy {
+		e.accept(listener, (*flow).serveProxy)
+	}
+	for _, listener := range l.DNSStream {
+		e.accept(listener, (*flow).serveDNS)
+	}
+	for _, conn := range l.DNSPacket {
+		if e.hold(conn) {
+			e.running.Go(func() { e.judgeDNS().ServePacket(conn) })
+		}
+	}
+}
+
+// hold keeps a listener to be closed by Close; false says that it is closed already.
+func (e *Engine) hold(listener interface{ Close() error }) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		listener.Close()
+		return false
+	}
+	e.listeners = append(e.listeners, listener)
+	return true
+}
+
+// enter counts something that runs for the engine outside of a flow's own
+// goroutine; false says that the engine is closed. running.Done is its end.
+func (e *Engine) enter() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.closed {
+		e.running.Add(1)
+	}
+	return !e.closed
+}
+
+// SetPolicy changes the policy. Connections that it does not allow any more
+// are reset, whatever they are doing.
+func (e *Engine) SetPolicy(p policy.Policy) {
+	e.mu.Lock()
+	e.policy = p
+	e.change++
+	clear(e.told)
+	flows := make([]*flow, 0, len(e.flows))
+	for f := range e.flows {
+		flows = append(flows, f)
+	}
+	e.mu.Unlock()
+	e.http.renew()
+	for _, f := range flows {
+		f.judgeAgain()
+	}
+}
+
+// Counters are the engine's counters, those of open connections included.
+func (e *Engine) Counters() Counters {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c := e.total
+	c.Open = len(e.flows)
+	for f := range e.flows {
+		c.BytesIn += f.counts.In.Load()
+		c.BytesOut += f.counts.Out.Load()
+	}
+	return c
+}
+
+// Close closes the listeners, resets every connection and returns when nothing of the
+// engine runs any more.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	e.closed = true
+	listeners := e.listeners
+	e.listeners = nil
+	flows := make([]*flow, 0, len(e.flows))
+	for f := range e.flows {
+		flows = append(flows, f)
+	}
+	e.mu.Unlock()
+	var errs []error
+	for _, listener := range listeners {
+		errs = append(errs, listener.Close())
+	}
+	e.cancel()
+	for _, f := range flows {
+		f.kill()
+	}
+	e.http.close()
+	e.running.Wait()
+	e.pipes.Close()
+	return errors.Join(errs...)
+}
+
+// isOwn says whether dst is the engine's own listener or any other loopback
+// address: what was not redirected, and is never dialled.
+func isOwn(dst netip.AddrPort) bool {
+	return policy.Classify(dst.Addr()) == policy.Loopback
 }

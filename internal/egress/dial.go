@@ -1,0 +1,213 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"forage/internal/audit"
+	"forage/internal/egress/relay"
+	"forage/internal/policy"
+)
+
+// dialling bounds: addresses of one name that are checked, that are tried, and the
+// head start of each try (RFC 8305, 5).
+const (
+	maxAnswers = 64
+	maxTries   = 6
+	headStart  = 250 * time.Millisecond
+)
+
+// dial connects to what d allowed: it finds the addresses, checks every one
+// and dials one of those that were checked. Errors: *deniedError (recorded)
+// where an address is not allowed, otherwise what failed.
+func (f *flow) dial(ctx context.Context, r policy.Request, d policy.Decision) (net.Conn, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(f.ctx, cancel)()
+	conn, err := f.dialRoute(ctx, r, d)
+	if err != nil {
+		return nil, err
+	}
+	if f.ctx.Err() != nil {
+		relay.Reset(conn)
+		return nil, errChanged
+	}
+	return conn, nil
+}
+
+func (f *flow) dialRoute(ctx context.Context, r policy.Request, d policy.Decision) (net.Conn, error) {
+	e := f.e
+	if e.direct(r) {
+		return f.dialChecked(ctx, e.fixed(r))
+	}
+	if e.config.UpstreamProxy != nil {
+		if err := f.commit(netip.AddrPort{}); err != nil {
+			return nil, err
+		}
+		return e.dialThroughProxy(ctx, r)
+	}
+	addrs, err := f.resolve(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.checkAll(r, d, addrs); err != nil {
+		return nil, err
+	}
+	return f.dialChecked(ctx, addrs)
+}
+
+// direct says whether the user has named the addresses of a destination, so that
+// there is nothing to look up and no proxy to ask.
+func (e *Engine) direct(r policy.Request) bool { return len(e.fixed(r)) > 0 }
+
+// fixed are the addresses of a destination that the user has named.
+func (e *Engine) fixed(r policy.Request) []netip.AddrPort {
+	if pinned, ok := e.pins.addrs[r.Authority()]; ok {
+		return []netip.AddrPort{pinned}
+	}
+	if r.Host == policy.HostName {
+		return []netip.AddrPort{
+			netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), r.Port),
+			netip.AddrPortFrom(netip.IPv6Loopback(), r.Port),
+		}
+	}
+	if r.Addr.IsValid() && policy.Classify(r.Addr) != policy.Public { // Decide wants those by name and port
+		return []netip.AddrPort{netip.AddrPortFrom(r.Addr, r.Port)}
+	}
+	return nil
+}
+
+// resolve finds the addresses of a destination.
+func (f *flow) resolve(ctx context.Context, r policy.Request) ([]netip.AddrPort, error) {
+	if r.Addr.IsValid() {
+		return []netip.AddrPort{netip.AddrPortFrom(r.Addr, r.Port)}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	found, err := f.e.config.Lookup(ctx, r.Host)
+	if err != nil {
+		return nil, fmt.Errorf("looking up %s: %w", r.Host, err)
+	}
+	if len(found) == 0 || len(found) > maxAnswers {
+		return nil, fmt.Errorf("looking up %s: %d addresses", r.Host, len(found))
+	}
+	addrs := make([]netip.AddrPort, len(found))
+	for i, addr := range found {
+		addrs[i] = netip.AddrPortFrom(addr.Unmap(), r.Port)
+	}
+	return addrs, nil
+}
+
+// checkAll checks every address of an answer. One that is not allowed spoils
+// the whole answer: whoever mixes private addresses with public ones means no good.
+func (f *flow) checkAll(r policy.Request, d policy.Decision, addrs []netip.AddrPort) error {
+	f.e.mu.Lock()
+	p := f.e.policy
+	f.e.mu.Unlock()
+	for _, addr := range addrs {
+		verdict := policy.CheckAddr(p, d, addr, f.e.locals.classify(addr.Addr()))
+		if verdict.Verdict != policy.Allow {
+			if r.Host != "" {
+				verdict.Reason = fmt.Sprintf("%s leads to %s", r.Host, verdict.Reason)
+			}
+			return f.deny(audit.Event{Kind: audit.Connect, Host: r.Dest(), Port: r.Port}, verdict)
+		}
+	}
+	return nil
+}
+
+// dialChecked connects to one of addrs: the families take turns, each try gets
+// a head start, and the first that succeeds is taken.
+func (f *flow) dialChecked(ctx context.Context, addrs []netip.AddrPort) (net.Conn, error) {
+	addrs = takeTurns(addrs)
+	if err := f.commit(addrs[0]); err != nil {
+		return nil, err
+	}
+	if len(addrs) == 1 {
+		return f.e.config.Dial(ctx, addrs[0])
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	race := make(chan dialled, len(addrs))
+	started, ended := 0, 0
+	next := time.NewTimer(0)
+	defer next.Stop()
+	defer func() { f.e.discard(race, started-ended) }()
+	var errs []error
+	for ended < len(addrs) {
+		select {
+		case <-next.C:
+			if started < len(addrs) {
+				addr := addrs[started]
+				started++
+				f.e.running.Go(func() {
+					conn, err := f.e.config.Dial(ctx, addr)
+					race <- dialled{conn, addr, err}
+				})
+				next.Reset(headStart)
+			}
+		case got := <-race:
+			ended++
+			if got.err == nil {
+				return f.won(got)
+			}
+			errs = append(errs, got.err)
+			next.Reset(0)
+		}
+	}
+	return nil, errors.Join(errs...)
+}
+
+type dialled struct {
+	conn net.Conn
+	addr netip.AddrPort
+	err  error
+}
+
+func (f *flow) won(got dialled) (net.Conn, error) {
+	if err := f.commit(got.addr); err != nil {
+		relay.Reset(got.conn)
+		return nil, err
+	}
+	return got.conn, nil
+}
+
+// discard closes what the tries that were not waited for come to.
+func (e *Engine) discard(race <-chan dialled, left int) {
+	if left == 0 {
+		return
+	}
+	e.running.Go(func() {
+		for range left {
+			if late := <-race; late.err == nil {
+				relay.Reset(late.conn)
+			}
+		}
+	})
+}
+
+// takeTurns orders addresses so that the families alternate, beginning with the first's, and cuts them to
+// as many as are tried.
+func takeTurns(addrs []netip.AddrPort) []netip.AddrPort {
+	var families [2][]netip.AddrPort
+	for _, addr := range addrs {
+		i := 0
+		if addr.Addr().Is4() != addrs[0].Addr().Is4() {
+			i = 1
+		}
+		families[i] = append(families[i], addr)
+	}
+	ordered := make([]netip.AddrPort, 0, len(addrs))
+	for i := range max(len(families[0]), len(families[1])) {
+		for _, family := range families {
+			if i < len(family) {
+				ordered = append(ordered, family[i])
+			}
+		}
+	}
+	return ordered[:min(len(ordered), maxTries)]
+}
