@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+	"kernel.org/pub/linux/libs/security/libcap/psx"
 )
 
 // taskHeadroom is what the sandbox's first process may have beyond the agent's
@@ -80,11 +80,12 @@ func dropBoundingSet() error {
 }
 
 // dropCapabilities empties the capability sets of every thread of the process.
-// The ambient set, being a part of the others, goes with them.
+// The ambient set, being a part of the others, goes with them. psx, and not
+// syscall.AllThreadsSyscall, since that refuses where cgo is linked, as `go run` does on a host with a C compiler.
 func dropCapabilities() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var none [2]unix.CapUserData
-	_, _, errno := syscall.AllThreadsSyscall(unix.SYS_CAPSET,
+	_, _, errno := psx.Syscall3(unix.SYS_CAPSET,
 		uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&none[0])), 0)
 	if errno != 0 {
 		return os.NewSyscallError("capset", errno)
