@@ -62,6 +62,13 @@ func TestMain(m *testing.M) {
 // so); the configuration comes on 6.
 func prepare(args []string) error {
 	runtime.LockOSThread()
+	if args[3] == "onecpu" {
+		var first unix.CPUSet
+		first.Set(0)
+		if err := unix.SchedSetaffinity(0, &first); err != nil {
+			return err
+		}
+	}
 	if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
 		return fmt.Errorf("mounting /proc: %w", err)
 	}
@@ -147,6 +154,7 @@ type setup struct {
 	config    func(*guest.Config)
 	log       bool
 	unconfine bool // nothing keeps what runs inside from signalling PID 1
+	oneCPU    bool
 }
 
 const insideUID = 1000
@@ -227,8 +235,12 @@ func (sb *sandbox) start(s setup, config guest.Config) {
 	if s.unconfine {
 		confine = "open"
 	}
+	cpus := "allcpus"
+	if s.oneCPU {
+		cpus = "onecpu"
+	}
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Args = []string{prepareName, mode, sb.dir, confine}
+	cmd.Args = []string{prepareName, mode, sb.dir, confine, cpus}
 	cmd.Env = []string{}
 	cmd.Stderr = sb.stderr
 	cmd.ExtraFiles = []*os.File{guestEnd, socket, logWrite, configRead}
@@ -260,6 +272,9 @@ func (sb *sandbox) start(s setup, config guest.Config) {
 			<-sb.ended
 		}
 		logRead.Close()
+		if strings.Contains(sb.stderr.String(), "DATA RACE") {
+			t.Error("PID 1 has a data race")
+		}
 		if t.Failed() && sb.stderr.Len() > 0 {
 			t.Log("PID 1 said:", sb.stderr)
 		}

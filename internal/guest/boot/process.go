@@ -114,9 +114,8 @@ func (t *Tree) Start(command Command) (*Process, error) {
 	return answer.process, answer.err
 }
 
-// prepareThread makes the calling goroutine's thread the spawner's.
+// prepareThread makes the calling thread the spawner's.
 func (t *Tree) prepareThread() error {
-	runtime.LockOSThread()
 	// Children inherit the thread's mask; ours came from whoever started us.
 	var none unix.Sigset_t
 	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &none, nil); err != nil {

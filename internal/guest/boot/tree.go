@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -188,14 +189,27 @@ func closeOnExec() {
 // started from. It lives as long as the process.
 func (t *Tree) startSpawner() error {
 	confined := make(chan error)
-	go func() {
-		confined <- t.prepareThread()
-		for s := range t.starts {
-			s.answer <- t.fork(s)
-		}
-	}()
+	go t.spawn(confined)
 	if err := <-confined; err != nil {
 		return fmt.Errorf("confining what runs inside: %w", err)
 	}
 	return nil
+}
+
+func (t *Tree) spawn(confined chan<- error) {
+	runtime.LockOSThread()
+	if unix.Gettid() == unix.Getpid() {
+		// Whether a process may be signalled is judged by its first thread's
+		// Landlock domain: it must not be this one's. The next goroutine gets
+		// another thread, since this one is taken until it has.
+		next := make(chan error)
+		go t.spawn(next)
+		confined <- <-next
+		runtime.UnlockOSThread()
+		return
+	}
+	confined <- t.prepareThread()
+	for s := range t.starts {
+		s.answer <- t.fork(s)
+	}
 }
