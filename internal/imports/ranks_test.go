@@ -52,6 +52,7 @@ var rooms = []room{
 // testRooms hold nothing but tests, and suites for tests, which may import anything.
 var testRooms = map[string]string{
 	"acceptance": "stands for the user: starts the program as a whole",
+	"fault":      "kills processes of the program and looks for what is left",
 	"imports":    "this test",
 	"testrun":    "runs the suites in CI",
 }
