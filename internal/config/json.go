@@ -28,7 +28,7 @@ func parseJSON(file string, data []byte, p *problems) *node {
 		}
 	}
 	if err != nil {
-		p.add(b.failure(err), "not valid JSON: %s", strings.TrimPrefix(err.Error(), "json: "))
+		p.add(b.at, "not valid JSON: %s", strings.TrimPrefix(err.Error(), "json: "))
 		return nil
 	}
 	return root
@@ -38,27 +38,19 @@ type jsonBuilder struct {
 	file string
 	data []byte
 	dec  *json.Decoder
-}
-
-// failure is where an error happened.
-func (b *jsonBuilder) failure(err error) position {
-	offset := b.dec.InputOffset()
-	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) {
-		offset = max(syntax.Offset-1, 0)
-	}
-	return locate(b.file, b.data[:min(int(offset), len(b.data))])
+	at   position // where the last token begins
 }
 
 // next reads a token and tells where it begins.
 func (b *jsonBuilder) next() (json.Token, position, error) {
 	start := int(b.dec.InputOffset())
 	start += len(b.data[start:]) - len(bytes.TrimLeft(b.data[start:], " \t\r\n,:"))
+	b.at = locate(b.file, b.data[:start])
 	token, err := b.dec.Token()
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
-	return token, locate(b.file, b.data[:start]), err
+	return token, b.at, err
 }
 
 func (b *jsonBuilder) value(depth int) (*node, error) {

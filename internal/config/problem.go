@@ -72,6 +72,9 @@ func nearest(key string, known []string) string {
 		return ""
 	}
 	for _, candidate := range known {
+		if len(key) >= 3 && strings.HasPrefix(strings.ToLower(candidate), strings.ToLower(key)) {
+			return candidate
+		}
 		if d := editDistance(strings.ToLower(key), strings.ToLower(candidate)); d < distance {
 			best, distance = candidate, d
 		}

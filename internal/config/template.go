@@ -151,7 +151,7 @@ func (v converter) agents(t *forage.Template, raw map[string]rawAgent, at []any)
 		if agent.AuthEnvVar != "" && !envName.MatchString(agent.AuthEnvVar) {
 			v.wrong(key("authEnvVar"), "%.80q is not a variable's name", agent.AuthEnvVar)
 		}
-		if len(agent.Command) == 0 && r.Package == nil {
+		if agent.Command == nil && r.Command == nil && r.Package == nil {
 			v.wrong(append(slices.Clone(at), name), "this agent has no command")
 		}
 		agents[name] = agent

@@ -1,0 +1,363 @@
+package config_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"forage"
+	"forage/internal/config"
+)
+
+const (
+	testUID  = 1000
+	testHome = "/home/user"
+)
+
+// write makes a file below dir and returns its path.
+func write(t *testing.T, dir, name, text string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// load reads text as the only file, called config.toml or config.json.
+func load(t *testing.T, name, text string) (*config.Config, error) {
+	t.Helper()
+	dir := t.TempDir()
+	return config.Load(config.Env{
+		UID: testUID, Home: testHome, SystemDir: filepath.Join(dir, "system"),
+		File: write(t, dir, name, text),
+	})
+}
+
+func mustLoad(t *testing.T, text string) *config.Config {
+	t.Helper()
+	c, err := load(t, "config.toml", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestWithoutFiles(t *testing.T) {
+	dir := t.TempDir()
+	c, err := config.Load(config.Env{UID: testUID, Home: dir, SystemDir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := []any{c.PortRange, c.SSHListen, c.DefaultTemplate, c.ContainerPrefix, len(c.Files), len(c.Unsupported)}
+	want := []any{config.PortRange{From: 2200, To: 2299}, "127.0.0.1", "generic", "forage-", 0, 0}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("defaults (-want +got):\n%s", diff)
+	}
+	for _, name := range []string{"generic", "claude", "codex", "gemini", "opencode", "shell"} {
+		template, ok := c.Templates[name]
+		if !ok {
+			t.Errorf("no built-in template %s", name)
+			continue
+		}
+		if template.Name != name || template.Description == "" || len(template.Agents) != 1 {
+			t.Errorf("%s: %+v", name, template)
+		}
+		if template.Network.Mode != forage.NetworkRestricted || template.Limits != (forage.Limits{}) || template.Security != (forage.Security{}) {
+			t.Errorf("%s is not as tight as a built-in has to be: %+v", name, template)
+		}
+	}
+	if hosts := c.Templates["generic"].Network.Allow; len(hosts) != 0 {
+		t.Errorf("the default template allows %v", hosts)
+	}
+}
+
+func TestValues(t *testing.T) {
+	c := mustLoad(t, `
+user = "myuser"
+authorizedKeys = ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ1vHpUDmbBzUQHk0Z1m0nJ3nqUOqzfwZbhl3pYS0mDS me"]
+portRange = { from = 3000, to = 3001 }
+sshListen = "::1"
+defaultTemplate = "mine"
+containerPrefix = "box-"
+[network]
+resolve = { "Git.Internal.:443" = "10.0.0.7:8443" }
+upstreamCA = "~/ca.pem"
+upstreamProxy = "http://proxy.corp:3128"
+[templates.mine]
+description = "My own"
+runtime = "native"
+rootfs = "dir:roots/debian"
+network = "full"
+allowedHosts = ["*.example.com:443", "[2001:db8::1]:80"]
+readOnlyWorkspace = true
+nestedNamespaces = true
+resourceLimits = { cpuQuota = "150%", memoryMax = "512M", tasksMax = 512, diskMax = "10G", wallClock = "1h30m" }
+env = { EDITOR = "vi" }
+initCommands = ["true"]
+extraPackages = ["jq"]
+[templates.mine.agents.mine]
+command = ["agent", "--yes"]
+authEnvVar = "KEY"
+`)
+	want := forage.Template{
+		Name: "mine", Description: "My own", Runtime: "native", ExtraPackages: []string{"jq"},
+		Rootfs:            forage.Rootfs{Kind: forage.RootfsDir, Ref: filepath.Join(filepath.Dir(c.Files[0]), "roots/debian")},
+		Network:           forage.Network{Mode: forage.NetworkFull, Allow: []string{"*.example.com:443", "[2001:db8::1]:80"}},
+		ReadOnlyWorkspace: true,
+		Limits: forage.Limits{
+			CPUQuota: 150, MemoryMax: 512 << 20, TasksMax: 512, DiskMax: 10 << 30, WallClock: 90 * time.Minute,
+		},
+		Security: forage.Security{NestedNamespaces: true},
+		Init:     []string{"true"},
+		Env:      map[string]string{"EDITOR": "vi"},
+		Agents:   map[string]forage.Agent{"mine": {Command: []string{"agent", "--yes"}, AuthEnvVar: "KEY"}},
+	}
+	if diff := cmp.Diff(want, c.Templates["mine"]); diff != "" {
+		t.Errorf("template (-want +got):\n%s", diff)
+	}
+	facts := forage.NetworkFacts{
+		Resolve:    map[string]string{"git.internal:443": "10.0.0.7:8443"},
+		UpstreamCA: "/home/user/ca.pem", UpstreamProxy: "http://proxy.corp:3128",
+	}
+	if diff := cmp.Diff(facts, c.Network); diff != "" {
+		t.Errorf("network (-want +got):\n%s", diff)
+	}
+	got := []any{c.User, len(c.AuthorizedKeys), c.PortRange, c.SSHListen, c.DefaultTemplate, c.ContainerPrefix}
+	if diff := cmp.Diff([]any{"myuser", 1, config.PortRange{From: 3000, To: 3001}, "::1", "mine", "box-"}, got); diff != "" {
+		t.Errorf("general (-want +got):\n%s", diff)
+	}
+}
+
+// TestANewTemplateDenies: what a template doesn't say is the tightest.
+func TestANewTemplateDenies(t *testing.T) {
+	got := mustLoad(t, "[templates.new]\n").Templates["new"]
+	want := forage.Template{
+		Name: "new", Rootfs: forage.Rootfs{Kind: forage.RootfsHost}, Network: forage.Network{Mode: forage.NetworkRestricted},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestUserOverSystem(t *testing.T) {
+	dir := t.TempDir()
+	system := write(t, dir, "etc/config.json", `{
+		"portRange": {"from": 4000, "to": 4099},
+		"sshListen": "127.0.0.2",
+		"forbid": {"networks": ["full"]},
+		"templates": {"claude": {"env": {"A": "system", "B": "system"}, "resourceLimits": {"tasksMax": 9}}}
+	}`)
+	user := write(t, dir, "xdg/firefly-forage/config.toml", `
+portRange.to = 4005
+[forbid]
+networks = ["none"]
+[templates.claude]
+allowedHosts = ["example.com"]
+env = { B = "user" }
+agents.claude.command = ["claude", "--verbose"]
+`)
+	env := config.Env{
+		UID: testUID, Home: testHome, SystemDir: filepath.Join(dir, "etc"),
+		Getenv: func(name string) string {
+			return map[string]string{"XDG_CONFIG_HOME": filepath.Join(dir, "xdg")}[name]
+		},
+	}
+	c, err := config.Load(env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	claude := c.Templates["claude"]
+	got := []any{
+		c.Files, c.PortRange, c.SSHListen, claude.Env["A"], claude.Env["B"], claude.Limits.TasksMax,
+		claude.Network.Allow, claude.Agents["claude"], claude.Description != "",
+	}
+	want := []any{
+		[]string{system, user}, config.PortRange{From: 4000, To: 4005}, "127.0.0.2", "system", "user", int64(9),
+		[]string{"example.com"}, forage.Agent{Command: []string{"claude", "--verbose"}, AuthEnvVar: "ANTHROPIC_API_KEY"}, true,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, mode := range []forage.NetworkMode{forage.NetworkFull, forage.NetworkNone} {
+		if err := c.Forbid.CheckNetwork(mode); !errors.Is(err, forage.ErrDenied) {
+			t.Errorf("%s is not forbidden any more: %v", mode, err)
+		}
+	}
+	if err := c.Forbid.CheckNetwork(forage.NetworkFull); !strings.Contains(err.Error(), system+":4") {
+		t.Errorf("who forbids is not named: %v", err)
+	}
+
+	// --config is read in the place of the user's file, not of the system's.
+	env.File = write(t, dir, "named.toml", "sshListen = '127.0.0.3'\n")
+	if c, err = config.Load(env); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{system, env.File}, c.Files); diff != "" {
+		t.Errorf("with --config (-want +got):\n%s", diff)
+	}
+	if c.Forbid.CheckNetwork(forage.NetworkFull) == nil {
+		t.Error("--config undoes what the system forbids")
+	}
+	// Root reads the system's file alone, or the named one in its place.
+	env.UID = 0
+	if c, err = config.Load(env); err != nil || !cmp.Equal(c.Files, []string{env.File}) {
+		t.Errorf("root with --config: %v, %v", c, err)
+	}
+	env.File = ""
+	if c, err = config.Load(env); err != nil || !cmp.Equal(c.Files, []string{system}) {
+		t.Errorf("root: %v, %v", c, err)
+	}
+}
+
+func TestFilesThatAreNotRead(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "both/config.toml", "")
+	write(t, dir, "both/config.json", "{}")
+	world := write(t, dir, "world.toml", "")
+	if err := os.Chmod(world, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		env  config.Env
+		want string
+	}{
+		"both":    {config.Env{SystemDir: filepath.Join(dir, "both")}, "there are both"},
+		"missing": {config.Env{File: filepath.Join(dir, "nosuch.toml")}, "nosuch.toml: no such file"},
+		"folder":  {config.Env{File: dir}, "not a regular file"},
+		"world":   {config.Env{File: world}, "chmod o-w"},
+		"big":     {config.Env{File: write(t, dir, "big.toml", strings.Repeat("#\n", 1<<20))}, "more than"},
+		"no home": {config.Env{UID: testUID, SystemDir: dir}, "no home folder"},
+	} {
+		_, err := config.Load(test.env)
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want %q", name, err, test.want)
+		}
+		if name != "no home" && !errors.Is(err, forage.ErrUsage) {
+			t.Errorf("%s: exit status %d", name, forage.ExitCode(err))
+		}
+	}
+}
+
+func TestUnsupportedKeysAreMarked(t *testing.T) {
+	c := mustLoad(t, `
+[secrets.key]
+env = "KEY"
+[templates.fine]
+skills = { jj = false }
+[templates.later]
+skills.jj = true
+[[templates.later.rules]]
+host = "api.github.com"
+[templates.later.agents.claude]
+command = ["claude"]
+secretName = "key"
+hostConfigDir = "~/.claude"
+permissions.skipAll = true
+[templates.later.workspace.mounts.beads]
+containerPath = "/workspace/.beads"
+repo = "~/repo"
+mode = "jj"
+`)
+	file := c.Files[0]
+	want := map[string][]config.KeyUse{"later": {
+		{Key: "templates.later.skills.jj", File: file, Line: 7},
+		{Key: "templates.later.agents.claude.secretName", File: file, Line: 12},
+		{Key: "templates.later.agents.claude.hostConfigDir", File: file, Line: 13},
+		{Key: "templates.later.agents.claude.permissions.skipAll", File: file, Line: 14},
+		{Key: "templates.later.rules", File: file, Line: 8},
+		{Key: "templates.later.workspace.mounts", File: file, Line: 15},
+	}}
+	if diff := cmp.Diff(want, c.Unsupported); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got, want := c.Unsupported["later"][0].String(), "templates.later.skills.jj ("+file+":7)"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestShowMeansTheSame(t *testing.T) {
+	c := mustLoad(t, `
+user = "me"
+portRange = { from = 1, to = 2 }
+[network]
+resolve = { "git.internal:443" = "10.0.0.7:8443" }
+[forbid]
+mounts = ["~/.ssh/**"]
+flags = ["env"]
+[secrets.key]
+command = ["pass", "show", "x"]
+hosts = ["api.example.com"]
+[templates.mine]
+rootfs = "image:debian:12"
+resourceLimits = { memoryMax = "1536M", wallClock = "90m", cpuQuota = "5%", diskMax = "1000", tasksMax = 3 }
+env = { A = "a \"quoted\" value" }
+[[templates.mine.rules]]
+host = "example.com"
+paths = ["/a/**"]
+[templates.mine.agents.x]
+command = ["x", "y z"]
+permissions.skipAll = true
+`)
+	for name, show := range map[string]func() ([]byte, error){"config.toml": c.TOML, "config.json": c.JSON} {
+		text, err := show()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := load(t, name, string(text))
+		if err != nil {
+			t.Fatalf("%v in:\n%s", err, text)
+		}
+		if diff := cmp.Diff(c.Templates, again.Templates); diff != "" {
+			t.Errorf("%s: templates (-want +got):\n%s", name, diff)
+		}
+		if diff := cmp.Diff(c.Secrets, again.Secrets); diff != "" {
+			t.Errorf("%s: secrets (-want +got):\n%s", name, diff)
+		}
+		if diff := cmp.Diff(keys(c.Unsupported["mine"]), keys(again.Unsupported["mine"])); diff != "" {
+			t.Errorf("%s: unsupported (-want +got):\n%s", name, diff)
+		}
+		if again.Forbid.CheckFlag("env") == nil || again.Forbid.CheckMount(testHome+"/.ssh") == nil {
+			t.Errorf("%s: nothing is forbidden any more", name)
+		}
+		if c.User != again.User || c.PortRange != again.PortRange || !cmp.Equal(c.Network, again.Network) {
+			t.Errorf("%s: %+v became %+v", name, c, again)
+		}
+	}
+}
+
+func keys(uses []config.KeyUse) (names []string) {
+	for _, use := range uses {
+		names = append(names, use.Key)
+	}
+	return names
+}
+
+func TestInit(t *testing.T) {
+	dir := t.TempDir()
+	env := config.Env{UID: testUID, Home: dir, SystemDir: filepath.Join(dir, "none")}
+	path, err := config.Init(env)
+	if err != nil || path != filepath.Join(dir, ".config/firefly-forage/config.toml") {
+		t.Fatalf("%q, %v", path, err)
+	}
+	if c, err := config.Load(env); err != nil || len(c.Files) != 1 {
+		t.Errorf("what init writes is not read: %v", err)
+	}
+	if _, err := config.Init(env); !errors.Is(err, forage.ErrRefused) {
+		t.Errorf("a second time: %v", err)
+	}
+	if err := os.Rename(path, filepath.Join(filepath.Dir(path), "config.json")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := config.Init(env); !errors.Is(err, forage.ErrRefused) {
+		t.Errorf("beside a JSON file: %v", err)
+	}
+}

@@ -1,0 +1,169 @@
+package config_test
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"forage"
+	"forage/internal/config"
+)
+
+// TestMistakes: each is said with its line and column, and what was expected.
+func TestMistakes(t *testing.T) {
+	for _, test := range []struct{ name, text, want string }{
+		// Keys.
+		{"near key", "portRanges = 1", `:1:1: portRanges: unknown key; did you mean "portRange"?`},
+		{"near key in a template", "[templates.x]\n\nallowedHost = []", `:3:1: templates.x.allowedHost: unknown key; did you mean "allowedHosts"?`},
+		{"case", "[templates.x]\nAllowedHosts = []", `:2:1: templates.x.AllowedHosts: unknown key; did you mean "allowedHosts"?`},
+		{"near table", "[template.x]", `:1:2: template: unknown key; did you mean "templates"?`},
+		{"far key", "[network]\nzzzzzzzz = 1", `:2:1: network.zzzzzzzz: unknown key; known here: resolve, upstreamCA, upstreamProxy`},
+		{"dotted", "templates.x.resourceLimits.memory = '1G'", `:1:28: templates.x.resourceLimits.memory: unknown key; did you mean "memoryMax"?`},
+		{"inline", "portRange = { from = 1, too = 2 }", `:1:25: portRange.too: unknown key; did you mean "to"?`},
+		{"in a list of tables", "[[templates.x.rules]]\nhost = 'a.b'\n[[templates.x.rules]]\nhosts = 'a.b'", `:4:1: templates.x.rules[1].hosts: unknown key; did you mean "host"?`},
+		{"odd key", `"a\u001bb" = 1`, `:1:1: "a\x1bb": unknown key`},
+		// TOML itself.
+		{"syntax", "user = 'me'\nuser2 = = 3", `:2:9: not valid TOML`},
+		{"twice", "user = 'a'\nuser = 'b'", `:2:1: not valid TOML`},
+		{"table twice", "[network]\n[network]", `:2:2: not valid TOML`},
+		{"no end", "user = 'a", `:1:`},
+		{"bytes", "user = '\xff'", `:1:`},
+		// Types.
+		{"number for string", "user = 3", `:1:8: user: expected a string, found a whole number`},
+		{"string for number", "portRange = { from = '1', to = 2 }", `:1:22: portRange.from: expected a whole number, found a string`},
+		{"fraction", "portRange = { from = 1.5 }", `portRange.from: expected a whole number, found a number with a fraction`},
+		{"string for list", "[templates.x]\nallowedHosts = 'a.b'", `:2:16: templates.x.allowedHosts: expected a list, found a string`},
+		{"item", "[templates.x]\nallowedHosts = [\n  'a.b',\n  3,\n]", `:4:3: templates.x.allowedHosts[1]: expected a string, found a whole number`},
+		{"string for table", "network = 'full'", `:1:11: network: expected a table, found a string`},
+		{"string for bool", "[templates.x]\nreadOnlyWorkspace = 'yes'", `:2:21: templates.x.readOnlyWorkspace: expected true or false, found a string`},
+		{"date", "user = 1979-05-27", `expected a string, found a date or time`},
+		{"list of tables for a table", "[[templates]]", `templates: expected a table, found a list`},
+		// Values.
+		{"port 0", "portRange = { from = 0, to = 9 }", `:1:22: portRange.from: 0: expected a port, 1 to 65535`},
+		{"port high", "portRange = { from = 1, to = 65536 }", `portRange.to: 65536: expected a port`},
+		{"backwards", "portRange = { from = 9, to = 1 }", `:1:13: portRange: from (9) is greater than to (1)`},
+		{"below the default", "portRange = { from = 5000 }", `from (5000) is greater than to (2299)`},
+		{"listen", "sshListen = 'localhost'", `:1:13: sshListen: "localhost": expected an address such as 127.0.0.1`},
+		{"key", "authorizedKeys = ['ssh-rsa garbage']", `:1:19: authorizedKeys[0]: "ssh-rsa garbage": expected an OpenSSH public key`},
+		{"key with options", `authorizedKeys = ['command="x" ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ1vHpUDmbBzUQHk0Z1m0nJ3nqUOqzfwZbhl3pYS0mDS']`, `expected an OpenSSH public key`},
+		{"two keys in one", `authorizedKeys = ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ1vHpUDmbBzUQHk0Z1m0nJ3nqUOqzfwZbhl3pYS0mDS\nssh-rsa AAAA"]`, `expected an OpenSSH public key`},
+		{"user", "user = 'a b'", `user: "a b" is not a user's name`},
+		{"prefix", "containerPrefix = 'A_'", `containerPrefix: "A_": expected`},
+		{"default template", "defaultTemplate = 'cluade'", `:1:19: defaultTemplate: no template is called "cluade"; did you mean "claude"?`},
+		{"template name", "[templates.My_Template]", `:1:12: templates.My_Template: expected a name`},
+		{"runtime", "[templates.x]\nruntime = 'naitve'", `:2:11: templates.x.runtime: "naitve" is not a runtime; did you mean "native"?`},
+		{"rootfs", "[templates.x]\nrootfs = 'debian:12'", `:2:10: templates.x.rootfs: "debian:12": expected host, image:REFERENCE, dir:PATH or oci:PATH`},
+		{"rootfs without path", "[templates.x]\nrootfs = 'dir:'", `expected host, image:`},
+		{"other home", "[templates.x]\nrootfs = 'dir:~other/x'", `another user's home folder has to be written out`},
+		{"mode", "[templates.x]\nnetwork = 'open'", `:2:11: templates.x.network: "open": expected full, restricted or none`},
+		{"URL", "[templates.x]\nallowedHosts = ['ok.example', 'https://x.example']", `:2:31: templates.x.allowedHosts[1]: `},
+		{"private without port", "[templates.x]\nallowedHosts = ['10.0.0.1']", `needs its port`},
+		{"star", "[templates.x]\nallowedHosts = ['*']", `use the mode "full"`},
+		{"size", "[templates.x]\nresourceLimits = { memoryMax = 'lots' }", `:2:32: templates.x.resourceLimits.memoryMax: "lots": expected a size such as "512M" or "4G"`},
+		{"size zero", "[templates.x.resourceLimits]\ndiskMax = '0G'", `expected a size`},
+		{"size negative", "[templates.x.resourceLimits]\ndiskMax = '-1G'", `expected a size`},
+		{"size too big", "[templates.x.resourceLimits]\ndiskMax = '9000000000T'", `expected a size`},
+		{"size unit twice", "[templates.x.resourceLimits]\ndiskMax = '1GG'", `expected a size`},
+		{"percent", "[templates.x.resourceLimits]\ncpuQuota = '2'", `:2:12: templates.x.resourceLimits.cpuQuota: "2": expected percent of one processor, such as "200%"`},
+		{"percent zero", "[templates.x.resourceLimits]\ncpuQuota = '0%'", `expected percent`},
+		{"tasks", "[templates.x.resourceLimits]\ntasksMax = 0", `tasksMax: 0: expected at least 1`},
+		{"duration", "[templates.x.resourceLimits]\nwallClock = '2'", `expected a time such as "90m" or "2h"`},
+		{"duration negative", "[templates.x.resourceLimits]\nwallClock = '-2h'", `expected a time`},
+		{"variable", "[templates.x.env]\n'A B' = 'x'", `:2:9: templates.x.env."A B": not a variable's name`},
+		{"variable zero byte", "[templates.x.env]\nA = \"x\\u0000\"", `can't hold a zero byte`},
+		{"init", "[templates.x]\ninitCommands = ['']", `expected something that is not empty`},
+		{"agent", "[templates.x.agents.y]\nauthEnvVar = 'K'", `templates.x.agents.y: this agent has no command`},
+		{"agent command", "[templates.x.agents.y]\ncommand = []", `expected a program and its arguments`},
+		{"agent variable", "[templates.claude.agents.claude]\nauthEnvVar = 'K='", `"K=" is not a variable's name`},
+		{"resolve from", "[network.resolve]\n'a.b' = '1.2.3.4:5'", `"a.b": expected name:port`},
+		{"resolve address", "[network.resolve]\n'1.2.3.4:5' = '1.2.3.4:5'", `expected name:port`},
+		{"resolve to", "[network.resolve]\n'a.b:1' = 'c.d:2'", `"c.d:2": expected address:port`},
+		{"proxy", "[network]\nupstreamProxy = 'socks5://x:1'", `expected http://host:port`},
+		{"CA", "[network]\nupstreamCA = ''", `expected a path`},
+		// What belongs to later.
+		{"secret sources", "[secrets.x]\nfile = '/x'\nenv = 'X'", `secrets.x: expected one of file, env, command and keyring, found 2`},
+		{"secret source", "[secrets.x]\nhosts = []", `found 0`},
+		{"secret host", "[secrets.x]\nenv = 'X'\nhosts = ['/']", `:3:10: secrets.x.hosts[0]: `},
+		{"secret name", "[templates.x.agents.y]\ncommand = ['y']\nsecretName = 'z'", `no secret is called "z"`},
+		{"rule", "[[templates.x.rules]]\nmethods = ['GET']", `templates.x.rules[0]: a rule needs a host`},
+		{"rule path", "[[templates.x.rules]]\nhost = 'a.b'\npaths = ['x']", `:3:10: templates.x.rules[0].paths[0]: "x": expected a path that begins with /`},
+		{"mount mode", "[templates.x.workspace.mounts.m]\ncontainerPath = '/a'\nrepo = '/b'\nmode = 'svn'", `:4:8: templates.x.workspace.mounts.m.mode: "svn": expected`},
+		// Forbidding what could never be enforced.
+		{"forbid flag", "[forbid]\nflags = ['mounts']", `:2:10: forbid.flags[0]: "mounts" is not a flag that can be forbidden; did you mean "mount"?`},
+		{"forbid mode", "[forbid]\nnetworks = ['all']", `forbid.networks[0]: "all": expected full`},
+		{"forbid runtime", "[forbid]\nruntimes = ['dockre']", `did you mean "docker"?`},
+		{"forbid relative", "[forbid]\nmounts = ['ssh/**']", `expected a pattern that begins with /, ~/ or **/`},
+		{"forbid pattern", "[forbid]\nmounts = ['/a/[']", `is not a pattern of paths`},
+		{"forbid dots", "[forbid]\nmounts = ['/a/../b']", `is not a pattern of paths`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := load(t, "config.toml", test.text)
+			checkMistake(t, err, "config.toml", test.want)
+		})
+	}
+}
+
+func TestMistakesInJSON(t *testing.T) {
+	for _, test := range []struct{ name, text, want string }{
+		{"empty", "", `:1:1: not valid JSON`},
+		{"near key", "{\n  \"portRanges\": 1\n}", `:2:3: portRanges: unknown key; did you mean "portRange"?`},
+		{"type", "{\n  \"user\" :  3}", `:2:13: user: expected a string, found a whole number`},
+		{"null", `{"user": null}`, `:1:10: user: expected a string, found null`},
+		{"fraction", `{"portRange": {"from": 1.5}}`, `found a number with a fraction`},
+		{"value", "{\"templates\": {\"x\": {\n\"resourceLimits\": {\"memoryMax\": \"lots\"}}}}", `:2:33: templates.x.resourceLimits.memoryMax: "lots": expected a size`},
+		{"item", `{"templates": {"x": {"allowedHosts": ["a.b",` + "\n" + ` "*"]}}}`, `:2:2: templates.x.allowedHosts[1]: `},
+		{"twice", `{"user": "a", "user": "b"}`, `the key "user" is given twice`},
+		{"comma", "{\"user\": \"a\",\n}", `:2:1: not valid JSON`},
+		{"syntax", "{\n\"user\": !}", `:2:9: not valid JSON`},
+		{"more", "{} {}", `more follows`},
+		{"list", "[]", `:1:1: expected an object, found a list`},
+		{"string", `"x"`, `expected an object, found a string`},
+		{"open", `{"user": "a"`, `not valid JSON: unexpected EOF`},
+		{"deep", strings.Repeat(`{"a":`, 100), `nested too deeply`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := load(t, "config.json", test.text)
+			checkMistake(t, err, "config.json", test.want)
+		})
+	}
+}
+
+func checkMistake(t *testing.T, err error, file, want string) {
+	t.Helper()
+	if err == nil {
+		t.Fatalf("no error, want %q", want)
+	}
+	var all *config.Error
+	if !errors.As(err, &all) || !errors.Is(err, forage.ErrUsage) || forage.Hint(err) == "" {
+		t.Errorf("%#v is not a usage error with a hint", err)
+	}
+	if !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), want) {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+	if strings.ContainsAny(err.Error(), "\x1b\n") {
+		t.Errorf("%q passes on what was in the file", err)
+	}
+}
+
+// TestAllMistakesAreFound: in the order of the file, whatever the order of maps.
+func TestAllMistakesAreFound(t *testing.T) {
+	_, err := load(t, "config.toml", "user = 1\nusr = 1\n[templates.b]\nx = 1\n[templates.a]\ny = 1\n")
+	var all *config.Error
+	if !errors.As(err, &all) {
+		t.Fatal(err)
+	}
+	var lines []int
+	for _, problem := range all.Problems {
+		if filepath.Base(problem.File) != "config.toml" {
+			t.Errorf("file %q", problem.File)
+		}
+		lines = append(lines, problem.Line)
+	}
+	if len(lines) != 4 || lines[0] != 1 || lines[1] != 2 || lines[2] != 4 || lines[3] != 6 {
+		t.Errorf("lines %v", lines)
+	}
+	if !strings.HasSuffix(err.Error(), "(and 3 more)") {
+		t.Errorf("%v", err)
+	}
+}
