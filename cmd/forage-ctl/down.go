@@ -52,26 +52,23 @@ func runDown(ctx context.Context, a *app, o *downOptions, names []string) error 
 	if err != nil {
 		return err
 	}
-	if o.all {
-		if names, err = allNames(ctx, service); err != nil {
-			return err
-		}
-	}
 	var failed []error
+	if o.all { // those whose records can be read, whatever is wrong with others
+		names, err = allNames(ctx, service)
+		failed = append(failed, err)
+	}
 	for _, name := range names {
 		failed = append(failed, service.Down(ctx, name))
 	}
 	return errors.Join(failed...)
 }
 
+// allNames are the sandboxes whose records can be read; the error names the others.
 func allNames(ctx context.Context, service *sandbox.Service) ([]string, error) {
 	all, err := service.List(ctx)
-	if err != nil {
-		return nil, err
-	}
 	names := make([]string, len(all))
 	for i, status := range all {
 		names[i] = status.Name
 	}
-	return names, nil
+	return names, err
 }

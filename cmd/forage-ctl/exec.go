@@ -42,8 +42,8 @@ func runExec(c *cobra.Command, a *app, o *execOptions, args []string) error {
 	if len(command) == 0 {
 		return usageError(c, "which command?")
 	}
-	if o.terminal.yes && o.terminal.no {
-		return usageError(c, "--tty and --no-tty exclude each other")
+	if err := o.terminal.check(c); err != nil {
+		return err
 	}
 	service, err := a.service()
 	if err != nil {

@@ -124,5 +124,3 @@ func commandLineOf(pid int) string {
 	}
 	return strconv.Quote(string(bytes.ReplaceAll(bytes.TrimRight(text, "\x00"), []byte{0}, []byte{' '})))
 }
-
-func remaining(deadline time.Time) string { return time.Until(deadline).Round(time.Second).String() }

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"errors"
 	"strconv"
 
 	"github.com/spf13/cobra"
 
+	"forage/internal/sandbox"
 	"forage/internal/term"
 )
 
@@ -27,10 +29,11 @@ func runPs(c *cobra.Command, a *app, f format) error {
 	if err != nil {
 		return err
 	}
-	all, err := service.List(c.Context())
-	if err != nil {
-		return err
-	}
+	all, err := service.List(c.Context()) // those that could be read, whatever err is
+	return errors.Join(printPs(a, f, all), err)
+}
+
+func printPs(a *app, f format, all []sandbox.Status) error {
 	if f.json(a) {
 		return printList(a, all)
 	}

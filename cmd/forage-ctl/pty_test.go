@@ -13,6 +13,7 @@ import (
 
 	"github.com/creack/pty"
 	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
 )
 
 // ptyKey is where a script keeps its terminal.
@@ -65,7 +66,9 @@ func ptyCommand(ts *testscript.TestScript, neg bool, args []string) {
 	case verb == "resize":
 		size, err := parseSize(args[0])
 		ts.Check(err)
-		ts.Check(pty.Setsize(state.master, size))
+		ts.Check(onDescriptor(state.master, func(fd int) error {
+			return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, size)
+		}))
 	case verb == "exits":
 		ts.Check(state.exits(args[0]))
 	default:
@@ -73,12 +76,23 @@ func ptyCommand(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-func parseSize(text string) (*pty.Winsize, error) {
-	var size pty.Winsize
-	if _, err := fmt.Sscanf(text, "%dx%d", &size.Rows, &size.Cols); err != nil {
+func parseSize(text string) (*unix.Winsize, error) {
+	var size unix.Winsize
+	if _, err := fmt.Sscanf(text, "%dx%d", &size.Row, &size.Col); err != nil {
 		return nil, fmt.Errorf("%q is not ROWSxCOLS", text)
 	}
 	return &size, nil
+}
+
+// onDescriptor calls f with the file's descriptor, as it is.
+func onDescriptor(file *os.File, f func(fd int) error) error {
+	conn, err := file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = conn.Control(func(fd uintptr) { failed = f(int(fd)) })
+	return errors.Join(err, failed)
 }
 
 func (s *ptyState) start(ts *testscript.TestScript, size string, argv []string) error {
@@ -91,8 +105,12 @@ func (s *ptyState) start(ts *testscript.TestScript, size string, argv []string) 
 	}
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir, cmd.Env = ts.MkAbs("."), scriptEnv(ts)
-	master, err := pty.StartWithSize(cmd, window)
+	master, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: window.Row, Cols: window.Col})
 	if err != nil {
+		return err
+	}
+	// The library leaves it blocking: a read under way would then keep it open.
+	if err := onDescriptor(master, func(fd int) error { return unix.SetNonblock(fd, true) }); err != nil {
 		return err
 	}
 	s.cmd, s.master, s.shown = cmd, master, ""

@@ -60,6 +60,9 @@ func runRun(c *cobra.Command, a *app, o *runOptions) error {
 	if c.Flags().Changed("timeout") && o.Timeout <= 0 {
 		return usageError(c, "--timeout %s: must be more than nothing", o.Timeout)
 	}
+	if err := o.terminal.check(c); err != nil {
+		return err
+	}
 	service, err := a.service()
 	if err != nil {
 		return err

@@ -56,10 +56,24 @@ type terminal struct{ yes, no bool }
 func (t *terminal) add(c *cobra.Command) {
 	c.Flags().BoolVar(&t.yes, "tty", false, "give the command a terminal (default: when stdin and stdout are one)")
 	c.Flags().BoolVar(&t.no, "no-tty", false, "give it pipes, even on a terminal")
-	c.MarkFlagsMutuallyExclusive("tty", "no-tty")
 }
 
 // stdio is our own streams, as the command inside is to have them.
 func (t terminal) stdio(a *app) sandbox.Stdio {
 	return sandbox.Stdio{In: a.in, Out: a.out, Err: a.err, TTY: t.yes || !t.no && a.interactive()}
+}
+
+// wholeTerminal is our own terminal, for what makes no sense without one.
+func wholeTerminal(c *cobra.Command, a *app) (sandbox.Stdio, error) {
+	if !a.interactive() {
+		return sandbox.Stdio{}, usageError(c, "stdin and stdout are not a terminal")
+	}
+	return terminal{yes: true}.stdio(a), nil
+}
+
+func (t terminal) check(c *cobra.Command) error {
+	if t.yes && t.no {
+		return usageError(c, "--tty and --no-tty exclude each other")
+	}
+	return nil
 }

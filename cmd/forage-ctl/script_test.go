@@ -5,10 +5,12 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
@@ -21,6 +23,9 @@ const scriptFile = "FORAGE_TEST_SCRIPT"
 // ordinaryUID is who runs the scripts of an ordinary user when root runs the
 // tests. No such user needs to exist.
 const ordinaryUID = 54321
+
+// scriptLimit is how long one script may take.
+const scriptLimit = 3 * time.Minute
 
 // TestMain makes the test program into forage-ctl, and into its guest and its
 // supervisor, when it is started as such: the scripts run it, and not another build.
@@ -120,10 +125,7 @@ func copyFile(from, to string) error {
 
 // startScript runs one script in a process of its own, as who.
 func startScript(t *testing.T, dir, file string, who caller) {
-	args := []string{"-test.run=^TestScripts$", "-test.v=" + fmt.Sprint(testing.Verbose())}
-	if deadline, ok := t.Deadline(); ok {
-		args = append(args, "-test.timeout="+remaining(deadline))
-	}
+	args := []string{"-test.run=^TestScripts$", "-test.timeout=" + scriptLimit.String(), "-test.v=" + fmt.Sprint(testing.Verbose())}
 	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "bin", "forage-ctl.test"), args...)
 	cmd.Dir = dir
 	cmd.Env = []string{
@@ -190,10 +192,14 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// condition answers [root].
+// condition answers [root], and [account]: the user is one that the system knows.
 func condition(name string) (bool, error) {
-	if name == "root" {
+	switch name {
+	case "root":
 		return os.Getuid() == 0, nil
+	case "account":
+		_, err := user.LookupId(fmt.Sprint(os.Getuid()))
+		return err == nil, nil
 	}
 	return false, fmt.Errorf("unknown condition %q", name)
 }

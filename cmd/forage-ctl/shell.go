@@ -10,7 +10,7 @@ func newShell(a *app) *cobra.Command {
 Opens a window in the sandbox's tmux session and attaches to it. Leave it with
 'exit', or detach with Ctrl-b d and let it run.`,
 		Example:           "forage-ctl shell work",
-		Annotations:       map[string]string{exitNote: "2 6"},
+		Annotations:       map[string]string{exitNote: "2 128+N"},
 		Args:              oneName,
 		ValidArgsFunction: a.completeName,
 		RunE:              func(c *cobra.Command, args []string) error { return runShell(c, a, args[0]) },
@@ -18,10 +18,14 @@ Opens a window in the sandbox's tmux session and attaches to it. Leave it with
 }
 
 func runShell(c *cobra.Command, a *app, name string) error {
+	stdio, err := wholeTerminal(c, a)
+	if err != nil {
+		return err
+	}
 	service, err := a.service()
 	if err != nil {
 		return err
 	}
-	a.status, err = service.Shell(c.Context(), name, terminal{}.stdio(a))
+	a.status, err = service.Shell(c.Context(), name, stdio)
 	return err
 }
