@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -91,11 +93,19 @@ func (b *bench) egress(ctx context.Context) ([]row, error) {
 			return b.forage(append([]string{"exec", name, "--", "/workspace/" + filepath.Base(insider)}, args...)...)
 		}}
 		direct := place{url: "http://" + b.server.addr, enter: func(args ...string) command { return b.peer(append([]string{insider}, args...)...) }}
-		pasta := b.pasta(insider)
-		slirp, stop := b.slirp(ctx, insider)
-		defer stop()
-		return slices.Concat(b.downloads(ctx, ours, direct, pasta, slirp), b.requests(ctx, ours, direct, pasta, slirp)), nil
+		relay, stopRelay := b.relay(ctx, insider)
+		defer stopRelay()
+		slirp, stopSlirp := b.slirp(ctx, insider)
+		defer stopSlirp()
+		peers := []peerPlace{{"a direct connection", direct}, {"a bare relay (io.Copy) on the host", relay}, {"pasta", b.pasta(insider)}, {"slirp4netns", slirp}}
+		return slices.Concat(b.downloads(ctx, ours, peers), b.requests(ctx, ours, peers)), nil
 	})
+}
+
+// peerPlace is a place with its name in the table.
+type peerPlace struct {
+	name string
+	place
 }
 
 // insider puts the measuring program where a sandbox sees it.
@@ -108,20 +118,22 @@ func (b *bench) insider() (string, error) {
 	return path, os.WriteFile(path, raw, 0o755)
 }
 
-func (b *bench) downloads(ctx context.Context, ours, direct, pasta, slirp place) []row {
-	s := interleave(ctx, max(3, b.o.runs/6),
-		ours.measure("download", ours.url+"/big"),
-		ours.measure("proxied", ours.url+"/big"),
-		direct.measure("download", direct.url+"/big"),
-		pasta.measure("download", pasta.url+"/big"),
-		slirp.measure("download", slirp.url+"/big"))
-	what := fmt.Sprintf("download of %d MiB", b.o.size>>20)
-	return []row{
-		b.throughput(what+", redirected, and a direct connection", s[0], s[2], atLeast(0.8)),
-		b.throughput(what+", redirected, and pasta", s[0], s[3], noGoal),
-		b.throughput(what+", redirected, and slirp4netns", s[0], s[4], noGoal),
-		b.throughput(what+", explicit proxy, and a direct connection", s[1], s[2], noGoal),
+func (b *bench) downloads(ctx context.Context, ours place, peers []peerPlace) []row {
+	turns := []contestant{ours.measure("download", ours.url+"/big"), ours.measure("proxied", ours.url+"/big")}
+	for _, p := range peers {
+		turns = append(turns, p.measure("download", p.url+"/big"))
 	}
+	s := interleave(ctx, max(3, b.o.runs/6), turns...)
+	what := fmt.Sprintf("download of %d MiB", b.o.size>>20)
+	var rows []row
+	for i, p := range peers {
+		goal := noGoal
+		if i == 0 {
+			goal = atLeast(0.8)
+		}
+		rows = append(rows, b.throughput(what+", redirected, and "+p.name, s[0], s[2+i], goal))
+	}
+	return append(rows, b.throughput(what+", explicit proxy, and "+peers[0].name, s[1], s[2], noGoal))
 }
 
 // throughput is compare for the speed of downloads.
@@ -141,23 +153,50 @@ func (b *bench) throughput(what string, ours, peer sample, goal func(float64) st
 	return r
 }
 
-func (b *bench) requests(ctx context.Context, ours, direct, pasta, slirp place) []row {
+func (b *bench) requests(ctx context.Context, ours place, peers []peerPlace) []row {
 	var rows []row
 	for _, kind := range []struct{ arg, what string }{
 		{"connect", "small request, a connection each"},
 		{"keep", "small request, one connection"},
 	} {
 		of := func(p place) contestant { return p.measure(kind.arg, p.url+"/small", "200") }
-		s := interleave(ctx, max(3, b.o.runs/6), of(ours), of(direct), of(pasta), of(slirp))
-		for i, peer := range []string{"directly", "pasta", "slirp4netns"} {
-			r := compare(kind.what+", and "+peer, s[0], s[i+1], noGoal)
-			if i == 0 && r.ratio != "" {
-				r.note = "adds " + short(s[0].median()-s[1].median())
+		turns := []contestant{of(ours)}
+		for _, p := range peers {
+			turns = append(turns, of(p.place))
+		}
+		s := interleave(ctx, max(3, b.o.runs/6), turns...)
+		for i, p := range peers {
+			r := compare(kind.what+", and "+p.name, s[0], s[1+i], noGoal)
+			if r.ratio != "" {
+				r.note = "adds " + short(s[0].median()-s[1+i].median())
 			}
 			rows = append(rows, r)
 		}
 	}
 	return rows
+}
+
+// relay starts a process between the server and a client on the host: what passing bytes
+// on costs at the least, on as many processors as there are.
+func (b *bench) relay(ctx context.Context, insider string) (place, func()) {
+	nobody := func() {}
+	cmd := b.peer(insider, insideArgument, "relay", b.server.addr).cmd(ctx)
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return place{err: err}, nobody
+	}
+	stop := func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }
+	addr, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		stop()
+		return place{err: err}, nobody
+	}
+	return place{url: "http://" + strings.TrimSpace(addr), enter: func(args ...string) command {
+		return b.peer(append([]string{insider}, args...)...)
+	}}, stop
 }
 
 // pasta starts passt's pasta for each measurement; it maps the default gateway's address

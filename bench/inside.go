@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -37,6 +38,8 @@ func inside(args []string) int {
 
 func insideReport(args []string) (report, error) {
 	switch {
+	case len(args) == 2 && args[0] == "relay":
+		return report{}, relay(args[1])
 	case len(args) == 2 && args[0] == "download":
 		return download(args[1], false)
 	case len(args) == 2 && args[0] == "proxied":
@@ -48,7 +51,7 @@ func insideReport(args []string) (report, error) {
 	case len(args) > 1 && args[0] == "time":
 		return timeCommand(args[1:])
 	}
-	return report{}, errors.New("usage: inside download URL | proxied URL | connect URL N | keep URL N | time COMMAND ARGUMENT")
+	return report{}, errors.New("usage: inside download URL | proxied URL | connect URL N | keep URL N | time COMMAND ARGUMENT | relay ADDRESS")
 }
 
 // client asks over one connection, or a new one for each request.
@@ -114,4 +117,35 @@ func timeCommand(argv []string) (report, error) {
 		return report{}, fmt.Errorf("%s: %w: %s", argv[0], err, out)
 	}
 	return report{Nanos: []int64{took.Nanoseconds()}}, nil
+}
+
+// relay passes connections on to addr as simply as Go can (io.Copy, which splices), until
+// it is killed. It first prints where it listens.
+func relay(addr string) error {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	fmt.Println(l.Addr())
+	for {
+		from, err := l.Accept()
+		if err != nil {
+			return err
+		}
+		go relayOne(from, addr)
+	}
+}
+
+func relayOne(from net.Conn, addr string) {
+	defer from.Close()
+	to, err := net.Dial("tcp", addr)
+	if err != nil {
+		return
+	}
+	defer to.Close()
+	go func() {
+		_, _ = io.Copy(to, from)
+		to.Close()
+	}()
+	_, _ = io.Copy(from, to)
 }

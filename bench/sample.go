@@ -34,6 +34,8 @@ func (s sample) String() string {
 
 func short(d time.Duration) string {
 	switch {
+	case d < 0:
+		return "-" + short(-d)
 	case d < time.Millisecond:
 		return fmt.Sprintf("%d µs", d.Microseconds())
 	case d < time.Second:
