@@ -82,7 +82,7 @@ func (p *planner) etcEntry(name string) {
 		return
 	}
 	if !p.shown("/" + name) {
-		p.view.Links = append(p.view.Links, Link{"/" + name, target})
+		p.view.Links = append(p.view.Links, forage.Link{Path: "/" + name, Target: target})
 	}
 }
 

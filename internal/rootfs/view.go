@@ -19,15 +19,9 @@ import (
 // Everything in it is read-only inside. Sources are resolved: no part of one
 // is a symbolic link.
 type View struct {
-	Mounts []forage.Mount
-	Links  []Link
+	Mounts []forage.Mount // each of them System
+	Links  []forage.Link
 	Files  []forage.File
-}
-
-// Link is a symbolic link inside.
-type Link struct {
-	Path   string // absolute and clean
-	Target string // as it is written: absolute, or relative to Path's folder
 }
 
 // systemTrees are shown whole where the host has them: programs, libraries and
@@ -60,7 +54,7 @@ func Host(host fs.FS, name string, who forage.Identity) (View, error) {
 	if err := p.etc(); err != nil {
 		return View{}, err
 	}
-	p.view.Links = append(p.view.Links, Link{"/etc/mtab", "/proc/self/mounts"})
+	p.view.Links = append(p.view.Links, forage.Link{Path: "/etc/mtab", Target: "/proc/self/mounts"})
 	p.view.Files = append(Generated(name, who, Shell(host)), hostOnly()...)
 	return p.view, nil
 }
@@ -105,7 +99,7 @@ func (p *planner) tree(name string) error {
 		if err != nil {
 			return fmt.Errorf("reading the link /%s: %w", name, err)
 		}
-		p.view.Links = append(p.view.Links, Link{"/" + name, text})
+		p.view.Links = append(p.view.Links, forage.Link{Path: "/" + name, Target: text})
 	}
 	return nil
 }
@@ -116,13 +110,13 @@ func (p *planner) systemLink(name string) error {
 		return nil
 	}
 	if target, _, err := resolve(p.host, name); err == nil && p.shown(target) {
-		p.view.Links = append(p.view.Links, Link{"/" + name, target})
+		p.view.Links = append(p.view.Links, forage.Link{Path: "/" + name, Target: target})
 	}
 	return nil
 }
 
 func (p *planner) mount(source, target string) {
-	p.view.Mounts = append(p.view.Mounts, forage.Mount{Source: source, Target: target})
+	p.view.Mounts = append(p.view.Mounts, forage.Mount{Source: source, Target: target, System: true, Optional: Within(target, "/etc")})
 }
 
 // shown says whether a mount of the view contains path.

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 
 	"forage"
-	"forage/internal/rootfs"
 )
 
 // boot is the body of frames.Boot: what the child builds. The descriptors
@@ -13,17 +12,17 @@ type boot struct {
 	Name     string          `json:"name"`
 	Identity forage.Identity `json:"identity"`
 	// DropGroups: setgroups(2) is allowed in the user namespace, and the child has to call it.
-	DropGroups bool         `json:"dropGroups,omitempty"`
-	DiskMax    int64        `json:"diskMax"` // bytes of the tmpfs, never 0
-	Inodes     int64        `json:"inodes"`
-	TasksMax   int64        `json:"tasksMax,omitempty"`
-	Nesting    bool         `json:"nesting,omitempty"`
-	View       *rootfs.View `json:"view,omitempty"` // nil with Lower
-	// Lower are the layers of an overlay, uppermost first.
+	DropGroups bool  `json:"dropGroups,omitempty"`
+	DiskMax    int64 `json:"diskMax"` // bytes of the tmpfs, never 0
+	Inodes     int64 `json:"inodes"`
+	TasksMax   int64 `json:"tasksMax,omitempty"`
+	Nesting    bool  `json:"nesting,omitempty"`
+	// Lower are the layers of an overlay, uppermost first; none for the host's view.
 	Lower  []tree        `json:"lower,omitempty"`
 	Mounts []tree        `json:"mounts"` // sorted: what holds another comes first
-	Files  []forage.File `json:"files"`
-	// Masks are files of the host below View.Mounts that must not be reached.
+	Links  []forage.Link `json:"links,omitempty"`
+	Files  []forage.File `json:"files,omitempty"`
+	// Masks are the host's sockets below the mounts that are not looked through.
 	Masks []string `json:"masks,omitempty"`
 	// Program is our own executable.
 	Program tree `json:"program"`
@@ -38,6 +37,6 @@ type tree struct {
 	// FD is the index of the descriptor that is the detached mount itself, made
 	// by the parent; 0 (which is Request.SSH) says that the child opens Source.
 	FD int `json:"fd,omitempty"`
-	// Folder: Source is a folder.
+	// Folder: Source is a folder. It is not set for a System mount that the child opens.
 	Folder bool `json:"folder,omitempty"`
 }

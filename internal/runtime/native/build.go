@@ -8,7 +8,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"forage"
 	"forage/internal/rootfs"
 )
 
@@ -42,7 +41,7 @@ func (b *builder) build() error {
 		{"making the root filesystem", b.makeTmpfs},
 		{"opening what is mounted", b.openShares},
 		{"making the root filesystem", b.makeRoot},
-		{"showing the host's system folders", b.mountView},
+		{"showing the host's system folders", b.mountSystem},
 		{"making the writable folders", b.mountAreas},
 		{"mounting /proc", b.mountProc},
 		{"making /dev", b.makeDev},
@@ -104,8 +103,8 @@ func (b *builder) detach(t tree, attrs uint64) (int, error) {
 		}
 		return -1, err
 	}
-	if mounted {
-		return fd, setAttrs(fd, unix.AT_RECURSIVE, unix.MountAttr{Attr_set: attrs})
+	if mounted { // with its attributes
+		return fd, nil
 	}
 	defer unix.Close(fd)
 	return cloneTree(fd, attrs)
@@ -218,17 +217,17 @@ func openFolder(dir int, name string) (int, error) {
 	return fd, nil
 }
 
-// mountView shows what rootfs.Host planned.
-func (b *builder) mountView() error {
-	if b.boot.View == nil {
-		return nil
-	}
-	for _, m := range b.boot.View.Mounts {
-		if err := b.mountSystem(m); err != nil {
-			return fmt.Errorf("%s: %w", m.Target, err)
+// mountSystem shows the host's own folders and files.
+func (b *builder) mountSystem() error {
+	for _, t := range b.boot.Mounts {
+		if !t.System {
+			continue
+		}
+		if err := b.mountPart(t); err != nil {
+			return fmt.Errorf("%s: %w", t.Target, err)
 		}
 	}
-	for _, l := range b.boot.View.Links {
+	for _, l := range b.boot.Links {
 		if err := b.plant.link(relative(l.Path), l.Target); err != nil {
 			return err
 		}
@@ -236,39 +235,42 @@ func (b *builder) mountView() error {
 	return nil
 }
 
-// mountSystem shows one part of the host's system, which only root can change.
-func (b *builder) mountSystem(m forage.Mount) error {
-	fd, err := openSource(m.Source)
+// mountPart shows one part of the host's system, which nothing inside can change.
+func (b *builder) mountPart(t tree) error {
+	fd, mounted, err := b.open(t)
 	if err != nil {
+		if t.Optional && os.IsNotExist(err) {
+			return nil
+		}
 		return err
 	}
-	defer unix.Close(fd)
 	folder, err := isFolder(fd)
-	if err != nil {
-		return err
+	if err == nil && !b.systemHolds(t.Target) {
+		err = b.makePlace(t.Target, folder)
 	}
-	rel := relative(m.Target)
-	if b.systemHolds(m.Target) {
-		// A part of another tree that leads out of it: its place is there.
-	} else if folder {
-		err = b.plant.folder(rel)
-	} else {
-		err = b.plant.file(rel, nil, 0o444)
+	mount := fd
+	if err == nil && !mounted {
+		mount, err = cloneTree(fd, attrReadOnly)
+		unix.Close(fd)
 	}
 	if err != nil {
 		return err
 	}
-	mount, err := cloneTree(fd, attrReadOnly)
-	if err != nil {
-		return err
-	}
-	return attach(mount, b.root, rel)
+	return attach(mount, b.root, relative(t.Target))
 }
 
-// systemHolds says whether another mount of the view holds target.
+// makePlace makes the folder or file in the sandbox's own root on which something is mounted.
+func (b *builder) makePlace(target string, folder bool) error {
+	if folder {
+		return b.plant.folder(relative(target))
+	}
+	return b.plant.file(relative(target), nil, 0o444)
+}
+
+// systemHolds says whether another System mount holds target.
 func (b *builder) systemHolds(target string) bool {
-	for _, m := range b.boot.View.Mounts {
-		if m.Target != target && rootfs.Within(target, m.Target) {
+	for _, t := range b.boot.Mounts {
+		if t.System && t.Target != target && rootfs.Within(target, t.Target) {
 			return true
 		}
 	}

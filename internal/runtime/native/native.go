@@ -22,12 +22,16 @@ import (
 // Name is the runtime's name in plans and commands.
 const Name = "native"
 
+// Argument is the one argument of a guest: a program that finds it has to call
+// Enter at once.
+const Argument = "guest"
+
 // Config is what the runtime needs to know.
 type Config struct {
 	// Dir is the run-time folder, which holds one folder for each sandbox (Request.Dir).
 	Dir string
 	// Self is the program that is started as guest, with the arguments
-	// "forage-guest guest"; it has to call Enter at once. Empty is the running program.
+	// argument Argument; it has to call Enter at once. Empty is the running program.
 	Self string
 }
 

@@ -38,6 +38,8 @@ func (p *plan) boot() (boot, []*os.File, error) {
 		Nesting:  spec.Security.NestedNamespaces,
 		Lower:    p.lower,
 		Mounts:   p.mounts,
+		Links:    spec.Links,
+		Files:    spec.Files,
 		Program:  p.program,
 		HasLog:   p.req.Log != nil,
 		Guest:    p.req.Guest,
@@ -46,20 +48,10 @@ func (p *plan) boot() (boot, []*os.File, error) {
 		b.DiskMax = defaultDisk()
 	}
 	b.Inodes = max(minInodes, b.DiskMax/bytesPerInode)
-	if len(p.lower) > 0 {
-		b.Files = rootfs.Generated(spec.Name, spec.Identity, rootfs.Shell(os.DirFS(spec.Rootfs.Lower[0])))
-	} else {
-		view, err := rootfs.Host(os.DirFS("/"), spec.Name, spec.Identity)
-		if err != nil {
-			return b, nil, forage.Errorf(forage.ErrStart, "planning the view of the host: %w", err)
-		}
-		b.View, b.Files = &view, view.Files
-		view.Files = nil
-		if b.Masks, err = socketsBelow(view.Mounts); err != nil {
-			return b, nil, err
-		}
+	var err error
+	if b.Masks, err = socketsBelow(p.mounts); err != nil {
+		return b, nil, err
 	}
-	b.Files = append(b.Files, spec.Files...)
 	return b, p.beside(&b), nil
 }
 
@@ -162,7 +154,7 @@ func (p *plan) openMounts() error {
 	mounts := slices.Clone(p.req.Spec.Mounts)
 	slices.SortStableFunc(mounts, func(a, b forage.Mount) int { return strings.Compare(a.Target, b.Target) })
 	for i, m := range mounts {
-		if err := checkTarget(m.Target); err != nil {
+		if err := checkTarget(m); err != nil {
 			return err
 		}
 		if i > 0 && mounts[i-1].Target == m.Target {
@@ -184,6 +176,9 @@ func (p *plan) openMounts() error {
 // child, who is nobody in particular then, might not get there.
 func (p *plan) openTree(m forage.Mount, mapped bool) (tree, error) {
 	t := tree{Mount: m}
+	if m.System && !p.ids.root {
+		return t, nil // the child finds it, or not, as well as we do
+	}
 	fd, err := openSource(m.Source)
 	if errors.Is(err, unix.ELOOP) {
 		return t, forage.Errorf(forage.ErrRefused, "%s: a symbolic link is on the way", m.Source)
@@ -209,7 +204,7 @@ func (p *plan) openTree(m forage.Mount, mapped bool) (tree, error) {
 		return t, nil
 	}
 	owner := ownership{}
-	if mapped {
+	if mapped && !(m.System && st.Mode&0o005 == 0o005) {
 		owner = ownership{uid: int(st.Uid), gid: int(st.Gid), mapped: true}
 	}
 	mount, err := p.ids.detached(fd, t, owner)
@@ -225,7 +220,8 @@ func (p *plan) openTree(m forage.Mount, mapped bool) (tree, error) {
 var reservedTargets = []string{"/proc", "/sys", "/dev", forage.RunPath}
 
 // checkTarget refuses places where a mount would take the sandbox apart.
-func checkTarget(target string) error {
+func checkTarget(m forage.Mount) error {
+	target := m.Target
 	if !strings.HasPrefix(target, "/") || target != path.Clean(target) {
 		return forage.Errorf(forage.ErrUsage, "%q is not an absolute, clean path", target)
 	}
@@ -233,6 +229,9 @@ func checkTarget(target string) error {
 		if rootfs.Within(target, own) || rootfs.Within(own, target) {
 			return forage.Errorf(forage.ErrRefused, "nothing can be mounted at %s", target)
 		}
+	}
+	if m.System && m.Writable {
+		return forage.Errorf(forage.ErrRefused, "%s is a part of the host's system and can't be writable", target)
 	}
 	return nil
 }

@@ -80,7 +80,7 @@ func (p *process) start(program string, files []uintptr, ids idMaps) error {
 		PidFD:       &p.pidfd,
 	}
 	ids.apply(attr)
-	pid, _, err := syscall.StartProcess(program, []string{"forage-guest", "guest"}, &syscall.ProcAttr{Files: files, Sys: attr})
+	pid, _, err := syscall.StartProcess(program, []string{"forage-guest", Argument}, &syscall.ProcAttr{Files: files, Sys: attr})
 	if err != nil {
 		return err
 	}

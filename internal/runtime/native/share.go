@@ -22,6 +22,9 @@ type share struct {
 // what must not be reached, which takes the longest.
 func (b *builder) openShares() error {
 	for _, t := range b.boot.Mounts {
+		if t.System {
+			continue
+		}
 		attrs := uint64(attrReadOnly)
 		if t.Writable {
 			attrs = attrInert
@@ -165,16 +168,11 @@ func (b *builder) planterFor(target string) (*planter, string) {
 	for _, a := range b.areas {
 		consider(a.target, a.plant)
 	}
-	if b.boot.View != nil {
-		for _, m := range b.boot.View.Mounts {
-			consider(m.Target, nil)
-		}
+	for _, t := range b.boot.Mounts {
+		consider(t.Target, nil)
 	}
 	for _, dir := range []string{"/proc", "/sys", forage.RunPath} {
 		consider(dir, nil)
-	}
-	for _, s := range b.shares {
-		consider(s.Target, nil)
 	}
 	if holder == nil {
 		return nil, ""
@@ -251,7 +249,7 @@ func (b *builder) placeFile(hidden string, f forage.File) error {
 		return store.file(path.Join(dirForage, relative(f.Path[len(forage.RunPath):])), content, mode)
 	}
 	plant, rel := b.planterFor(f.Path)
-	if plant == b.plant && b.boot.View != nil {
+	if plant == b.plant && len(b.boot.Lower) == 0 {
 		return plant.file(rel, content, mode) // "/" is read-only there
 	}
 	if err := store.file(hidden, content, mode); err != nil {

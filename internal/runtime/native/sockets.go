@@ -6,14 +6,13 @@ import (
 	"os"
 	"strings"
 
-	"forage"
 	"forage/internal/rootfs"
 )
 
-// socketsBelow returns the unix sockets that listen somewhere below the host's
-// system folders, as the kernel lists them: proc_pid_net(5). Those folders are too large to be looked
-// through, and only root puts something there.
-func socketsBelow(mounts []forage.Mount) ([]string, error) {
+// socketsBelow returns the unix sockets below System mounts, as the kernel lists
+// those of this network namespace: proc_pid_net(5). Such folders are too large to
+// be looked through, and nothing but the host's own programs puts something there.
+func socketsBelow(mounts []tree) ([]string, error) {
 	f, err := os.Open("/proc/self/net/unix")
 	if err != nil {
 		return nil, fmt.Errorf("listing the host's sockets: %w", err)
@@ -28,7 +27,7 @@ func socketsBelow(mounts []forage.Mount) ([]string, error) {
 		}
 		socket := lines.Text()[at:]
 		for _, m := range mounts {
-			if rootfs.Within(socket, m.Source) {
+			if m.System && rootfs.Within(socket, m.Source) {
 				found = append(found, m.Target+socket[len(m.Source):])
 			}
 		}

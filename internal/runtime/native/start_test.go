@@ -12,6 +12,7 @@ import (
 
 	"forage"
 	"forage/internal/frames"
+	"forage/internal/rootfs"
 	"forage/internal/runtime"
 )
 
@@ -24,13 +25,21 @@ func hostIDs() (uid, gid int) {
 }
 
 // baseSpec is a sandbox with dir as its workspace.
-func baseSpec(dir string) forage.Spec {
+func baseSpec(t testing.TB, dir string) forage.Spec {
+	t.Helper()
 	uid, gid := hostIDs()
+	who := forage.Identity{User: "agent", UID: uid, GID: gid, Home: "/home/agent", HostUID: uid, HostGID: gid}
+	view, err := rootfs.Host(os.DirFS("/"), "test", who)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return forage.Spec{
 		Name:     "test",
-		Identity: forage.Identity{User: "agent", UID: uid, GID: gid, Home: "/home/agent", HostUID: uid, HostGID: gid},
+		Identity: who,
 		Rootfs:   forage.Rootfs{Kind: forage.RootfsHost},
-		Mounts:   []forage.Mount{{Source: dir, Target: forage.WorkspacePath, Writable: true}},
+		Mounts:   append(view.Mounts, forage.Mount{Source: dir, Target: forage.WorkspacePath, Writable: true}),
+		Links:    view.Links,
+		Files:    view.Files,
 	}
 }
 
@@ -104,7 +113,7 @@ func answer(t testing.TB, i *instance) outcome {
 }
 
 func TestFirst(t *testing.T) {
-	o := inside(t, baseSpec(t.TempDir()), "id; ls -la / /dev /workspace /etc; mount; ls /..; cat /proc/self/mountinfo | wc -l; cat /proc/self/status; touch /workspace/x; ls -la /workspace")
+	o := inside(t, baseSpec(t, t.TempDir()), "id; ls -la / /dev /workspace /etc; mount; ls /..; cat /proc/self/mountinfo | wc -l; cat /proc/self/status; touch /workspace/x; ls -la /workspace")
 	t.Log(o.Out)
 	if o.Code != 0 || !strings.Contains(o.Out, "agent") {
 		t.Fail()
