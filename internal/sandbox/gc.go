@@ -40,9 +40,15 @@ func (s *Service) settled(ctx context.Context, name string) (store.Record, error
 		if err := s.remove(ctx, record); err != nil {
 			return store.Record{}, err
 		}
-		return store.Record{}, forage.Errorf(forage.ErrNotFound, "no sandbox named %q: %s", name, what)
+		return store.Record{}, forage.Errorf(forage.ErrNotFound, "no sandbox is called %s: %w", name, interrupted(what))
 	}
 }
+
+// interrupted says what was done about a sandbox instead of what was asked:
+// only an interrupted operation's remains were there.
+type interrupted string
+
+func (i interrupted) Error() string { return string(i) }
 
 // What has to be done about a record that no supervisor stands behind.
 const (

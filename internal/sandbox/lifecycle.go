@@ -159,12 +159,16 @@ func (s *Service) Reset(ctx context.Context, name string) error {
 
 // Down removes the sandbox. The files of a direct workspace are the user's and stay.
 func (s *Service) Down(ctx context.Context, name string) error {
-	return s.locked(ctx, name, func(record store.Record) error {
+	err := s.locked(ctx, name, func(record store.Record) error {
 		if err := s.halt(ctx, record); err != nil {
 			return err
 		}
 		return s.remove(ctx, record)
 	})
+	if was := interrupted(""); errors.As(err, &was) {
+		return nil // it is gone, as was asked
+	}
+	return err
 }
 
 // halt makes sure that nothing of the sandbox runs.
@@ -173,7 +177,7 @@ func (s *Service) halt(ctx context.Context, record store.Record) error {
 	if !supervisor.Alive(dir) {
 		return nil
 	}
-	err := s.client(record.Name).Stop(ctx, stopGrace)
+	err := s.client(record.Name).End(ctx, stopGrace)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"forage"
 	"forage/internal/audit"
 	"forage/internal/unixsock"
@@ -24,10 +26,31 @@ func (c Client) Status(ctx context.Context) (Response, error) {
 	return c.call(ctx, Request{Op: OpStatus})
 }
 
-// Stop ends the sandbox; nothing of it runs when Stop returns.
-func (c Client) Stop(ctx context.Context, grace time.Duration) error {
-	_, err := c.call(ctx, Request{Op: OpStop, GraceMillis: grace.Milliseconds()})
-	return err
+// The control socket is there for all of a supervisor's life but its first and
+// last moments, which are waited for.
+const (
+	doorPatience = 10 * time.Second
+	doorPause    = 5 * time.Millisecond
+)
+
+// End ends the sandbox; nothing of it runs when End returns. A supervisor that
+// is still starting, or already ending, is waited for.
+func (c Client) End(ctx context.Context, grace time.Duration) error {
+	for deadline := time.Now().Add(doorPatience); ; {
+		_, err := c.call(ctx, Request{Op: OpStop, GraceMillis: grace.Milliseconds()})
+		closed := errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED)
+		if !closed || time.Now().After(deadline) {
+			return err
+		}
+		if !Alive(c.Dir) {
+			return nil
+		}
+		select {
+		case <-time.After(doorPause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // SetNetwork replaces the live network policy.
