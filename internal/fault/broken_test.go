@@ -1,0 +1,139 @@
+package fault
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// smallDisk makes the state folder a filesystem of that size, which takes root.
+func (w *world) smallDisk(size string) {
+	w.t.Helper()
+	if os.Getuid() != 0 {
+		w.t.Skip("mounting a small filesystem takes root")
+	}
+	if err := os.Mkdir(w.state, 0o700); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := unix.Mount("small", w.state, "tmpfs", 0, "mode=0700,size="+size); err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() {
+		if err := unix.Unmount(w.state, 0); err != nil {
+			w.t.Error(err)
+		}
+	})
+}
+
+// fill leaves no room on the state folder's disk.
+func (w *world) fill() (free func()) {
+	w.t.Helper()
+	path := filepath.Join(w.state, "filler")
+	file, err := os.Create(path)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer file.Close()
+	for err == nil {
+		_, err = file.Write(bytes.Repeat([]byte("x"), 4096))
+	}
+	return func() { os.Remove(path) }
+}
+
+func TestFullDisk(t *testing.T) {
+	w := newWorld(t)
+	w.smallDisk("1m")
+	w.must("up", "before")
+	free := w.fill()
+	exit, out := w.run("up", "box")
+	if exit == 0 || !strings.Contains(out, "no space left") {
+		t.Errorf("up on a full disk: exit %d\n%s", exit, out)
+	}
+	if exit, out := w.run("run", "-w", ".", "--", "true"); exit == 0 {
+		t.Errorf("run on a full disk, where nothing can be put on record:\n%s", out)
+	}
+	if out := w.must("ps"); !strings.Contains(out, "before") || strings.Contains(out, "box") {
+		t.Errorf("after a failed up on a full disk:\n%s", out)
+	}
+	// What can't be recorded does not happen: at the latest when the log's last page is full.
+	refused := false
+	for range 50 {
+		exit, _ := w.run("exec", "before", "--", "true")
+		refused = refused || exit != 0
+	}
+	if !refused {
+		t.Error("fifty execs without room for their audit lines")
+	}
+	free()
+	w.must("exec", "before", "--", "true")
+	w.must("up", "box")
+	w.must("down", "--all")
+	w.clean()
+}
+
+func TestReadOnlyState(t *testing.T) {
+	w := newWorld(t)
+	w.smallDisk("1m")
+	w.must("up", "before")
+	w.must("stop", "before")
+	if err := unix.Mount("", w.state, "", unix.MS_REMOUNT|unix.MS_RDONLY, "mode=0700,size=1m"); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"up", "box"}, {"start", "before"}, {"down", "before"}, {"run", "-w", ".", "--", "true"}} {
+		if exit, out := w.run(args...); exit == 0 || !strings.Contains(out, "read-only") {
+			t.Errorf("%q in a read-only state folder: exit %d\n%s", args, exit, out)
+		}
+	}
+	if out := w.must("ps"); !strings.Contains(out, "before") {
+		t.Errorf("ps in a read-only state folder:\n%s", out)
+	}
+	if err := unix.Mount("", w.state, "", unix.MS_REMOUNT, "mode=0700,size=1m"); err != nil {
+		t.Fatal(err)
+	}
+	w.must("down", "before")
+	w.clean()
+}
+
+func TestCorruptedRecord(t *testing.T) {
+	w := newWorld(t)
+	w.must("up", "good")
+	w.must("up", "bad")
+	path := filepath.Join(w.state, "sandboxes", "bad.json")
+	record, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"empty": "", "cut": string(record[:len(record)/2]), "nonsense": "\x00\x1b[31m{{", "another's": strings.ReplaceAll(string(record), `"bad"`, `"good"`),
+		"newer": strings.Replace(string(record), `"version":1`, `"version":99`, 1), "a list": "[]",
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		exit, out := w.run("ps")
+		if exit == 0 || !strings.Contains(out, "good") || !strings.Contains(out, "bad") {
+			t.Errorf("ps with a record that is %s: exit %d\n%s", name, exit, out)
+		}
+		if strings.Contains(out, "\x1b") {
+			t.Errorf("ps printed what the record holds: %q", out)
+		}
+		for _, args := range [][]string{{"up", "bad"}, {"down", "bad"}, {"start", "bad"}, {"gc"}} {
+			if exit, out := w.run(args...); exit == 0 {
+				t.Errorf("%q with a record that is %s:\n%s", args, name, out)
+			}
+		}
+		if now, err := os.ReadFile(path); err != nil || string(now) != text {
+			t.Errorf("the record that is %s was changed (%v)", name, err)
+		}
+		w.must("exec", "good", "--", "true")
+	}
+	if err := os.WriteFile(path, record, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.must("down", "--all")
+	w.clean()
+}
