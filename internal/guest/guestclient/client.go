@@ -7,7 +7,9 @@ package guestclient
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"time"
 
@@ -80,13 +82,12 @@ func (c *Client) Wait() error { return c.conn.Wait() }
 // contents that come back are the sandbox's: they are not to be trusted as paths. Closing it
 // leaves the connection open.
 func (c *Client) SFTP(ctx context.Context) (*sftp.Client, error) {
-	channel, requests, err := c.open(ctx, func(channel ssh.Channel) (bool, error) {
+	channel, err := c.open(ctx, ssh.DiscardRequests, func(channel ssh.Channel) (bool, error) {
 		return channel.SendRequest("subsystem", true, ssh.Marshal(struct{ Name string }{"sftp"}))
 	})
 	if err != nil {
 		return nil, fmt.Errorf("opening the sandbox's files: %w", err)
 	}
-	go ssh.DiscardRequests(requests)
 	defer c.bound(ctx, requestLimit)()
 	client, err := sftp.NewClientPipe(channel, channel)
 	if err != nil {
@@ -96,26 +97,28 @@ func (c *Client) SFTP(ctx context.Context) (*sftp.Client, error) {
 	return client, nil
 }
 
-// open opens a session channel and starts what start asks for.
-func (c *Client) open(ctx context.Context, start func(ssh.Channel) (bool, error)) (ssh.Channel, <-chan *ssh.Request, error) {
+// open opens a session channel and starts what start asks for. What the guest
+// says about the channel goes to follow, from the first moment: unread it would hold
+// up everything else.
+func (c *Client) open(ctx context.Context, follow func(<-chan *ssh.Request), start func(ssh.Channel) (bool, error)) (ssh.Channel, error) {
 	if ctx.Err() != nil {
-		return nil, nil, context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
 	defer c.bound(ctx, requestLimit)()
 	channel, requests, err := c.conn.OpenChannel("session", nil)
 	if err != nil {
-		return nil, nil, c.whyBroken(ctx, err)
+		return nil, whyBroken(ctx, err)
 	}
+	go follow(requests)
 	ok, err := start(channel)
 	if err == nil && !ok {
-		err = fmt.Errorf("the sandbox refused the request")
+		err = errors.New("the sandbox refused the request")
 	}
 	if err != nil {
-		go ssh.DiscardRequests(requests)
 		channel.Close()
-		return nil, nil, c.whyBroken(ctx, err)
+		return nil, whyBroken(ctx, err)
 	}
-	return channel, requests, nil
+	return channel, nil
 }
 
 // bound ends the connection when ctx ends or the guest takes longer than limit
@@ -126,9 +129,12 @@ func (c *Client) bound(ctx context.Context, limit time.Duration) (done func()) {
 	return func() { timer.Stop(); stop() }
 }
 
-func (c *Client) whyBroken(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
+func whyBroken(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
 		return context.Cause(ctx)
+	case errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed):
+		return ErrLost
 	}
 	return err
 }

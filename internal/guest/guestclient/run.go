@@ -71,20 +71,19 @@ func (c *Client) Run(ctx context.Context, command Command, stdio Stdio) (Exit, e
 	if err != nil {
 		return Exit{}, err
 	}
-	channel, requests, err := c.open(ctx, func(channel ssh.Channel) (bool, error) {
+	r := &run{client: c, terminal: terminal, stdio: stdio, tty: command.TTY, ended: make(chan struct{})}
+	r.channel, err = c.open(ctx, r.follow, func(channel ssh.Channel) (bool, error) {
 		return sendExec(channel, payload)
 	})
 	if err != nil {
 		return Exit{}, fmt.Errorf("running %s: %w", command.Argv[0], err)
 	}
-	r := &run{client: c, channel: channel, terminal: terminal, stdio: stdio, tty: command.TTY, ended: make(chan struct{})}
+	defer r.channel.Close()
 	if err := terminal.makeRaw(); err != nil {
-		channel.Close()
-		go ssh.DiscardRequests(requests)
 		return Exit{}, err
 	}
 	defer terminal.restore()
-	return r.relay(ctx, requests)
+	return r.relay(ctx)
 }
 
 func request(command Command, t *terminal) wire.Exec {
@@ -122,9 +121,7 @@ type run struct {
 
 // relay carries streams and signals until the program has ended and all its
 // output is out.
-func (r *run) relay(ctx context.Context, requests <-chan *ssh.Request) (Exit, error) {
-	defer r.channel.Close()
-	go r.follow(requests)
+func (r *run) relay(ctx context.Context) (Exit, error) {
 	stopInput := relayInput(r.channel, r.stdio.In)
 	defer stopInput()
 	var signalled sync.WaitGroup

@@ -1,0 +1,299 @@
+package guestclient
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+)
+
+func signer(t *testing.T) ssh.Signer {
+	t.Helper()
+	_, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := ssh.NewSignerFromKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// socketPair is a connection and its other end.
+func socketPair(t *testing.T) (net.Conn, net.Conn) {
+	t.Helper()
+	listener, err := net.Listen("unix", t.TempDir()+"/s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	near, err := net.Dial("unix", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	far, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { near.Close(); far.Close() })
+	return near, far
+}
+
+// hostileGuest logs anybody in and then does what serve says with the first session.
+func hostileGuest(t *testing.T, serve func(*ssh.ServerConn, ssh.NewChannel)) *Client {
+	t.Helper()
+	near, far := socketPair(t)
+	host := signer(t)
+	config := &ssh.ServerConfig{PublicKeyCallback: func(ssh.ConnMetadata, ssh.PublicKey) (*ssh.Permissions, error) { return nil, nil }}
+	config.AddHostKey(host)
+	go func() {
+		conn, channels, requests, err := ssh.NewServerConn(far, config)
+		if err != nil {
+			return
+		}
+		go ssh.DiscardRequests(requests)
+		for channel := range channels {
+			go serve(conn, channel)
+		}
+	}()
+	client, err := New(t.Context(), near, signer(t), host.PublicKey())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+// within runs a command that must end in time.
+func within(t *testing.T, ctx context.Context, client *Client, command Command, stdio Stdio) (Exit, error) {
+	t.Helper()
+	type result struct {
+		exit Exit
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		exit, err := client.Run(ctx, command, stdio)
+		done <- result{exit, err}
+	}()
+	select {
+	case r := <-done:
+		return r.exit, r.err
+	case <-time.After(15 * time.Second):
+		buf := make([]byte, 1<<16)
+		t.Fatalf("Run does not return:\n%s", buf[:runtime.Stack(buf, true)])
+		return Exit{}, nil
+	}
+}
+
+var command = Command{Argv: []string{"true"}}
+
+// accept takes a session and grants all requests; it returns after the first.
+func accept(channel ssh.NewChannel) ssh.Channel {
+	accepted, requests, err := channel.Accept()
+	if err != nil {
+		return nil
+	}
+	granted := make(chan struct{})
+	go func() {
+		for request := range requests {
+			if request.WantReply {
+				request.Reply(true, nil)
+			}
+			if granted != nil {
+				close(granted)
+				granted = nil
+			}
+		}
+	}()
+	<-granted
+	return accepted
+}
+
+func status(code uint32) []byte { return binary.BigEndian.AppendUint32(nil, code) }
+
+func TestNotAGuest(t *testing.T) {
+	for name, says := range map[string]func(net.Conn){
+		"silence":        func(net.Conn) {},
+		"end":            func(c net.Conn) { c.Close() },
+		"garbage":        func(c net.Conn) { c.Write(bytes.Repeat([]byte{0xff}, 1<<20)) },
+		"endless banner": func(c net.Conn) { io.Copy(c, endlessLines{}) },
+		"half a version": func(c net.Conn) { c.Write([]byte("SSH-2.0-x")) },
+		"huge packet":    func(c net.Conn) { c.Write([]byte("SSH-2.0-x\r\n\xff\xff\xff\xff")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			near, far := socketPair(t)
+			go says(far)
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			defer cancel()
+			started := time.Now()
+			if _, err := New(ctx, near, signer(t), signer(t).PublicKey()); err == nil {
+				t.Error("no error")
+			}
+			if took := time.Since(started); took > 5*time.Second {
+				t.Errorf("took %v", took)
+			}
+		})
+	}
+}
+
+type endlessLines struct{}
+
+func (endlessLines) Read(p []byte) (int, error) {
+	return copy(p, strings.Repeat("hello\r\n", 1+len(p)/7)), nil
+}
+
+// What a hostile guest says about a program's end.
+func TestLiesAboutTheEnd(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		lie  func(ssh.Channel)
+		code int // -1: ErrLost
+	}{
+		{"nothing", func(ssh.Channel) {}, -1},
+		{"a status beyond 255", func(c ssh.Channel) { c.SendRequest("exit-status", false, status(256)) }, 255},
+		{"a negative status", func(c ssh.Channel) { c.SendRequest("exit-status", false, status(1<<32-1)) }, 255},
+		{"a short status", func(c ssh.Channel) { c.SendRequest("exit-status", false, []byte{0}) }, -1},
+		{"no such signal", func(c ssh.Channel) {
+			c.SendRequest("exit-signal", false, ssh.Marshal(struct {
+				Name          string
+				Core          bool
+				Message, Lang string
+			}{Name: "NONSENSE"}))
+		}, 255},
+		{"half a signal", func(c ssh.Channel) { c.SendRequest("exit-signal", false, []byte{0, 0}) }, -1},
+		{"two ends", func(c ssh.Channel) {
+			c.SendRequest("exit-status", false, status(3))
+			c.SendRequest("exit-status", false, status(0))
+		}, 3},
+		{"other requests", func(c ssh.Channel) {
+			for range 1000 {
+				c.SendRequest("nonsense", false, make([]byte, 1000))
+			}
+			c.SendRequest("exit-status", true, status(4))
+		}, 4},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			client := hostileGuest(t, func(_ *ssh.ServerConn, channel ssh.NewChannel) {
+				accepted := accept(channel)
+				test.lie(accepted)
+				accepted.Close()
+			})
+			exit, err := within(t, t.Context(), client, command, Stdio{})
+			if test.code < 0 {
+				if !errors.Is(err, ErrLost) {
+					t.Errorf("got %+v, %v", exit, err)
+				}
+			} else if err != nil || exit.Code() != test.code {
+				t.Errorf("got %+v, %v", exit, err)
+			}
+		})
+	}
+}
+
+// A guest that never answers is given up when the context ends.
+func TestGuestThatHangs(t *testing.T) {
+	for name, serve := range map[string]func(*ssh.ServerConn, ssh.NewChannel){
+		"never opens":   func(*ssh.ServerConn, ssh.NewChannel) {},
+		"never replies": func(_ *ssh.ServerConn, c ssh.NewChannel) { c.Accept() },
+		"floods before it replies": func(_ *ssh.ServerConn, c ssh.NewChannel) {
+			accepted, _, _ := c.Accept()
+			for accepted != nil {
+				if _, err := accepted.SendRequest("nonsense", true, nil); err != nil {
+					return
+				}
+			}
+		},
+		"never ends":  func(_ *ssh.ServerConn, c ssh.NewChannel) { accept(c) },
+		"never stops": func(_ *ssh.ServerConn, c ssh.NewChannel) { io.Copy(accept(c), endlessLines{}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := hostileGuest(t, serve)
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			defer cancel()
+			if _, err := within(t, ctx, client, command, Stdio{}); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+// What comes before the reply doesn't keep the reply from being seen.
+func TestRequestsBeforeTheReply(t *testing.T) {
+	client := hostileGuest(t, func(_ *ssh.ServerConn, channel ssh.NewChannel) {
+		accepted, requests, _ := channel.Accept()
+		for range 1000 {
+			accepted.SendRequest("nonsense", false, nil)
+		}
+		(<-requests).Reply(true, nil)
+		accepted.SendRequest("exit-status", false, status(6))
+		accepted.Close()
+	})
+	if exit, err := within(t, t.Context(), client, command, Stdio{}); err != nil || exit.Code() != 6 {
+		t.Errorf("got %+v, %v", exit, err)
+	}
+}
+
+// A guest can't open anything towards the host.
+func TestGuestOpensChannels(t *testing.T) {
+	opened := make(chan error, 4)
+	client := hostileGuest(t, func(conn *ssh.ServerConn, channel ssh.NewChannel) {
+		accepted := accept(channel)
+		for _, kind := range []string{"auth-agent@openssh.com", "x11", "forwarded-tcpip", "session"} {
+			_, _, err := conn.OpenChannel(kind, nil)
+			opened <- err
+		}
+		accepted.SendRequest("exit-status", false, status(0))
+		accepted.Close()
+	})
+	if _, err := within(t, t.Context(), client, command, Stdio{}); err != nil {
+		t.Fatal(err)
+	}
+	for range 4 {
+		if err := <-opened; err == nil {
+			t.Error("a channel was opened")
+		}
+	}
+}
+
+// No relay outlives the program that it was for.
+func TestNothingIsLeftBehind(t *testing.T) {
+	client := hostileGuest(t, func(_ *ssh.ServerConn, channel ssh.NewChannel) {
+		accepted := accept(channel)
+		accepted.SendRequest("exit-status", false, status(0))
+		accepted.Close()
+	})
+	read, write, err := os.Pipe() // nothing is ever written
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	defer write.Close()
+	within(t, t.Context(), client, command, Stdio{In: read})
+	before := runtime.NumGoroutine()
+	for range 50 {
+		if _, err := within(t, t.Context(), client, command, Stdio{In: read}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	deadline := time.Now().Add(5 * time.Second)
+	for runtime.NumGoroutine() > before+5 {
+		if time.Now().After(deadline) {
+			buf := make([]byte, 1<<16)
+			t.Fatalf("%d goroutines, %d before\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
