@@ -15,7 +15,7 @@ const maxDepth = 32
 // parseJSON reads a JSON document whose top is an object. Unlike encoding/json
 // alone it refuses keys that are given twice, and knows where everything is.
 func parseJSON(file string, data []byte, p *problems) *node {
-	b := jsonBuilder{file: file, data: data, dec: json.NewDecoder(bytes.NewReader(data))}
+	b := jsonBuilder{source: newSource(file, data), dec: json.NewDecoder(bytes.NewReader(data))}
 	b.dec.UseNumber()
 	root, err := b.value(0)
 	if err == nil && root.kind != kindTable {
@@ -35,17 +35,16 @@ func parseJSON(file string, data []byte, p *problems) *node {
 }
 
 type jsonBuilder struct {
-	file string
-	data []byte
-	dec  *json.Decoder
-	at   position // where the last token begins
+	source
+	dec *json.Decoder
+	at  position // where the last token begins
 }
 
 // next reads a token and tells where it begins.
 func (b *jsonBuilder) next() (json.Token, position, error) {
 	start := int(b.dec.InputOffset())
 	start += len(b.data[start:]) - len(bytes.TrimLeft(b.data[start:], " \t\r\n,:"))
-	b.at = locate(b.file, b.data[:start])
+	b.at = b.position(start)
 	token, err := b.dec.Token()
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -10,6 +11,32 @@ type position struct {
 	file   string
 	line   int // from 1
 	column int // from 1, in bytes
+}
+
+// source is a file's text, with where its lines begin.
+type source struct {
+	file  string
+	data  []byte
+	lines []int // offset of each line
+}
+
+func newSource(file string, data []byte) source {
+	s := source{file: file, data: data, lines: []int{0}}
+	for i, c := range data {
+		if c == '\n' {
+			s.lines = append(s.lines, i+1)
+		}
+	}
+	return s
+}
+
+// position is where the byte at offset is.
+func (s source) position(offset int) position {
+	line, found := slices.BinarySearch(s.lines, offset)
+	if found {
+		line++
+	}
+	return position{s.file, line, offset - s.lines[line-1] + 1}
 }
 
 // kind is what a value in a file is. The names are what messages call them.

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"bytes"
 	"errors"
 	"math"
 	"strconv"
@@ -25,7 +24,7 @@ func parseTOML(file string, data []byte, p *problems) *node {
 		p.add(at, "not valid TOML: %s", strings.TrimPrefix(err.Error(), "toml: "))
 		return nil
 	}
-	b := tomlBuilder{file: file, data: data, root: newTable(position{file, 1, 1})}
+	b := tomlBuilder{source: newSource(file, data), root: newTable(position{file, 1, 1})}
 	b.table = b.root
 	parser := &unstable.Parser{}
 	parser.Reset(data)
@@ -41,8 +40,7 @@ func parseTOML(file string, data []byte, p *problems) *node {
 
 // tomlBuilder makes nodes of a document that is known to be valid.
 type tomlBuilder struct {
-	file  string
-	data  []byte
+	source
 	root  *node
 	table *node // that key-values go to
 }
@@ -63,7 +61,7 @@ func (b *tomlBuilder) expression(n *unstable.Node) {
 func (b *tomlBuilder) open(table *node, key unstable.Iterator, list bool) *node {
 	for key.Next() {
 		part, name := key.Node(), string(key.Node().Data)
-		at := b.position(part.Raw)
+		at := b.position(int(part.Raw.Offset))
 		next, ok := table.fields[name]
 		switch {
 		case list && key.IsLast():
@@ -88,7 +86,7 @@ func (b *tomlBuilder) keyValue(table *node, n *unstable.Node) {
 	key := n.Key()
 	for key.Next() {
 		part, name := key.Node(), string(key.Node().Data)
-		at := b.position(part.Raw)
+		at := b.position(int(part.Raw.Offset))
 		if key.IsLast() {
 			value := b.value(n.Value(), at)
 			value.key = at
@@ -108,7 +106,7 @@ func (b *tomlBuilder) keyValue(table *node, n *unstable.Node) {
 // library's tree and take the one given.
 func (b *tomlBuilder) value(n *unstable.Node, at position) *node {
 	if n.Raw.Length > 0 {
-		at = b.position(n.Raw)
+		at = b.position(int(n.Raw.Offset))
 	}
 	v := &node{pos: at, key: at}
 	switch n.Kind {
@@ -144,18 +142,4 @@ func tomlInt(text string) int64 {
 		return math.MinInt64
 	}
 	return n
-}
-
-func (b *tomlBuilder) position(r unstable.Range) position {
-	before := b.data[:min(int(r.Offset), len(b.data))]
-	return locate(b.file, before)
-}
-
-// locate is the position right after the text before.
-func locate(file string, before []byte) position {
-	return position{
-		file:   file,
-		line:   1 + bytes.Count(before, []byte{'\n'}),
-		column: len(before) - bytes.LastIndexByte(before, '\n'),
-	}
 }
