@@ -74,6 +74,7 @@ func TestKilledAtAnyInstant(t *testing.T) {
 		for _, s := range w.statuses() {
 			w.must("down", s.Name)
 		}
+		w.must("gc")
 		if w.clean(); t.Failed() {
 			t.Fatalf("after round %d: killing %s", i, fault.name)
 		}

@@ -80,8 +80,19 @@ func unsettled(record store.Record) string {
 // sandbox, a workspace, or a sandbox that another process is working on.
 func (s *Service) GC(ctx context.Context, dryRun bool) ([]Action, error) {
 	c := &collector{Service: s, dryRun: dryRun}
-	errs := []error{c.records(ctx), c.leftovers(ctx), c.audits()}
+	errs := []error{c.records(ctx), c.leftovers(ctx), c.audits(), c.sweep()}
 	return c.actions, errors.Join(errs...)
+}
+
+// sweep removes what killed processes left in the store. Locks are not worth a word.
+func (c *collector) sweep() error {
+	swept, err := c.Store.Sweep(c.dryRun)
+	for _, name := range swept {
+		if !strings.HasSuffix(name, ".lock") {
+			c.actions = append(c.actions, Action{What: "removed " + name})
+		}
+	}
+	return err
 }
 
 type collector struct {
