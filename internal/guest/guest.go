@@ -46,6 +46,9 @@ type Options struct {
 	Config json.RawMessage // a Config
 	SSH    *os.File        // listening unix socket
 	Log    *os.File        // write end of the log's pipe; nil without a session
+	// Program is where this program can be executed inside; it is started again as
+	// the limit shim and as the SFTP server. "" is /proc/self/exe.
+	Program string
 	// Confine puts on the calling thread what everything started inside
 	// inherits and this process must not have. Nil: nothing.
 	Confine func() error
@@ -100,8 +103,12 @@ func newGuest(options Options) (*guest, error) {
 	if err := json.Unmarshal(options.Config, &g.config); err != nil {
 		return nil, fmt.Errorf("reading the guest's configuration: %w", err)
 	}
+	if options.Program == "" {
+		options.Program = "/proc/self/exe"
+	}
 	var err error
 	if g.tree, err = boot.New(boot.Options{
+		Program:   options.Program,
 		Confine:   options.Confine,
 		TasksMax:  g.config.TasksMax,
 		KillFirst: g.config.KillFirst,
@@ -113,6 +120,7 @@ func newGuest(options Options) (*guest, error) {
 	}
 	options.SSH.Close()
 	g.sshd, err = sshd.New(sshd.Options{
+		Program:        options.Program,
 		HostKey:        g.config.HostKey,
 		AuthorizedKeys: g.config.AuthorizedKeys,
 		Tree:           g.tree,

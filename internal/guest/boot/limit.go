@@ -11,9 +11,6 @@ import (
 // LimitName is argv[0] of the limit shim, by which main knows it.
 const LimitName = "guest-limit"
 
-// self is this program, which is also the shim.
-const self = "/proc/self/exe"
-
 // killFirstScore makes a process half as large again as memory in the eyes of
 // the out-of-memory killer (proc(5), oom_score_adj).
 const killFirstScore = "500"

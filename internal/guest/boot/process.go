@@ -131,7 +131,7 @@ func (t *Tree) prepareThread() error {
 func (t *Tree) fork(s start) started {
 	path, argv := s.path, s.command.Argv
 	if t.options.TasksMax > 0 || t.options.KillFirst {
-		path, argv = self, t.limited(path, argv)
+		path, argv = t.options.Program, t.limited(path, argv)
 	}
 	attr := &syscall.ProcAttr{
 		Dir:   s.command.Dir,

@@ -24,6 +24,8 @@ var ErrStopping = errors.New("the sandbox is stopping")
 
 // Options is what a Tree needs.
 type Options struct {
+	// Program is the path inside of this program, which is also the limit shim.
+	Program string
 	// Confine is called once, on the one thread that everything is started
 	// from; what it puts on that thread all processes inherit, and this process does not.
 	// Nil confines no further.

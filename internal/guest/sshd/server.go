@@ -35,6 +35,7 @@ const version = "SSH-2.0-OpenSSH_forage"
 
 // Options is what a Server needs.
 type Options struct {
+	Program        string   // path inside of this program, which is also the SFTP server
 	HostKey        []byte   // ed25519 seed
 	AuthorizedKeys []string // authorized_keys lines (sshd(8)), without options
 	Tree           *boot.Tree

@@ -141,7 +141,7 @@ func (s *session) subsystem(payload []byte) bool {
 	if ssh.Unmarshal(payload, &name) != nil || name.Name != "sftp" || s.wanted != nil {
 		return false
 	}
-	return s.start(boot.Command{Path: self, Argv: []string{SFTPName}})
+	return s.start(boot.Command{Path: s.server.options.Program, Argv: []string{SFTPName}})
 }
 
 func (s *session) part(payload []byte) bool {

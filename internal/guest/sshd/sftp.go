@@ -12,9 +12,6 @@ import (
 // SFTPName is argv[0] of the SFTP server, by which main knows it.
 const SFTPName = "guest-sftp"
 
-// self is this program, which is also the SFTP server.
-const self = "/proc/self/exe"
-
 // SFTP is the whole life of the SFTP server: it serves the files that the agent can
 // reach on stdin and stdout, relative to the working directory. It is a confined
 // process of its own: PID 1 opens no file in a client's name, since some that
