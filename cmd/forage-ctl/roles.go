@@ -43,6 +43,7 @@ func beGuest() int {
 		return 1
 	}
 	err = guest.Serve(guest.Options{
+		Program: native.Program,
 		Conn: entered.Control, Config: entered.Guest, SSH: entered.SSH, Log: entered.Log, Confine: entered.Confine,
 	})
 	if err != nil {
