@@ -3,12 +3,14 @@ package egress
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"net"
 	"net/http"
 	"net/http/httputil"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"forage/internal/audit"
@@ -140,11 +142,12 @@ type gateKey struct{}
 // gateConn is a connection from inside as the HTTP server sees it: behind a gate.
 type gateConn struct {
 	net.Conn
-	f      *flow
-	gate   *sniff.Gate
-	fixed  *policy.Request
-	once   sync.Once
-	closed chan struct{}
+	f       *flow
+	gate    *sniff.Gate
+	fixed   *policy.Request
+	once    sync.Once
+	serving atomic.Bool // a request is being answered
+	closed  chan struct{}
 
 	mu      sync.Mutex
 	failure error // why it was ended, for its closing line
@@ -161,15 +164,24 @@ func (c *gateConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// refuse records what the gate does not let pass.
+// refuse records what the gate does not let pass, and ends the connection.
 func (c *gateConn) refuse(refused *sniff.Error) {
 	event := audit.Event{Kind: audit.HTTP}
 	if c.fixed != nil {
 		event.Host, event.Port = c.fixed.Dest(), c.fixed.Port
 	}
 	c.failed(c.f.deny(event, policy.Decision{Rule: refused.Rule, Reason: refused.Reason}))
-	if c.fixed != nil {
+	switch {
+	case c.fixed != nil:
 		relay.Reset(c.Conn)
+	case !c.serving.Load():
+		status, text := http.StatusBadRequest, fmt.Sprintf("forage: denied (%s): %s\n", refused.Rule, refused.Reason)
+		if refused.Rule == policy.RuleMalformed || refused.Rule == "host-mismatch" {
+			status = http.StatusForbidden
+		}
+		fmt.Fprintf(c, "HTTP/1.1 %d %s\r\nConnection: close\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\n\r\n%s",
+			status, http.StatusText(status), len(text), text)
+		c.Close()
 	}
 }
 

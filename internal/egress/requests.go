@@ -19,31 +19,40 @@ import (
 	"forage/internal/policy"
 )
 
-// checkHead refuses a head that names two places. What each request may reach
-// is judged when it is served.
+// checkHead refuses a head that names no place or two. What each request may
+// reach is judged when it is served.
 func (c *gateConn) checkHead(h sniff.Head) error {
-	authority := h.Target
+	if c.fixed != nil {
+		return checkServerHead(h)
+	}
+	authority, port := h.Target, uint16(0)
 	if h.Method != http.MethodConnect {
-		if c.fixed != nil && h.Target[0] != '/' && h.Target != "*" {
-			return &sniff.Error{Rule: "http-strict", Reason: "the HTTP request has an absolute target"}
-		}
 		var absolute bool
 		if authority, absolute = cutScheme(h.Target); !absolute {
-			return nil
+			return nil // answered when it is served
 		}
-	} else if c.fixed != nil {
-		return &sniff.Error{Rule: "http-strict", Reason: "CONNECT to a server"}
+		port = httpPort
+	}
+	target, err := policy.ParseAuthority(authority, port)
+	if err != nil {
+		return &sniff.Error{Rule: policy.RuleMalformed, Reason: "the HTTP request names no host that can be judged: " + err.Error()}
 	}
 	if h.Host == "" {
 		return nil
 	}
-	target, err := policy.ParseAuthority(authority, httpPort)
-	if err != nil {
-		return nil // refused when it is served, with this reason
-	}
-	said, err := policy.ParseAuthority(h.Host, target.Port)
-	if err != nil || said != target {
+	if said, err := policy.ParseAuthority(h.Host, target.Port); err != nil || said != target {
 		return &sniff.Error{Rule: "host-mismatch", Reason: fmt.Sprintf("the HTTP request is for %.255q, its Host is %.255q", authority, h.Host)}
+	}
+	return nil
+}
+
+// checkServerHead checks a head that is meant for a server, not for a proxy.
+func checkServerHead(h sniff.Head) error {
+	if h.Method == http.MethodConnect || h.Target[0] != '/' && h.Target != "*" {
+		return &sniff.Error{Rule: "http-strict", Reason: "the HTTP request is one for a proxy"}
+	}
+	if _, err := policy.ParseAuthority(h.Host, httpPort); err != nil {
+		return &sniff.Error{Rule: "host-mismatch", Reason: "the HTTP request names no host in Host: " + err.Error()}
 	}
 	return nil
 }
@@ -67,6 +76,8 @@ func (h *httpSide) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	defer h.e.running.Done()
+	c.serving.Store(true)
+	defer c.serving.Store(false)
 	switch {
 	case c.fixed != nil:
 		h.serveFixed(w, r, c)
@@ -101,15 +112,14 @@ func (h *httpSide) serveFixed(w http.ResponseWriter, r *http.Request, c *gateCon
 // serveAbsolute serves a request to the explicit proxy.
 func (h *httpSide) serveAbsolute(w http.ResponseWriter, r *http.Request, c *gateConn) {
 	if r.URL.Scheme != "http" || r.URL.Host == "" {
-		h.reply(w, http.StatusBadRequest, "this is a proxy: it takes CONNECT, and requests for http://HOST/")
+		const usage = "this is a proxy: it takes CONNECT, and requests for http://HOST/"
+		c.f.deny(requestEvent(r), policy.Decision{Rule: "not-proxied", Reason: usage}) // refused, recorded or not
+		h.reply(w, http.StatusBadRequest, usage)
 		return
 	}
 	target, err := policy.ParseAuthority(r.URL.Host, httpPort)
-	if err != nil || r.URL.User != nil {
-		event := requestEvent(r)
-		event.Host = r.URL.Host
-		h.refuse(w, c, c.f.deny(event, policy.Decision{Rule: policy.RuleMalformed, Reason: "not a host that can be judged"}))
-		return
+	if err != nil { // the gate would have refused it
+		panic(http.ErrAbortHandler)
 	}
 	h.pass(w, r, c, target, target)
 }
@@ -220,7 +230,6 @@ func (h *httpSide) refuse(w http.ResponseWriter, c *gateConn, err error) {
 func (h *httpSide) reply(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Connection", "close")
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
 	fmt.Fprintf(w, "forage: %s\n", text)
 }
@@ -276,10 +285,8 @@ func (h *httpSide) serveConnect(w http.ResponseWriter, r *http.Request, c *gateC
 	f := c.f
 	event := audit.Event{Kind: audit.Connect, Method: http.MethodConnect}
 	to, err := policy.ParseAuthority(r.RequestURI, 0)
-	if err != nil {
-		event.Host = r.RequestURI
-		h.refuse(w, c, f.deny(event, policy.Decision{Rule: policy.RuleMalformed, Reason: "not a host and a port that can be judged"}))
-		return
+	if err != nil { // the gate would have refused it
+		panic(http.ErrAbortHandler)
 	}
 	d, err := f.judge(to, event)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"math/big"
 	"net"
 	"net/netip"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -42,6 +43,7 @@ type world struct {
 	servers map[netip.AddrPort]string
 	lookups []string
 	dials   []netip.AddrPort
+	stops   []func() // of the servers
 
 	forwarded, proxy, dnsStream net.Listener
 	dnsPacket                   net.PacketConn
@@ -155,12 +157,35 @@ func newWorld(t testing.TB, p policy.Policy, change func(*Config)) *world {
 		Forwarded: []net.Listener{w.forwarded}, Proxy: []net.Listener{w.proxy},
 		DNSStream: []net.Listener{w.dnsStream}, DNSPacket: []net.PacketConn{w.dnsPacket},
 	})
-	t.Cleanup(func() {
-		if err := w.engine.Close(); err != nil {
-			t.Errorf("closing the engine: %v", err)
-		}
-	})
+	t.Cleanup(w.stop)
 	return w
+}
+
+// stop ends the engine and then the servers, and waits for all of them.
+func (w *world) stop() {
+	if err := w.engine.Close(); err != nil {
+		w.t.Errorf("closing the engine: %v", err)
+	}
+	w.mu.Lock()
+	stops := w.stops
+	w.stops = nil
+	w.mu.Unlock()
+	for _, stop := range stops {
+		stop()
+	}
+}
+
+// eventually waits until a condition holds.
+func eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for !holds() {
+		if time.Now().After(deadline) {
+			stacks := make([]byte, 1<<20)
+			t.Fatalf("%s: not so\n%s", what, stacks[:runtime.Stack(stacks, true)])
+		}
+		runtime.Gosched()
+	}
 }
 
 func (w *world) lookup(_ context.Context, name string) ([]netip.Addr, error) {
@@ -226,9 +251,9 @@ func (w *world) serve(addr string, handle func(net.Conn)) string {
 			})
 		}
 	})
-	w.t.Cleanup(func() { listener.Close(); w.engine.Close(); running.Wait() })
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.stops = append(w.stops, func() { listener.Close(); running.Wait() })
 	w.servers[netip.MustParseAddrPort(addr)] = listener.Addr().String()
 	return listener.Addr().String()
 }
