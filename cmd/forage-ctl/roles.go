@@ -44,7 +44,7 @@ func beGuest() int {
 	}
 	err = guest.Serve(guest.Options{
 		Program: native.Program,
-		Conn: entered.Control, Config: entered.Guest, SSH: entered.SSH, Log: entered.Log, Confine: entered.Confine,
+		Conn:    entered.Control, Config: entered.Guest, SSH: entered.SSH, Log: entered.Log, Confine: entered.Confine,
 	})
 	if err != nil {
 		return 1
