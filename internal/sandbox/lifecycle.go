@@ -62,7 +62,7 @@ func (s *Service) create(ctx context.Context, plan forage.Plan) error {
 	if err != nil {
 		return err
 	}
-	if err := s.prepareFiles(record, seed); err == nil {
+	if err = s.prepareFiles(record, seed); err == nil {
 		err = s.spawn(ctx, record, hostEnv)
 	}
 	if err != nil {
