@@ -41,8 +41,8 @@ func (b *builder) build() error {
 		{"making the root filesystem", b.makeTmpfs},
 		{"opening what is mounted", b.openShares},
 		{"making the root filesystem", b.makeRoot},
-		{"showing the host's system folders", b.mountSystem},
 		{"making the writable folders", b.mountAreas},
+		{"showing the host's system folders", b.mountSystem}, // and tools, which may be below /tmp or in a home of the same name
 		{"mounting /proc", b.mountProc},
 		{"making /dev", b.makeDev},
 		{"making /sys", b.makeSys},
@@ -228,7 +228,8 @@ func (b *builder) mountSystem() error {
 		}
 	}
 	for _, l := range b.boot.Links {
-		if err := b.plant.link(relative(l.Path), l.Target); err != nil {
+		plant, rel := b.ownPlanter(l.Path)
+		if err := plant.link(rel, l.Target); err != nil {
 			return err
 		}
 	}
@@ -261,10 +262,22 @@ func (b *builder) mountPart(t tree) error {
 
 // makePlace makes the folder or file in the sandbox's own root on which something is mounted.
 func (b *builder) makePlace(target string, folder bool) error {
+	plant, rel := b.ownPlanter(target)
 	if folder {
-		return b.plant.folder(relative(target))
+		return plant.folder(rel)
 	}
-	return b.plant.file(relative(target), nil, 0o444)
+	return plant.file(rel, nil, 0o444)
+}
+
+// ownPlanter returns what makes target, which no mount of the host's holds,
+// and target's path there.
+func (b *builder) ownPlanter(target string) (*planter, string) {
+	for _, a := range b.areas {
+		if target != a.target && rootfs.Within(target, a.target) {
+			return a.plant, relative(target[len(a.target):])
+		}
+	}
+	return b.plant, relative(target)
 }
 
 // systemHolds says whether another System mount holds target.

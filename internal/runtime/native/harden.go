@@ -8,6 +8,9 @@ import (
 
 	"golang.org/x/sys/unix"
 	"kernel.org/pub/linux/libs/security/libcap/psx"
+
+	"forage/internal/landlock"
+	"forage/internal/seccomp"
 )
 
 // taskHeadroom is what the sandbox's first process may have beyond the agent's
@@ -21,8 +24,12 @@ func (b *builder) harden() error {
 	if err := setLimits(b.boot.TasksMax); err != nil {
 		return err
 	}
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("no_new_privs: %w", err)
+	filter, err := seccomp.Filter(seccomp.Options{NestedNamespaces: b.boot.Nesting})
+	if err != nil {
+		return err
+	}
+	if err := seccomp.Install(filter); err != nil { // and no_new_privs, on all threads
+		return err
 	}
 	// Not dumpable: nothing inside may trace us or read our memory. A change of
 	// credentials has cleared the death signal: prctl(2).
@@ -52,14 +59,21 @@ func setLimits(tasksMax int64) error {
 	return nil
 }
 
-// confinement returns Entered.Confine.
+// confinement returns Entered.Confine. It closes over plain values: the builder is gone by then.
 func (b *builder) confinement() func() error {
+	options := landlock.Options{NestedNamespaces: b.boot.Nesting}
+	for _, a := range writableAreas(b.boot.Identity.Home) {
+		options.Sockets = append(options.Sockets, a.target)
+	}
 	return func() error {
 		if err := dropBoundingSet(); err != nil {
 			return &stepError{"dropping the capability bounding set", err}
 		}
 		if err := dropCapabilities(); err != nil {
 			return &stepError{"dropping capabilities", err}
+		}
+		if _, err := landlock.Confine(options); err != nil {
+			return &stepError{"confining with Landlock", err}
 		}
 		return nil
 	}

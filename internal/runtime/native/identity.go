@@ -1,6 +1,7 @@
 package native
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"strconv"
@@ -14,8 +15,8 @@ type idMaps struct {
 	who forage.Identity
 	// root: the caller is root and becomes another on the way in.
 	root bool
-	// subgid is a subordinate group of the caller's; with one, newgidmap(1) may
-	// write the map in a way that allows setgroups(2). 0 is none.
+	// subgid is a subordinate group of the caller's, with which the supplementary
+	// groups can be dropped. 0 is none.
 	subgid int
 }
 
@@ -31,24 +32,30 @@ func (m idMaps) apply(attr *syscall.SysProcAttr) {
 	attr.Credential = &syscall.Credential{Uid: uint32(m.who.UID), Gid: uint32(m.who.GID)}
 }
 
-// write gives the process its ids: user_namespaces(7), "Defining user and group ID mappings".
-func (m idMaps) write(pid int) error {
+// write gives the process its ids: user_namespaces(7), "Defining user and group
+// ID mappings". It says whether the process has to drop its supplementary groups itself.
+func (m idMaps) write(ctx context.Context, pid int) (dropGroups bool, err error) {
 	if m.root {
-		return nil
+		return false, nil
 	}
 	proc := "/proc/" + strconv.Itoa(pid) + "/"
 	uids := fmt.Sprintf("%d %d 1\n", m.who.UID, m.who.HostUID)
 	if err := writeFile(proc+"uid_map", uids); err != nil {
-		return fmt.Errorf("mapping the user: %w", err)
+		return false, fmt.Errorf("mapping the user: %w", err)
 	}
+	if m.subgid != 0 && m.mapGroups(ctx, pid) == nil {
+		return true, nil
+	}
+	// Without newgidmap the groups stay: what they may read on the host, they may read
+	// inside, of what is mounted there. Check says so.
 	if err := writeFile(proc+"setgroups", "deny"); err != nil {
-		return fmt.Errorf("denying setgroups: %w", err)
+		return false, fmt.Errorf("denying setgroups: %w", err)
 	}
 	gids := fmt.Sprintf("%d %d 1\n", m.who.GID, m.who.HostGID)
 	if err := writeFile(proc+"gid_map", gids); err != nil {
-		return fmt.Errorf("mapping the group: %w", err)
+		return false, fmt.Errorf("mapping the group: %w", err)
 	}
-	return nil
+	return false, nil
 }
 
 func writeFile(path, text string) error {
@@ -59,21 +66,4 @@ func writeFile(path, text string) error {
 	defer f.Close()
 	_, err = f.WriteString(text)
 	return err
-}
-
-// identify checks that the sandbox's identity is one that this caller can give.
-func identify(who forage.Identity) (idMaps, error) {
-	m := idMaps{who: who, root: os.Geteuid() == 0}
-	switch {
-	case who.UID <= 0 || who.GID <= 0:
-		return m, forage.Errorf(forage.ErrUnsupported, "the agent can't be root inside (uid %d, gid %d)", who.UID, who.GID)
-	case m.root && (who.HostUID <= 0 || who.HostGID <= 0):
-		return m, forage.WithHint(
-			forage.Errorf(forage.ErrUnsupported, "the agent can't be root on the host (uid %d, gid %d)", who.HostUID, who.HostGID),
-			"name an ordinary user in the configuration: user = \"...\"")
-	case !m.root && (who.HostUID != os.Geteuid() || who.HostGID != os.Getegid()):
-		return m, forage.Errorf(forage.ErrUnsupported,
-			"only root can run a sandbox as another user (uid %d, gid %d)", who.HostUID, who.HostGID)
-	}
-	return m, nil
 }

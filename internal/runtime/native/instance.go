@@ -14,13 +14,14 @@ type instance struct {
 	process *process
 	control *frames.Conn
 	egress  runtime.Listeners
+	group   *bound
 	dir     string
 	done    chan struct{} // closed when everything is gone
 	err     error
 }
 
-func newInstance(p *process, control *frames.Conn, dir string) *instance {
-	i := &instance{process: p, control: control, dir: dir, done: make(chan struct{})}
+func newInstance(p *process, control *frames.Conn, group *bound, dir string) *instance {
+	i := &instance{process: p, control: control, group: group, dir: dir, done: make(chan struct{})}
 	go i.watch()
 	return i
 }
@@ -29,7 +30,7 @@ func newInstance(p *process, control *frames.Conn, dir string) *instance {
 func (i *instance) watch() {
 	<-i.process.done
 	<-i.process.stderr.done
-	i.err = errors.Join(i.process.err(), removeState(i.dir))
+	i.err = errors.Join(i.process.err(), i.group.remove(), removeState(i.dir))
 	close(i.done)
 }
 

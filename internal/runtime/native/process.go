@@ -37,9 +37,10 @@ type process struct {
 }
 
 // spawn clones program into fresh namespaces, with control as descriptor 3. It returns
-// once the program has been executed. The OS thread that cloned it lives exactly as
+// once the program has been executed, in the control group of which cgroup is
+// the folder, if any. The OS thread that cloned it lives exactly as
 // long: the kernel kills the guest when that thread ends, so it must not be one that Go may end.
-func spawn(program string, control *os.File, ids idMaps) (*process, error) {
+func spawn(program string, control *os.File, ids idMaps, cgroup *os.File) (*process, error) {
 	// Whatever this process inherited without close-on-exec stays outside.
 	if err := unix.CloseRange(controlFD, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("closing inherited descriptors: %w", err)
@@ -58,7 +59,7 @@ func spawn(program string, control *os.File, ids idMaps) (*process, error) {
 	started := make(chan error)
 	go func() {
 		goruntime.LockOSThread() // and never unlocked: the thread ends with the goroutine
-		err := p.start(program, []uintptr{null.Fd(), null.Fd(), errWrite.Fd(), control.Fd()}, ids)
+		err := p.start(program, []uintptr{null.Fd(), null.Fd(), errWrite.Fd(), control.Fd()}, ids, cgroup)
 		started <- err
 		if err == nil {
 			p.reap()
@@ -71,7 +72,7 @@ func spawn(program string, control *os.File, ids idMaps) (*process, error) {
 	return p, nil
 }
 
-func (p *process) start(program string, files []uintptr, ids idMaps) error {
+func (p *process) start(program string, files []uintptr, ids idMaps, cgroup *os.File) error {
 	attr := &syscall.SysProcAttr{
 		Cloneflags:  namespaces,
 		Setsid:      true,
@@ -80,6 +81,9 @@ func (p *process) start(program string, files []uintptr, ids idMaps) error {
 		PidFD:       &p.pidfd,
 	}
 	ids.apply(attr)
+	if cgroup != nil {
+		attr.UseCgroupFD, attr.CgroupFD = true, int(cgroup.Fd())
+	}
 	pid, _, err := syscall.StartProcess(program, []string{"forage-guest", Argument}, &syscall.ProcAttr{Files: files, Sys: attr})
 	if err != nil {
 		return err

@@ -31,6 +31,9 @@ func (r *Runtime) Start(ctx context.Context, req runtime.Request) (_ runtime.Ins
 	if err != nil {
 		return nil, err
 	}
+	if err := ids.findGroups(); err != nil {
+		return nil, err
+	}
 	p := &plan{ids: ids, req: req}
 	defer p.close()
 	program := cmp.Or(r.config.Self, selfExe)
@@ -46,12 +49,17 @@ func (r *Runtime) Start(ctx context.Context, req runtime.Request) (_ runtime.Ins
 	if err != nil {
 		return nil, err
 	}
-	process, err := spawn(program, guest, ids)
+	group, err := newBound(req.Spec)
 	if err != nil {
 		control.Close()
-		return nil, diagnose(fmt.Errorf("starting the guest: %w", err))
+		return nil, err
 	}
-	i := newInstance(process, control, req.Dir)
+	process, err := spawn(program, guest, ids, group.dir())
+	if err != nil {
+		control.Close()
+		return nil, errors.Join(diagnose(fmt.Errorf("starting the guest: %w", err)), group.remove())
+	}
+	i := newInstance(process, control, group, req.Dir)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, i.abandon())
@@ -66,16 +74,22 @@ func (r *Runtime) Start(ctx context.Context, req runtime.Request) (_ runtime.Ins
 
 // boot sends the guest all it needs and waits for its listening sockets.
 func (i *instance) boot(ctx context.Context, p *plan) error {
-	if err := p.ids.write(i.process.pid); err != nil {
-		return diagnose(err)
-	}
-	if err := saveState(i.dir, state{PID: i.process.pid}); err != nil {
+	// On record before anything else of it is made.
+	if err := saveState(i.dir, state{PID: i.process.pid, Cgroup: i.group.ref()}); err != nil {
 		return err
+	}
+	if err := i.group.add(i.process.pid); err != nil {
+		return err
+	}
+	dropGroups, err := p.ids.write(ctx, i.process.pid)
+	if err != nil {
+		return diagnose(err)
 	}
 	body, files, err := p.boot()
 	if err != nil {
 		return err
 	}
+	body.DropGroups = dropGroups
 	frame, err := frames.Encode(frames.Boot, body)
 	if err != nil {
 		return err
@@ -123,7 +137,7 @@ func (i *instance) receiveListeners(ctx context.Context) error {
 		if err := frame.Decode(&failure); err != nil {
 			return err
 		}
-		return diagnose(forage.WithHint(forage.Errorf(forage.ErrStart, "%s: %s", failure.Step, failure.Error), failure.Hint))
+		return explain(forage.WithHint(forage.Errorf(forage.ErrStart, "%s: %s", failure.Step, failure.Error), failure.Hint))
 	default:
 		closeFiles(files...)
 		return fmt.Errorf("the guest sent %q first", frame.Kind)

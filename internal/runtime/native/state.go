@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/limits"
 )
 
 // state is what Destroy needs to know of a sandbox whose supervisor is gone;
@@ -102,6 +103,9 @@ func (r *Runtime) Destroy(ctx context.Context, name string) error {
 		return nil
 	}
 	if err := endProcess(ctx, s); err != nil {
+		return fmt.Errorf("destroying %s: %w", name, err)
+	}
+	if err := limits.Remove(s.Cgroup); err != nil {
 		return fmt.Errorf("destroying %s: %w", name, err)
 	}
 	return removeState(dir)

@@ -1,0 +1,105 @@
+package native
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"forage"
+	"forage/internal/hostexec"
+)
+
+// A process can drop its supplementary groups only where setgroups(2) is
+// allowed, which an ordinary user's namespace is not, lest somebody gets rid of a group that
+// is denied something. newgidmap(1), with a subordinate group of the caller's in
+// the map, is the way that the system's administrator allows it. The group is
+// mapped and used for nothing.
+
+// spareGroup is a subordinate group of the caller's, as /etc/subgid has it
+// (subgid(5)); 0 where there is none, or where the caller is in no other group than its own.
+func spareGroup(readFile func(string) ([]byte, error), uid, gid int, groups []int) int {
+	if !slices.ContainsFunc(groups, func(g int) bool { return g != gid }) {
+		return 0
+	}
+	text, err := readFile("/etc/subgid")
+	if err != nil {
+		return 0
+	}
+	names := []string{strconv.Itoa(uid), userName(readFile, uid)}
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Split(strings.TrimSpace(line), ":")
+		if len(fields) != 3 || !slices.Contains(names, fields[0]) {
+			continue
+		}
+		first, err := strconv.Atoi(fields[1])
+		count, countErr := strconv.Atoi(fields[2])
+		if err == nil && countErr == nil && first > 0 && count > 0 {
+			return first
+		}
+	}
+	return 0
+}
+
+// findGroups looks for what it takes to drop the caller's supplementary groups.
+func (m *idMaps) findGroups() error {
+	if m.root {
+		return nil // and may drop them
+	}
+	groups, err := os.Getgroups()
+	if err != nil {
+		return fmt.Errorf("asking for the caller's groups: %w", err)
+	}
+	m.subgid = spareGroup(os.ReadFile, os.Geteuid(), os.Getegid(), groups)
+	return nil
+}
+
+// userName is the name of a user in /etc/passwd, or "".
+func userName(readFile func(string) ([]byte, error), uid int) string {
+	text, err := readFile("/etc/passwd")
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Split(line, ":")
+		if len(fields) > 3 && fields[2] == strconv.Itoa(uid) {
+			return fields[0]
+		}
+	}
+	return ""
+}
+
+// mapGroups has newgidmap write the map of groups.
+func (m idMaps) mapGroups(ctx context.Context, pid int) error {
+	spare := 65533
+	if m.who.GID == spare {
+		spare--
+	}
+	argv := []string{"newgidmap", strconv.Itoa(pid)}
+	for _, n := range []int{m.who.GID, m.who.HostGID, 1, spare, m.subgid, 1} {
+		argv = append(argv, strconv.Itoa(n))
+	}
+	if _, err := hostexec.Run(ctx, hostexec.Command{Argv: argv}); err != nil {
+		return fmt.Errorf("mapping groups: %w", err)
+	}
+	return nil
+}
+
+// identify checks that the sandbox's identity is one that this caller can give.
+func identify(who forage.Identity) (idMaps, error) {
+	m := idMaps{who: who, root: os.Geteuid() == 0}
+	switch {
+	case who.UID <= 0 || who.GID <= 0:
+		return m, forage.Errorf(forage.ErrUnsupported, "the agent can't be root inside (uid %d, gid %d)", who.UID, who.GID)
+	case m.root && (who.HostUID <= 0 || who.HostGID <= 0):
+		return m, forage.WithHint(
+			forage.Errorf(forage.ErrUnsupported, "the agent can't be root on the host (uid %d, gid %d)", who.HostUID, who.HostGID),
+			"name an ordinary user in the configuration: user = \"...\"")
+	case !m.root && (who.HostUID != os.Geteuid() || who.HostGID != os.Getegid()):
+		return m, forage.Errorf(forage.ErrUnsupported,
+			"only root can run a sandbox as another user (uid %d, gid %d)", who.HostUID, who.HostGID)
+	}
+	return m, nil
+}
