@@ -40,6 +40,10 @@ func hasLoopback6() bool {
 //
 //	ip route add local 0.0.0.0/0 dev lo
 //	ip -6 route add local ::/0 dev lo
+//	ip address add 127.0.0.2/32 dev lo
+//
+// The address is for AI_ADDRCONFIG (getaddrinfo(3)): where a C library sees no
+// IPv4 address but 127.0.0.1 it finds no IPv4 address for any name.
 func addLocalRoutes(ipv6 bool) error {
 	families := []byte{unix.AF_INET}
 	if ipv6 {
@@ -56,5 +60,10 @@ func addLocalRoutes(ipv6 bool) error {
 		m.attr(unix.RTA_OIF, binary.NativeEndian.AppendUint32(nil, loopbackIndex))
 		m.end()
 	}
-	return m.send(unix.NETLINK_ROUTE, len(families))
+	// struct ifaddrmsg
+	m.begin(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_ACK,
+		binary.NativeEndian.AppendUint32([]byte{unix.AF_INET, 32, 0, unix.RT_SCOPE_HOST}, loopbackIndex))
+	m.attr(unix.IFA_LOCAL, []byte{127, 0, 0, 2})
+	m.end()
+	return m.send(unix.NETLINK_ROUTE, len(families)+1)
 }
