@@ -21,6 +21,7 @@ var setupCaps = []uintptr{
 	unix.CAP_NET_ADMIN,        // lo, routes, rules
 	unix.CAP_SYS_ADMIN,        // mounts
 	unix.CAP_SYS_RESOURCE,     // /proc/sys/user
+	unix.CAP_DAC_OVERRIDE,     // the work folder of an overlay, which has mode 0
 }
 
 const namespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET |
