@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"forage/internal/testprogram"
 )
 
 // patience bounds every wait for something that has to happen.
@@ -34,20 +36,7 @@ func testMain(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	dir, err := os.MkdirTemp("", "fault")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	program = filepath.Join(dir, "forage-ctl")
-	build := exec.Command("go", "build", "-o", program, "forage/cmd/forage-ctl")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "building forage-ctl: %v\n%s", err, out)
-		return 1
-	}
-	return m.Run()
+	return testprogram.Main(m, &program)
 }
 
 // world is one user's Forage: folders of its own and a workspace whose files are counted.

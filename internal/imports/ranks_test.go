@@ -51,10 +51,11 @@ var rooms = []room{
 
 // testRooms hold nothing but tests, and suites for tests, which may import anything.
 var testRooms = map[string]string{
-	"acceptance": "stands for the user: starts the program as a whole",
-	"fault":      "kills processes of the program and looks for what is left",
-	"imports":    "this test",
-	"testrun":    "runs the suites in CI",
+	"acceptance":  "stands for the user: starts the program as a whole",
+	"fault":       "kills processes of the program and looks for what is left",
+	"imports":     "this test",
+	"testrun":     "runs the suites in CI",
+	"testprogram": "builds the program for suites",
 }
 
 // implementations are packages below a room that others may import besides the
@@ -69,9 +70,10 @@ var implementations = []struct{ importer, imported, why string }{
 
 // starters are the packages that may import os/exec, other than in tests.
 var starters = map[string]string{
-	"internal/hostexec": "the one way to start a program on the host: clean environment, timeout, no shell",
-	"internal/testrun":  "runs go test in CI",
-	"bench":             "measures whole programs, its peers included",
+	"internal/hostexec":    "the one way to start a program on the host: clean environment, timeout, no shell",
+	"internal/testrun":     "runs go test in CI",
+	"internal/testprogram": "builds the program with go",
+	"bench":                "measures whole programs, its peers included",
 }
 
 // confined are outside modules that one part of the tree alone may import.

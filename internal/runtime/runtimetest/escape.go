@@ -1,0 +1,251 @@
+package runtimetest
+
+import (
+	"encoding/json"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"forage"
+	"forage/internal/probe"
+	"forage/internal/supervisor"
+)
+
+// Escape attacks sandboxes of the runtime from inside, as an agent would.
+func Escape(t *testing.T, h Harness) {
+	for _, test := range []struct {
+		name string
+		run  func(*host)
+	}{
+		{"walls", wallsHold},
+		{"links out of the workspace", linksLeadNowhere},
+		{"swapped mount source", swappedSourceIsRefused},
+		{"sockets in mounted trees", socketsAreMasked},
+		{"git metadata", gitMetadataIsReadOnly},
+		{"mounts", mountsCannotBeUndone},
+		{"setuid", setuidIsUseless},
+		{"quotas of the user", quotasAreTheSandboxes},
+		{"host's abstract sockets", abstractSocketsAreApart},
+		{"guest", guestSurvives},
+		{"terminal", terminalIsItsOwn},
+		{"debuggers", debuggersWork},
+		{"control files", oursAreOutOfReach},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.run(h.host(t)) })
+	}
+}
+
+func clientOf(b *box) supervisor.Client { return supervisor.Client{Dir: b.dir} }
+
+// withProgram adds our own program, which holds the probes.
+func (h *host) withProgram(plan *forage.Plan) string {
+	plan.Spec.Mounts = append(plan.Spec.Mounts, forage.Mount{Source: h.Program, Target: "/forage-probe"})
+	return "/forage-probe"
+}
+
+func wallsHold(h *host) {
+	plan := h.plan("box")
+	program := h.withProgram(&plan)
+	b := h.start(plan)
+	r := b.run(program, probe.Argument)
+	var results []probe.Result
+	if err := json.Unmarshal([]byte(r.out), &results); err != nil || len(results) < 50 {
+		h.Fatalf("exit %d, %d results, %v\n%s%s", r.exit, len(results), err, r.out, r.err)
+	}
+	for _, result := range results {
+		if !result.Held {
+			h.Errorf("%s: %s: %s", result.Group, result.Wall, result.Detail)
+		}
+	}
+}
+
+func linksLeadNowhere(h *host) {
+	secret := filepath.Join(h.state, "secret")
+	if err := os.WriteFile(secret, []byte("secret"), 0o644); err != nil {
+		h.Fatal(err)
+	}
+	b := h.start(h.plan("box"))
+	b.works("ln -s " + secret + " link; ln -s / root; ln -s ../../../../../../../../../" + secret + " chain")
+	b.fails("cat link")
+	b.fails("cat chain")
+	b.fails("cat root/" + secret)
+	b.fails("cat /proc/self/root/" + secret)
+	b.fails("cat /proc/1/root/" + secret)
+	b.fails("cat /proc/1/cwd/" + secret)
+}
+
+func swappedSourceIsRefused(h *host) {
+	source := filepath.Join(h.state, "source")
+	outside := filepath.Join(h.state, "outside")
+	for _, dir := range []string{source, outside} {
+		if err := os.MkdirAll(filepath.Join(dir, "sub"), 0o755); err != nil {
+			h.Fatal(err)
+		}
+	}
+	for name, swapped := range map[string]string{"parent": source, "folder": filepath.Join(source, "sub")} {
+		plan := h.plan(name)
+		plan.Spec.Mounts = append(plan.Spec.Mounts, forage.Mount{Source: filepath.Join(source, "sub"), Target: "/shown"})
+		if err := os.Rename(swapped, swapped+".was"); err != nil {
+			h.Fatal(err)
+		}
+		if err := os.Symlink(outside, swapped); err != nil {
+			h.Fatal(err)
+		}
+		if _, err := h.tryStart(plan); err == nil {
+			h.Errorf("a link at %s was followed", swapped)
+		}
+		os.Remove(swapped)
+		os.Rename(swapped+".was", swapped)
+	}
+}
+
+func socketsAreMasked(h *host) {
+	listener, err := net.Listen("unix", filepath.Join(h.workspace, "host.sock"))
+	if err != nil {
+		h.Fatal(err)
+	}
+	defer listener.Close()
+	if err := unix.Mkfifo(filepath.Join(h.workspace, "fifo"), 0o666); err != nil {
+		h.Fatal(err)
+	}
+	reached := make(chan struct{})
+	go func() {
+		if conn, err := listener.Accept(); err == nil {
+			conn.Close()
+			close(reached)
+		}
+	}()
+	plan := h.plan("box")
+	if b, err := h.tryStart(plan); err == nil { // refusing it altogether is fine too
+		b.fails("python3 -c \"import socket; socket.socket(socket.AF_UNIX).connect('host.sock')\"")
+		b.fails("test -p fifo")
+		b.fails("mkfifo planted")
+		b.fails("python3 -c \"import socket; socket.socket(socket.AF_UNIX).bind('planted.sock')\"")
+		b.works("python3 -c \"import socket; socket.socket(socket.AF_UNIX).bind('/tmp/own.sock')\"")
+	}
+	select {
+	case <-reached:
+		h.Error("a process of the host was reached through a socket in the workspace")
+	default:
+	}
+}
+
+func gitMetadataIsReadOnly(h *host) {
+	hooks := filepath.Join(h.workspace, ".git/hooks")
+	if err := os.MkdirAll(hooks, 0o755); err != nil {
+		h.Fatal(err)
+	}
+	config := filepath.Join(h.workspace, ".git/config")
+	if err := os.WriteFile(config, []byte("[core]\n"), 0o644); err != nil {
+		h.Fatal(err)
+	}
+	b := h.start(h.plan("box"))
+	b.fails("echo '#!/bin/sh' > .git/hooks/pre-commit")
+	b.fails("echo '[core] fsmonitor = evil' >> .git/config")
+	b.fails("rm -rf .git")
+	b.fails("mv .git elsewhere")
+	b.fails("mv .git/config .git/was")
+	if text, err := os.ReadFile(config); err != nil || string(text) != "[core]\n" {
+		h.Errorf("the configuration is %q now (%v)", text, err)
+	}
+}
+
+func mountsCannotBeUndone(h *host) {
+	plan := h.plan("box")
+	b := h.start(plan)
+	b.fails("mount -o remount,rw,bind /usr")
+	b.fails("mount -o remount,suid,dev,bind /tmp")
+	b.fails("umount -l /proc/sys || umount -l /usr || umount -l /workspace")
+	b.fails("mount --bind /tmp /usr")
+	b.fails("mount -t proc proc /tmp || mount -t tmpfs t /tmp || mount -t sysfs s /tmp")
+	b.fails("unshare -r true || unshare -m true || unshare -U true")
+	b.fails("unshare -rm mount --bind /tmp /usr")
+	b.fails("nsenter -t 1 -a true || nsenter -t 1 -m true || nsenter -t 1 -U true")
+	b.fails("chroot / true")
+}
+
+func setuidIsUseless(h *host) {
+	b := h.start(h.plan("box"))
+	b.fails("su -c id root </dev/null")
+	b.fails("cp /bin/sh /workspace/suid && chmod u+s /workspace/suid && test -u /workspace/suid")
+	b.fails("cp /bin/sh /workspace/sgid && chmod g+s /workspace/sgid && test -g /workspace/sgid")
+	b.fails("mknod /workspace/null c 1 3")
+}
+
+// quotasAreTheSandboxes: what the kernel counts for each user must not run out
+// on the host because of what runs inside.
+func quotasAreTheSandboxes(h *host) {
+	b := h.start(h.plan("box"))
+	b.works(`python3 -c "
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+fds = []
+while len(fds) < 5000:
+    fd = libc.inotify_init1(0)
+    if fd < 0: break
+    fds.append(fd)
+import time
+open('/tmp/held', 'w').write(str(len(fds)))
+" `)
+	before := b.works("cat /tmp/held")
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
+	if err != nil {
+		h.Fatalf("inotify on the host after %s instances inside: %v", before, err)
+	}
+	unix.Close(fd)
+}
+
+func abstractSocketsAreApart(h *host) {
+	listener, err := net.Listen("unix", "@forage-runtimetest")
+	if err != nil {
+		h.Fatal(err)
+	}
+	defer listener.Close()
+	b := h.start(h.plan("box"))
+	b.fails("python3 -c \"import socket; socket.socket(socket.AF_UNIX).connect('\\0forage-runtimetest')\"")
+}
+
+// guestSurvives: whatever it is sent, the guest serves on, or all ends at once.
+func guestSurvives(h *host) {
+	b := h.start(h.plan("box"))
+	b.works("for s in 1 2 3 5 6 7 8 9 10 11 12 13 14 15 19 20 21 22 24 25 31; do kill -$s 1; done; kill -KILL -1; true")
+	b.works("echo still here")
+	b.fails("cat /proc/1/environ || cat /proc/1/maps || ls /proc/1/fd/ || cat /proc/1/mem")
+	b.fails("echo 1000 > /proc/1/oom_score_adj")
+}
+
+func terminalIsItsOwn(h *host) {
+	b := h.start(h.plan("box"))
+	if got := b.works("ls -l /proc/self/fd/0 /proc/self/fd/1 /proc/self/fd/2 | grep -vc pipe: || true"); got != "0" {
+		h.Errorf("%s of the standard streams are no pipes of ours: %s", got, b.works("ls -l /proc/self/fd/"))
+	}
+	b.fails("test -c /dev/console || test -e /dev/tty0 || test -e /dev/tty1")
+}
+
+func debuggersWork(h *host) {
+	b := h.start(h.plan("box"))
+	if b.sh("command -v strace").exit != 0 {
+		h.Skip("no strace on this host")
+	}
+	if out := b.works("strace -f -e trace=write -o /tmp/trace sh -c 'echo traced' && cat /tmp/trace"); !strings.Contains(out, "write(1") {
+		h.Errorf("strace inside saw %q", out)
+	}
+}
+
+// oursAreOutOfReach: nothing of the host's side has a name inside.
+func oursAreOutOfReach(h *host) {
+	b := h.start(h.plan("box"))
+	for _, path := range []string{h.state, h.runDir, b.dir, "/run/firefly-forage", "/var/lib/firefly-forage"} {
+		b.fails("ls " + path)
+	}
+	out := b.works("find / -xdev -type s 2>/dev/null; find /run /tmp -type s 2>/dev/null; true")
+	for _, name := range []string{"control.sock", "ssh.sock"} {
+		if strings.Contains(out, name) {
+			h.Errorf("a socket of ours is visible: %s", out)
+		}
+	}
+}
