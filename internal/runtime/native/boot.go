@@ -9,6 +9,8 @@ import (
 // boot is the body of frames.Boot: what the child builds. The descriptors
 // beside it are in the order in which the fields that mention them say so.
 type boot struct {
+	// Trial asks for no sandbox but for trying out what making one takes.
+	Trial    bool            `json:"trial,omitempty"`
 	Name     string          `json:"name"`
 	Identity forage.Identity `json:"identity"`
 	// DropGroups: setgroups(2) is allowed in the user namespace, and the child has to call it.

@@ -167,7 +167,7 @@ func (b *builder) attachRoot(root int) error {
 
 // makeOverlay makes an overlay of the layers, with its writable part on the tmpfs.
 func (b *builder) makeOverlay() error {
-	for _, dir := range []string{dirUpper, dirWork, "lower"} {
+	for _, dir := range []string{dirUpper, dirWork, dirLower} {
 		if err := unix.Mkdirat(b.tmpfs, dir, 0o755); err != nil {
 			return fmt.Errorf("making %s: %w", dir, err)
 		}
@@ -179,35 +179,39 @@ func (b *builder) makeOverlay() error {
 	b.plant = newPlanter(upper)
 	options := []option{{"userxattr", ""}}
 	for i, layer := range b.boot.Lower {
-		at := path.Join("lower", strconv.Itoa(i))
-		if err := unix.Mkdirat(b.tmpfs, at, 0o755); err != nil {
-			return fmt.Errorf("making %s: %w", at, err)
+		at := path.Join(dirLower, strconv.Itoa(i))
+		if err := b.mountLayer(layer, at); err != nil {
+			return fmt.Errorf("%s: %w", layer.Source, err)
 		}
-		fd, err := b.detach(layer, attrReadOnly)
-		if err != nil {
-			return err
-		}
-		if err := unix.MoveMount(fd, "", b.tmpfs, at, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-			return fmt.Errorf("move_mount: %w", err)
-		}
-		defer unix.Close(fd)
-		options = append(options, option{"lowerdir+", procFD(fd)})
+		options = append(options, option{"lowerdir+", at})
 	}
-	work, err := openFolder(b.tmpfs, dirWork)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(work)
-	options = append(options, option{"upperdir", procFD(upper)}, option{"workdir", procFD(work)})
-	root, err := newFilesystem("overlay", attrInert, options...)
+	root, err := b.overlay(options)
 	if err != nil {
 		return err
 	}
 	return b.attachRoot(root)
 }
 
-// procFD is a path to what a descriptor of this process is open on.
-func procFD(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
+// mountLayer shows a layer of the overlay in the tmpfs, which is as far as its paths have to go.
+func (b *builder) mountLayer(layer tree, at string) error {
+	if err := unix.Mkdirat(b.tmpfs, at, 0o755); err != nil {
+		return fmt.Errorf("making %s: %w", at, err)
+	}
+	fd, err := b.detach(layer, attrReadOnly)
+	if err != nil {
+		return err
+	}
+	return attach(fd, b.tmpfs, at)
+}
+
+// overlay mounts an overlay with those layers, detached. Its folders are named relative
+// to the tmpfs, which no path leads to, as the working directory.
+func (b *builder) overlay(options []option) (int, error) {
+	if err := unix.Fchdir(b.tmpfs); err != nil {
+		return -1, fmt.Errorf("fchdir: %w", err)
+	}
+	return newFilesystem("overlay", attrInert, append(options, option{"upperdir", dirUpper}, option{"workdir", dirWork})...)
+}
 
 func openFolder(dir int, name string) (int, error) {
 	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)

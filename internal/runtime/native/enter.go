@@ -57,7 +57,9 @@ func Enter() (*Entered, error) {
 	}
 	entered, err := enter(control)
 	if err != nil {
-		err = errors.Join(err, reportFailure(control, err))
+		if !errors.Is(err, errTried) {
+			err = errors.Join(err, reportFailure(control, err))
+		}
 		control.Close()
 		return nil, err
 	}
@@ -82,6 +84,9 @@ func enter(control *frames.Conn) (*Entered, error) {
 		return nil, err
 	}
 	defer b.close()
+	if b.boot.Trial {
+		return nil, b.try(control)
+	}
 	network := startNetwork(b.boot.Name)
 	if err := b.build(); err != nil {
 		network.abandon()

@@ -14,7 +14,8 @@ import (
 // writable inside and not mounted from the host is in one of them, so that
 // its size bounds them together.
 //
-//	root/    the read-only "/" of a host view, or upper/ and work/ of an overlay
+//	root/    the read-only "/" of a host view
+//	upper/ work/ lower/N    of an overlay, which is then attached at root/
 //	home/    the agent's home
 //	tmp/ vartmp/ shm/ run/
 //	forage/  forage.RunPath, read-only inside
@@ -25,6 +26,7 @@ const (
 	dirRoot   = "root"
 	dirUpper  = "upper"
 	dirWork   = "work"
+	dirLower  = "lower"
 	dirForage = "forage"
 	dirFiles  = "files"
 	inertFile = "inert"
