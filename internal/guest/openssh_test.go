@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"forage/internal/guest"
 )
 
 // openSSH is the stock client, led to the guest through a TCP port as a user's is.
@@ -190,6 +192,29 @@ func TestOpenSSHFiles(t *testing.T) {
 		if out, err := sftp.CombinedOutput(); err == nil {
 			t.Errorf("%s could be read: %s", path, out)
 		}
+	}
+}
+
+func TestFiles(t *testing.T) {
+	sb := up(t, setup{config: func(c *guest.Config) { c.TasksMax = 200 }}) // the limit shim starts the server too
+	files, err := sb.dial().SFTP(t.Context())
+	must(t, err)
+	defer files.Close()
+	file, err := files.Create("written")
+	must(t, err)
+	_, err = io.Copy(file, random(20<<20))
+	must(t, err)
+	must(t, file.Close())
+	file, err = files.Open("written")
+	must(t, err)
+	h := sha256.New()
+	_, err = io.Copy(h, file)
+	must(t, err)
+	if got, want := fmt.Sprintf("%x", h.Sum(nil)), digest(random(20<<20)); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if _, err := files.Open("/proc/1/environ"); err == nil {
+		t.Error("PID 1's files are open")
 	}
 }
 

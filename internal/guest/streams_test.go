@@ -154,6 +154,14 @@ func TestBackgroundProcessDoesNotHoldTheExit(t *testing.T) {
 			t.Errorf("%s: took %v", script, took)
 		}
 	}
+	var out bytes.Buffer
+	started := time.Now()
+	exit, err := sb.dial().Run(t.Context(), guestclient.Command{Argv: []string{"sh", "-c", "setsid sleep 1000 & nohup sleep 1000 & echo started; exit 5"}, TTY: true},
+		guestclient.Stdio{In: blocked{t}, Out: &out})
+	must(t, err)
+	if took := time.Since(started); exit.Code() != 5 || took > 5*time.Second || !strings.Contains(out.String(), "started") {
+		t.Errorf("on a terminal: code %d after %v, %q", exit.Code(), took, out.String())
+	}
 	// What comes soon after is not lost.
 	stdout, _, _ := sb.run("sh", "-c", "(sleep 0.1; echo late) & echo early")
 	if stdout != "early\nlate\n" {

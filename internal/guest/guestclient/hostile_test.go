@@ -11,6 +11,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -107,14 +108,12 @@ func accept(channel ssh.NewChannel) ssh.Channel {
 	}
 	granted := make(chan struct{})
 	go func() {
+		var first sync.Once
 		for request := range requests {
 			if request.WantReply {
 				request.Reply(true, nil)
 			}
-			if granted != nil {
-				close(granted)
-				granted = nil
-			}
+			first.Do(func() { close(granted) })
 		}
 	}()
 	<-granted
