@@ -476,7 +476,10 @@ func TestBigBodies(t *testing.T) {
 	w := newWorld(t, mustPolicy(t, "full"), nil)
 	w.name("a.example", public)
 	big := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
-	w.serveHTTP(public+":80", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.Copy(w, r.Body) }))
+	w.serveHTTP(public+":80", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.NewResponseController(w).EnableFullDuplex()
+		io.Copy(w, r.Body) // answers while it is being asked
+	}))
 	proxyURL := func(*http.Request) (*url.URL, error) { return url.Parse("http://" + w.proxy.Addr().String()) }
 	client := &http.Client{Transport: &http.Transport{Proxy: proxyURL}}
 	defer client.CloseIdleConnections()

@@ -134,8 +134,10 @@ func (o order) carryOut() result {
 	if o.Name != "" {
 		conn = tls.Client(conn, &tls.Config{ServerName: o.Name, InsecureSkipVerify: true})
 	}
-	if _, err := conn.Write(o.Send); err != nil && len(o.Send) > 0 {
-		return result{Error: err.Error()}
+	if len(o.Send) > 0 { // an empty write would take a reset's error with it
+		if _, err := conn.Write(o.Send); err != nil {
+			return result{Error: err.Error()}
+		}
 	}
 	got := make([]byte, 4096)
 	n := 0

@@ -154,6 +154,7 @@ func (h *httpSide) pass(w http.ResponseWriter, r *http.Request, c *gateConn, to,
 	defer cancel()
 	defer context.AfterFunc(c.f.ctx, cancel)()
 	before := [2]int64{c.f.counts.In.Load(), c.f.counts.Out.Load()}
+	http.NewResponseController(w).EnableFullDuplex() // a server may answer before it has read everything
 	counted := &countedWriter{ResponseWriter: w}
 	defer func() { // also when the handler is aborted
 		var counts relay.Counts
