@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"forage"
+	"forage/internal/term"
 )
 
 // Groups of commands, as `forage-ctl help` shows them.
@@ -128,7 +129,7 @@ func knownElsewhere(word string, all []entry) error {
 		names[i] = e.name
 	}
 	hint := "'forage-ctl help' lists the commands"
-	if near := nearest(word, names); near != "" {
+	if near := term.Nearest(word, names); near != "" {
 		hint = "did you mean 'forage-ctl " + near + "'?"
 	}
 	return forage.WithHint(forage.Errorf(forage.ErrUsage, "there is no command %q", word), hint)

@@ -102,18 +102,6 @@ func TestExamplesParse(t *testing.T) {
 	})
 }
 
-func TestNearest(t *testing.T) {
-	names := []string{"network", "name", "no-tty", "tty", "run", "runtimes"}
-	for word, want := range map[string]string{
-		"netwrok": "network", "nmae": "name", "no-ty": "no-tty", "runtime": "runtimes",
-		"xyzzy": "", "": "", "rum": "run",
-	} {
-		if got := nearest(word, names); got != want {
-			t.Errorf("nearest(%q) = %q, want %q", word, got, want)
-		}
-	}
-}
-
 // TestShellWords: a shell reads back what was written.
 func TestShellWords(t *testing.T) {
 	for _, argv := range [][]string{

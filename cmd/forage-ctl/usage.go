@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"forage"
+	"forage/internal/term"
 )
 
 // flagError turns what the flag library complains about into a usage error
@@ -23,7 +24,7 @@ func flagError(c *cobra.Command, err error) error {
 		return usageError(c, "%w", err)
 	}
 	hint := "'" + c.CommandPath() + " --help' lists the flags"
-	if near := nearest(unknown.GetSpecifiedName(), flagNames(c)); near != "" && unknown.GetSpecifiedShortnames() == "" {
+	if near := term.Nearest(unknown.GetSpecifiedName(), flagNames(c)); near != "" && unknown.GetSpecifiedShortnames() == "" {
 		hint = "did you mean --" + near + "?"
 	} else if takesCommand(c) {
 		hint = "flags of the command that runs inside come after '--'"
@@ -42,39 +43,6 @@ func flagNames(c *cobra.Command) []string {
 		}
 	})
 	return names
-}
-
-// nearest returns the candidate that is a slip of the finger away from word,
-// or "".
-func nearest(word string, candidates []string) string {
-	best, least := "", len(word)/3+2
-	for _, candidate := range candidates {
-		if d := distance(word, candidate); d < least {
-			best, least = candidate, d
-		}
-	}
-	return best
-}
-
-// distance is the Levenshtein distance between a and b, in bytes.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // noArgs refuses arguments.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"forage"
+	"forage/internal/term"
 )
 
 // Problem is one thing that is wrong with a configuration file.
@@ -65,48 +66,10 @@ func (p *problems) err() error {
 	return forage.WithHint(&Error{p.list}, "`forage-ctl config init` writes a commented example with every key")
 }
 
-// nearest returns the one of known that key was probably meant to be, or "".
-func nearest(key string, known []string) string {
-	best, distance := "", max(2, len(key)/3)+1
-	if len(key) > 64 {
-		return ""
-	}
-	for _, candidate := range known {
-		if len(key) >= 3 && strings.HasPrefix(strings.ToLower(candidate), strings.ToLower(key)) {
-			return candidate
-		}
-		if d := editDistance(strings.ToLower(key), strings.ToLower(candidate)); d < distance {
-			best, distance = candidate, d
-		}
-	}
-	return best
-}
-
-// editDistance is the Levenshtein distance of a and b in bytes.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
-}
-
 // didYouMean ends a message with the nearest of known, or with all of them
 // when they are few and none is near.
 func didYouMean(key string, known []string) string {
-	if near := nearest(key, known); near != "" {
+	if near := term.Nearest(key, known); near != "" {
 		return fmt.Sprintf("; did you mean %q?", near)
 	}
 	if len(known) > 0 && len(known) <= 12 {

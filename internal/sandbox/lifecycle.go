@@ -58,21 +58,28 @@ func (s *Service) create(ctx context.Context, plan forage.Plan) error {
 	if err != nil {
 		return err
 	}
-	record, err := s.newRecord(ctx, plan, seed)
-	if err != nil {
-		return err
+	for taken := []int(nil); ; {
+		record, err := s.newRecord(ctx, plan, seed, taken...)
+		if err != nil {
+			return err
+		}
+		if err = s.prepareFiles(record, seed); err == nil {
+			err = s.spawn(ctx, record, hostEnv)
+		}
+		if err == nil {
+			return nil
+		}
+		undone := s.remove(context.WithoutCancel(ctx), record)
+		if undone != nil || !errors.Is(err, forage.ErrNoPort) {
+			return errors.Join(err, undone)
+		}
+		// Somebody who doesn't share our records took the port since it was chosen.
+		taken = append(taken, record.Port)
 	}
-	if err = s.prepareFiles(record, seed); err == nil {
-		err = s.spawn(ctx, record, hostEnv)
-	}
-	if err != nil {
-		return errors.Join(err, s.remove(context.WithoutCancel(ctx), record))
-	}
-	return nil
 }
 
-// newRecord puts the sandbox on record, which reserves its name and its port.
-func (s *Service) newRecord(ctx context.Context, plan forage.Plan, seed []byte) (store.Record, error) {
+// newRecord puts the sandbox on record, which reserves its name and its port: not one of taken.
+func (s *Service) newRecord(ctx context.Context, plan forage.Plan, seed []byte, taken ...int) (store.Record, error) {
 	hostKey, err := sshkeys.HostLine(seed)
 	if err != nil {
 		return store.Record{}, err
@@ -82,7 +89,7 @@ func (s *Service) newRecord(ctx context.Context, plan forage.Plan, seed []byte) 
 	}
 	var ports store.Ports
 	if !plan.Ephemeral {
-		ports = store.Ports{Listen: s.Config.SSHListen, From: s.Config.PortRange.From, To: s.Config.PortRange.To}
+		ports = store.Ports{Listen: s.Config.SSHListen, From: s.Config.PortRange.From, To: s.Config.PortRange.To, Skip: taken}
 	}
 	return s.Store.Create(ctx, store.Record{
 		Name: plan.Name, Template: plan.Template, Runtime: plan.Runtime,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"forage/internal/config"
 	"forage/internal/policy"
 	"forage/internal/sshkeys"
+	"forage/internal/term"
 	"forage/internal/workspace"
 	"forage/internal/workspace/direct"
 )
@@ -81,9 +83,11 @@ func (p *planner) template(context.Context) error {
 	name := p.templateName()
 	template, ok := s.Config.Templates[name]
 	if !ok {
-		return forage.WithHint(
-			forage.Errorf(forage.ErrTemplateNotFound, "no template named %q", name),
-			"`forage-ctl templates` lists them")
+		hint := "`forage-ctl templates` lists them"
+		if near := term.Nearest(name, slices.Sorted(maps.Keys(s.Config.Templates))); near != "" {
+			hint = fmt.Sprintf("did you mean %q?", near)
+		}
+		return forage.WithHint(forage.Errorf(forage.ErrTemplateNotFound, "no template named %q", name), hint)
 	}
 	if uses := s.Config.Unsupported[name]; len(uses) > 0 {
 		return forage.WithHint(
