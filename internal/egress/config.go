@@ -50,6 +50,7 @@ const (
 	sniffTimeout   = 10 * time.Second
 	lookupTimeout  = 10 * time.Second
 	dialTimeout    = 15 * time.Second
+	answerTimeout  = 2 * time.Minute // of a TLS server to a ClientHello
 	idleHTTP       = 90 * time.Second
 	maxConnections = 4096
 	filesPerFlow   = 8 // descriptors: two sockets, what dialling and pipes take, and some to spare

@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -644,6 +645,51 @@ func TestTLS(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A server that asks for another ClientHello is answered for the same name, or not at all.
+func TestTLSRetry(t *testing.T) {
+	cert, roots := certificate(t, "a.example")
+	start := func() (*world, net.Conn) {
+		w := newWorld(t, mustPolicy(t, "restricted", "a.example"), nil)
+		w.name("a.example", public)
+		w.serve(public+":443", func(conn net.Conn) { // asks, since it knows another curve alone
+			secure := tls.Server(conn, &tls.Config{Certificates: []tls.Certificate{cert}, CurvePreferences: []tls.CurveID{tls.CurveP521}})
+			echo(secure)
+			secure.Close()
+		})
+		return w, w.toName("a.example", 443)
+	}
+	config := &tls.Config{ServerName: "a.example", RootCAs: roots, CurvePreferences: []tls.CurveID{tls.X25519, tls.CurveP521}}
+	_, conn := start()
+	secure := tls.Client(conn, config)
+	expectLine(t, bufio.NewReader(secure), "hello\n")
+	if !secure.ConnectionState().HelloRetryRequest {
+		t.Fatal("the server did not ask for another ClientHello")
+	}
+	w, conn := start()
+	// The second ClientHello, changed on its way, names another server.
+	secure = tls.Client(&secondHello{Conn: conn, change: func(b []byte) []byte {
+		return bytes.ReplaceAll(b, []byte("a.example"), []byte("b.example"))
+	}}, config)
+	if err := secure.Handshake(); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("%v", err)
+	}
+	w.denied("sni-mismatch")
+}
+
+// secondHello changes what a client writes after its first message.
+type secondHello struct {
+	net.Conn
+	writes int
+	change func([]byte) []byte
+}
+
+func (c *secondHello) Write(b []byte) (int, error) {
+	if c.writes++; c.writes > 1 {
+		return c.Conn.Write(c.change(b))
+	}
+	return c.Conn.Write(b)
 }
 
 // withECH is a ClientHello for a.example with an encrypted one inside.

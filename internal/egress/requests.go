@@ -145,6 +145,10 @@ type jobKey struct{}
 func (h *httpSide) pass(w http.ResponseWriter, r *http.Request, c *gateConn, to, host policy.Request) {
 	event := requestEvent(r)
 	d, err := c.f.judge(to, event)
+	if err == nil && to.Port == tlsPort {
+		event.Host, event.Port = to.Dest(), to.Port
+		err = c.f.deny(event, policy.Decision{Rule: "not-tls", Reason: "a request in the clear to the port of TLS"})
+	}
 	if err != nil {
 		h.refuse(w, c, err)
 		return

@@ -3,6 +3,7 @@ package egress
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"time"
@@ -62,16 +63,57 @@ func (f *flow) runTunnel(r policy.Request, d policy.Decision, prefix []byte, ups
 		}
 		f.counts.Out.Add(int64(len(prefix)))
 	}
+	if r.Port == tlsPort {
+		if err := f.watchRetry(r, upstream); err != nil {
+			return err
+		}
+	}
 	return relay.Join(f.client, upstream, &f.e.pipes, &f.counts)
+}
+
+// watchRetry passes on the beginning of the server's answer. When that asks
+// for another ClientHello, its name has to agree like the first's: servers go by the
+// second.
+func (f *flow) watchRetry(r policy.Request, upstream net.Conn) error {
+	if err := upstream.SetReadDeadline(time.Now().Add(answerTimeout)); err != nil {
+		return err
+	}
+	retry, wire, err := sniff.ReadServerStart(upstream)
+	if len(wire) > 0 {
+		if _, err := f.client.Write(wire); err != nil {
+			return err
+		}
+		f.counts.In.Add(int64(len(wire)))
+	}
+	if err == io.EOF { // as it would be without us
+		return upstream.SetReadDeadline(time.Time{})
+	}
+	if err := errors.Join(err, upstream.SetReadDeadline(time.Time{})); err != nil {
+		return err
+	}
+	if !retry {
+		return nil
+	}
+	wire, err = f.checkHello(r, func() (sniff.Hello, []byte, error) { return sniff.ReadSecondHello(f.client) })
+	if err != nil {
+		return err
+	}
+	_, err = upstream.Write(wire)
+	f.counts.Out.Add(int64(len(wire)))
+	return err
 }
 
 // sniffTLS reads the ClientHello and holds its name against the one that was
 // judged. It returns all that was read.
 func (f *flow) sniffTLS(r policy.Request, prefix []byte) ([]byte, error) {
+	return f.checkHello(r, func() (sniff.Hello, []byte, error) { return sniff.ReadHello(f.client, prefix) })
+}
+
+func (f *flow) checkHello(r policy.Request, read func() (sniff.Hello, []byte, error)) ([]byte, error) {
 	if err := f.client.SetReadDeadline(time.Now().Add(f.e.config.SniffTimeout)); err != nil {
 		return nil, err
 	}
-	hello, wire, err := sniff.ReadHello(f.client, prefix)
+	hello, wire, err := read()
 	var refused *sniff.Error
 	switch {
 	case errors.As(err, &refused):

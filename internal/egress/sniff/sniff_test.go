@@ -165,6 +165,57 @@ func TestReadHelloRefuses(t *testing.T) {
 	}
 }
 
+func TestReadServerStart(t *testing.T) {
+	hello := func(random string) string {
+		body := "\x03\x03" + random + "\x00\x13\x01\x00"
+		return string(record("\x02\x00\x00" + string(rune(len(body))) + body))
+	}
+	other := strings.Repeat("r", 32)
+	for _, tt := range []struct {
+		name, wire string
+		retry, bad bool
+	}{
+		{"a ServerHello", hello(other) + "more", false, false},
+		{"one that asks again", hello(string(retryRandom)) + "more", true, false},
+		{"an alert", "\x15\x03\x03\x00\x02\x02\x28", false, false},
+		{"no TLS", "HTTP/1.1 400 Bad Request\r\n", false, false},
+		{"another message", string(record("\x0b\x00\x00\x01x")), false, true},
+		{"tiny records", string(split([]byte(hello(string(retryRandom))), 1)), false, true},
+	} {
+		for how, r := range map[string]io.Reader{"at once": strings.NewReader(tt.wire), "byte by byte": iotest.OneByteReader(strings.NewReader(tt.wire))} {
+			retry, wire, err := ReadServerStart(r)
+			rest, _ := io.ReadAll(r)
+			if retry != tt.retry || string(wire)+string(rest) != tt.wire || (err != nil) != tt.bad && tt.name != "another message" {
+				t.Errorf("%s, %s: %v, %v", tt.name, how, retry, err)
+			}
+		}
+	}
+	if _, _, err := ReadServerStart(strings.NewReader(hello(other)[:20])); err != io.EOF {
+		t.Errorf("cut short: %v", err)
+	}
+}
+
+func TestReadSecondHello(t *testing.T) {
+	hello := string(madeHello(serverName("a.example")))
+	change, early := "\x14\x03\x03\x00\x01\x01", "\x17\x03\x03\x00\x05early"
+	for _, before := range []string{"", change, early + early + change} {
+		h, wire, err := ReadSecondHello(strings.NewReader(before + hello))
+		if h.ServerName != "a.example" || string(wire) != before+hello || err != nil {
+			t.Errorf("after %q: %+v, %v", before, h, err)
+		}
+	}
+	for name, wire := range map[string]string{
+		"an alert":        "\x15\x03\x03\x00\x02\x02\x28",
+		"much early data": strings.Repeat("\x17\x03\x03\x40\x00"+strings.Repeat("x", 1<<14), 10) + hello,
+		"cut":             early[:7],
+		"nothing":         "",
+	} {
+		if _, _, err := ReadSecondHello(strings.NewReader(wire)); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
 func TestReadProxyHeader(t *testing.T) {
 	v4 := string(proxySignature) + "\x21\x11\x00\x0c" + "\x7f\x00\x00\x01\xc6\x12\x00\x07\x10\x00\x01\xbb"
 	v6 := string(proxySignature) + "\x21\x21\x00\x24" + strings.Repeat("\x00", 15) + "\x01" + "\x20\x01\x00\x02" + strings.Repeat("\x00", 11) + "\x07\x10\x00\x00\x50"
@@ -362,6 +413,19 @@ func FuzzHello(f *testing.F) {
 		slow, _, slowErr := ReadHello(iotest.OneByteReader(bytes.NewReader(wire)), nil)
 		if whole != slow || (err == nil) != (slowErr == nil) {
 			t.Errorf("%+v, %v at once; %+v, %v byte by byte", whole, err, slow, slowErr)
+		}
+	})
+}
+
+func FuzzSecondHello(f *testing.F) {
+	f.Add([]byte("\x14\x03\x03\x00\x01\x01" + string(madeHello(serverName("a.example")))))
+	f.Add([]byte("\x17\x03\x03\x00\x05early" + string(split(madeHello(serverName("a.example")), 9))))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if _, wire, _ := ReadSecondHello(bytes.NewReader(b)); !bytes.HasPrefix(b, wire) {
+			t.Fatal("what was read is not what was sent")
+		}
+		if _, wire, _ := ReadServerStart(bytes.NewReader(b)); !bytes.HasPrefix(b, wire) {
+			t.Fatal("what was read is not what was sent")
 		}
 	})
 }
