@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -20,4 +21,21 @@ func serveCommand(ts *testscript.TestScript, neg bool, args []string) {
 	}))
 	ts.Defer(server.Close)
 	ts.Setenv(args[0], strings.TrimPrefix(server.URL, "http://"))
+}
+
+// takePortCommand listens on a port of the host's loopback. A port that was
+// just given up may be busy for a moment.
+func takePortCommand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: take-port PORT")
+	}
+	var listener net.Listener
+	var err error
+	if !waitFor(func() bool {
+		listener, err = net.Listen("tcp", "127.0.0.1:"+args[0])
+		return err == nil
+	}) {
+		ts.Fatalf("%v", err)
+	}
+	ts.Defer(func() { listener.Close() })
 }

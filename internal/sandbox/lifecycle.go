@@ -89,7 +89,7 @@ func (s *Service) newRecord(ctx context.Context, plan forage.Plan, seed []byte, 
 	}
 	var ports store.Ports
 	if !plan.Ephemeral {
-		ports = store.Ports{Listen: s.Config.SSHListen, From: s.Config.PortRange.From, To: s.Config.PortRange.To, Skip: taken}
+		ports = s.ports(taken...)
 	}
 	return s.Store.Create(ctx, store.Record{
 		Name: plan.Name, Template: plan.Template, Runtime: plan.Runtime,
@@ -128,11 +128,27 @@ func (s *Service) launch(ctx context.Context, record store.Record) error {
 	if err != nil {
 		return err
 	}
-	if err := s.spawn(ctx, record, hostEnv); err != nil {
+	err = s.spawn(ctx, record, hostEnv)
+	for taken := []int(nil); errors.Is(err, forage.ErrNoPort); {
+		taken = append(taken, record.Port) // by somebody else, while it was stopped
+		moved, moveErr := s.Store.MovePort(ctx, record, s.ports(taken...))
+		if moveErr != nil {
+			err = errors.Join(err, moveErr)
+			break
+		}
+		record = moved
+		err = s.spawn(ctx, record, hostEnv)
+	}
+	if err != nil {
 		record.Phase, record.Reason = forage.PhaseFailed, err.Error()
 		return errors.Join(err, s.Store.Save(record))
 	}
 	return nil
+}
+
+// ports is where a sandbox's SSH port may be: not one of taken.
+func (s *Service) ports(taken ...int) store.Ports {
+	return store.Ports{Listen: s.Config.SSHListen, From: s.Config.PortRange.From, To: s.Config.PortRange.To, Skip: taken}
 }
 
 func (s *Service) spawn(ctx context.Context, record store.Record, hostEnv map[string]string) error {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -38,6 +39,24 @@ func (s *Store) allocateLocked(rec *Record, ports Ports) error {
 		rec.Port, err = ports.choose(usedPorts)
 	}
 	return err
+}
+
+// MovePort gives a sandbox that exists another port than its own, and saves
+// that; the caller holds its Lock. ErrNoPort: none is left.
+func (s *Store) MovePort(ctx context.Context, rec Record, ports Ports) (Record, error) {
+	unlock, err := s.lock(ctx, storeLock)
+	if err != nil {
+		return Record{}, err
+	}
+	defer unlock()
+	used, _, err := s.used()
+	if err != nil {
+		return Record{}, err
+	}
+	if rec.Port, err = ports.choose(used); err != nil {
+		return Record{}, err
+	}
+	return rec, s.Save(rec)
 }
 
 // used collects the ports and slots that records hold. A broken record holds
