@@ -90,9 +90,16 @@ func checkFlagName(name string) error {
 	return fmt.Errorf("%.80q is not a flag that can be forbidden%s", name, didYouMean(name, forbiddableFlags[:]))
 }
 
+// maxAnywhere bounds how many ** a pattern has: matching tries every way to
+// place them, and a project's file is hostile.
+const maxAnywhere = 3
+
 func checkPattern(pattern string) error {
 	if !strings.HasPrefix(pattern, "/") && pattern != "~" && !strings.HasPrefix(pattern, "~/") && !strings.HasPrefix(pattern, "**/") {
 		return fmt.Errorf("%.80q: expected a pattern that begins with /, ~/ or **/", pattern)
+	}
+	if strings.Count(pattern, "**") > maxAnywhere {
+		return fmt.Errorf("%.80q: ** more than %d times", pattern, maxAnywhere)
 	}
 	for _, part := range split(pattern) {
 		if _, err := filepath.Match(part, ""); err != nil || part == ".." || part == "." {
@@ -119,7 +126,7 @@ func resolvePattern(pattern string) string {
 		if err != nil {
 			continue
 		}
-		resolved := filepath.Join(real, strings.Join(parts[n:], "/"))
+		resolved := filepath.Join(quotePattern(real), strings.Join(parts[n:], "/"))
 		if resolved == filepath.Clean(pattern) {
 			return ""
 		}
@@ -175,19 +182,19 @@ func touches(pattern, path []string) bool {
 	if len(pattern) == 0 {
 		return true // all that is left is below what matched
 	}
+	if len(path) == 0 {
+		return true // it holds what the rest of the pattern matches
+	}
 	if pattern[0] == "**" {
 		if len(pattern) == 1 {
 			return true
 		}
 		for i := range path {
-			if touches(pattern[1:], path[i:]) && len(path[i:]) > 0 && starts(pattern[1], path[i]) {
+			if touches(pattern[1:], path[i:]) {
 				return true
 			}
 		}
 		return false
-	}
-	if len(path) == 0 {
-		return true // it holds what the rest of the pattern matches
 	}
 	return starts(pattern[0], path[0]) && touches(pattern[1:], path[1:])
 }

@@ -95,6 +95,7 @@ func TestMistakes(t *testing.T) {
 		{"forbid runtime", "[forbid]\nruntimes = ['dockre']", `did you mean "docker"?`},
 		{"forbid relative", "[forbid]\nmounts = ['ssh/**']", `expected a pattern that begins with /, ~/ or **/`},
 		{"forbid pattern", "[forbid]\nmounts = ['/a/[']", `is not a pattern of paths`},
+		{"forbid anywhere", "[forbid]\nmounts = ['/**/a/**/a/**/a/**/a']", `** more than 3 times`},
 		{"forbid dots", "[forbid]\nmounts = ['/a/../b']", `is not a pattern of paths`},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -1,0 +1,237 @@
+package config_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"forage"
+	"forage/internal/config"
+)
+
+func loadProject(t *testing.T, text string) (config.Project, error) {
+	t.Helper()
+	dir := t.TempDir()
+	write(t, dir, config.ProjectFile, text)
+	return config.LoadProject(dir)
+}
+
+func base() forage.Template {
+	return forage.Template{
+		Name:    "base",
+		Network: forage.Network{Mode: forage.NetworkRestricted, Allow: []string{"a.example", "*.b.example:443", "c.example:22", "10.0.0.1:80"}},
+		Limits:  forage.Limits{TasksMax: 100, MemoryMax: 1 << 30, WallClock: time.Hour},
+	}
+}
+
+func TestTighten(t *testing.T) {
+	for _, test := range []struct {
+		name, text string
+		change     func(*forage.Template)
+	}{
+		{"nothing", "", func(*forage.Template) {}},
+		{"network", "network = 'none'", func(t *forage.Template) { t.Network.Mode = forage.NetworkNone }},
+		{"same network", "network = 'restricted'", func(*forage.Template) {}},
+		{"fewer hosts", "allowedHosts = ['c.example:22', 'a.example']", func(t *forage.Template) {
+			t.Network.Allow = []string{"c.example:22", "a.example"}
+		}},
+		{"narrower hosts", "allowedHosts = ['x.b.example', '*.y.b.example:443']", nil},
+		{"below", "allowedHosts = ['*.y.b.example:443', '*.b.example:443', '10.0.0.1:80']", func(t *forage.Template) {
+			t.Network.Allow = []string{"*.y.b.example:443", "*.b.example:443", "10.0.0.1:80"}
+		}},
+		{"no hosts", "allowedHosts = []", func(t *forage.Template) { t.Network.Allow = []string{} }},
+		{"read only", "readOnlyWorkspace = true", func(t *forage.Template) { t.ReadOnlyWorkspace = true }},
+		{"not read only", "readOnlyWorkspace = false", func(*forage.Template) {}},
+		{"limits", "resourceLimits = { tasksMax = 10, memoryMax = '1G', wallClock = '5m', diskMax = '1M', cpuQuota = '50%' }", func(t *forage.Template) {
+			t.Limits = forage.Limits{TasksMax: 10, MemoryMax: 1 << 30, WallClock: 5 * time.Minute, DiskMax: 1 << 20, CPUQuota: 50}
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			project, err := loadProject(t, test.text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := config.Tighten(base(), project)
+			if test.change == nil {
+				if !errors.Is(err, forage.ErrDenied) {
+					t.Errorf("not denied: %v", err)
+				}
+				return
+			}
+			want := base()
+			test.change(&want)
+			if diff := cmp.Diff(want, got); err != nil || diff != "" {
+				t.Errorf("%v (-want +got):\n%s", err, diff)
+			}
+		})
+	}
+}
+
+func TestTightenFullNetwork(t *testing.T) {
+	full := forage.Template{Name: "full", Network: forage.Network{Mode: forage.NetworkFull}}
+	project, err := loadProject(t, "allowedHosts = ['a.example', '*.b.example:443']")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := config.Tighten(full, project)
+	want := forage.Network{Mode: forage.NetworkRestricted, Allow: []string{"a.example", "*.b.example:443"}}
+	if diff := cmp.Diff(want, got.Network); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	// Full is everything public: nothing that is private may come in by name.
+	for _, host := range []string{"a.example:443", "10.0.0.1:80", "host.forage.internal:80"} {
+		project, err := loadProject(t, "allowedHosts = ['"+host+"']")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := config.Tighten(full, project); !errors.Is(err, forage.ErrDenied) {
+			t.Errorf("%s: %v", host, err)
+		}
+	}
+}
+
+// TestTightenRefusesMore: whatever a project asks for beyond the template is
+// denied, with file and line.
+func TestTightenRefusesMore(t *testing.T) {
+	for _, test := range []struct{ text, want string }{
+		{"network = 'full'", `:1: network = "full" is more than the template base allows (restricted)`},
+		{"\nallowedHosts = [\n'a.example',\n'evil.example']", ":4: allowedHosts: evil.example is not among"},
+		{"allowedHosts = ['*.a.example']", "*.a.example is not"},
+		{"allowedHosts = ['*.b.example']", "*.b.example is not"},
+		{"allowedHosts = ['b.example:443']", "b.example:443 is not"},
+		{"allowedHosts = ['c.example']", "c.example is not"},
+		{"allowedHosts = ['a.example:443']", "a.example:443 is not"},
+		{"allowedHosts = ['x.b.example:443']", "x.b.example:443 is not"},
+		{"allowedHosts = ['10.0.0.1:81']", "10.0.0.1:81 is not"},
+		{"resourceLimits.tasksMax = 101", ":1: resourceLimits.tasksMax is more"},
+		{"resourceLimits.memoryMax = '2G'", "resourceLimits.memoryMax is more"},
+		{"resourceLimits.wallClock = '61m'", "resourceLimits.wallClock is more"},
+	} {
+		project, err := loadProject(t, test.text)
+		if err != nil {
+			t.Fatalf("%s: %v", test.text, err)
+		}
+		_, err = config.Tighten(base(), project)
+		if forage.ExitCode(err) != 8 || !strings.Contains(err.Error(), config.ProjectFile) || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s:\ngot  %v\nwant %s", test.text, err, test.want)
+		}
+	}
+	none := base()
+	none.Network.Mode = forage.NetworkNone
+	project, err := loadProject(t, "allowedHosts = ['a.example']")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := config.Tighten(none, project); !errors.Is(err, forage.ErrDenied) {
+		t.Errorf("hosts where there is no network: %v", err)
+	}
+}
+
+// TestProjectKeys: what would loosen, or run something, is not for a project.
+func TestProjectKeys(t *testing.T) {
+	for text, code := range map[string]int{
+		"template = 'x'":                       8,
+		"defaultTemplate = 'x'":                8,
+		"rootfs = 'host'":                      8,
+		"runtime = 'docker'":                   8,
+		"nestedNamespaces = true":              8,
+		"initCommands = ['x']":                 8,
+		"env = { A = 'b' }":                    8,
+		"[agents.claude]\ncommand = ['x']":     8,
+		"[templates.claude]\nnetwork = 'full'": 8,
+		"[secrets.x]\nenv = 'HOME'":            8,
+		"sshListen = '0.0.0.0'":                8,
+		"authorizedKeys = []":                  8,
+		"portRange = { from = 1, to = 2 }":     8,
+		"networks = 'none'":                    64,
+		"network = 3":                          64,
+		"network = { resolve = {} }":           64,
+		"allowedHosts = ['*']":                 64,
+		"resourceLimits = { tasksMax = -1 }":   64,
+		"= 1":                                  64,
+	} {
+		_, err := loadProject(t, text)
+		if forage.ExitCode(err) != code || !strings.Contains(err.Error(), config.ProjectFile+":") {
+			t.Errorf("%s: %v (exit status %d, want %d)", text, err, forage.ExitCode(err), code)
+		}
+	}
+}
+
+func TestProjectForbids(t *testing.T) {
+	project, err := loadProject(t, "network = 'none'\n[forbid]\nflags = ['mount']\nmounts = ['~/.ssh']\nruntimes = ['docker']")
+	if err != nil {
+		t.Fatal(err)
+	}
+	forbid := mustLoad(t, "[forbid]\nflags = ['env']").Forbid.And(project.Forbid)
+	for what, err := range map[string]error{
+		"the user's":     forbid.CheckFlag("env"),
+		"the project's":  forbid.CheckFlag("mount"),
+		"the caller's ~": forbid.CheckMount(testHome + "/.ssh/id"),
+		"runtime":        forbid.CheckRuntime("docker"),
+		"restricted":     forbid.CheckNetwork(forage.NetworkRestricted),
+		"full":           forbid.CheckNetwork(forage.NetworkFull),
+	} {
+		if !errors.Is(err, forage.ErrDenied) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if err := forbid.CheckNetwork(forage.NetworkNone); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestHostileProjectFiles: whatever an agent leaves in the place of the file.
+func TestHostileProjectFiles(t *testing.T) {
+	secret := write(t, t.TempDir(), "secret", "network = 'none'\n")
+	for name, test := range map[string]struct {
+		plant func(path string) error
+		want  string
+	}{
+		"link":     {func(p string) error { return os.Symlink(secret, p) }, "is a link"},
+		"dangling": {func(p string) error { return os.Symlink("/nosuch", p) }, "is a link"},
+		"folder":   {func(p string) error { return os.Mkdir(p, 0o755) }, "not a regular file"},
+		"fifo":     {func(p string) error { return syscall.Mkfifo(p, 0o644) }, "not a regular file"},
+		"socket":   {func(p string) error { return syscall.Mknod(p, syscall.S_IFSOCK|0o644, 0) }, "no such device"},
+		"big": {func(p string) error {
+			return os.WriteFile(p, []byte(strings.Repeat("#", 64<<10+1)), 0o644)
+		}, "more than 65536 bytes"},
+		"sparse": {func(p string) error {
+			return errors.Join(os.WriteFile(p, nil, 0o644), os.Truncate(p, 1<<40))
+		}, "more than 65536 bytes"},
+		"nested": {func(p string) error { return os.WriteFile(p, []byte("a="+strings.Repeat("[", 60000)), 0o644) }, "not valid TOML"},
+		"nested2": {func(p string) error {
+			return os.WriteFile(p, []byte("allowedHosts="+strings.Repeat("[", 30000)+strings.Repeat("]", 30000)), 0o644)
+		}, ""},
+		"dotted":  {func(p string) error { return os.WriteFile(p, []byte(strings.Repeat("a.", 30000)+"a=1"), 0o644) }, ""},
+		"control": {func(p string) error { return os.WriteFile(p, []byte("network = \"\\u001b[31m\\n\""), 0o644) }, `"\x1b[31m\n": expected full`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := test.plant(filepath.Join(dir, config.ProjectFile)); err != nil {
+				t.Fatal(err)
+			}
+			done := make(chan error, 1)
+			go func() { _, err := config.LoadProject(dir); done <- err }()
+			select {
+			case err := <-done:
+				if !errors.Is(err, forage.ErrUsage) || !strings.Contains(err.Error(), test.want) {
+					t.Errorf("got %.300v, want %q", err, test.want)
+				}
+				if len(err.Error()) > 4096 {
+					t.Errorf("the message has %d bytes", len(err.Error()))
+				}
+			case <-time.After(10 * time.Second):
+				t.Fatal("reading it takes forever")
+			}
+		})
+	}
+	if _, err := config.LoadProject(t.TempDir()); err != nil {
+		t.Errorf("no file: %v", err)
+	}
+}
