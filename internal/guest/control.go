@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -110,19 +111,25 @@ func (g *guest) goAhead() (frames.Frame, error) {
 	return frames.Encode(frames.Failed, failure(step, err))
 }
 
+// answerLimit bounds how long an answer takes, whatever tmux does: the host waits
+// a little longer.
+const answerLimit = 4 * time.Second
+
 func (g *guest) query(frame frames.Frame) (frames.Frame, error) {
 	var query frames.QueryBody
 	if err := frame.Decode(&query); err != nil {
 		return frames.Frame{}, err
 	}
+	ctx, cancel := context.WithTimeout(g.ctx, answerLimit)
+	defer cancel()
 	answer := frames.AnswerBody{Session: session.None}
 	var err error
 	if g.session != nil {
 		if query.What == "window" {
-			err = g.session.Start(g.ctx)
+			err = g.session.Start(ctx)
 		}
 		if err == nil {
-			answer.Session, err = g.session.State(g.ctx)
+			answer.Session, err = g.session.State(ctx)
 		}
 	} else if query.What == "window" {
 		err = errors.New("this sandbox has no session")

@@ -147,13 +147,18 @@ func (g *guest) begin() (step string, err error) {
 		return "running the init commands", err
 	}
 	if g.session != nil {
-		if err := g.session.Start(g.ctx); err != nil {
+		ctx, cancel := context.WithTimeout(g.ctx, sessionLimit)
+		defer cancel()
+		if err := g.session.Start(ctx); err != nil {
 			return "starting the agent", err
 		}
 	}
 	close(g.ready)
 	return "", nil
 }
+
+// sessionLimit bounds how long tmux may take to start.
+const sessionLimit = 20 * time.Second
 
 func (g *guest) prepareSession() error {
 	if g.options.Log != nil {
@@ -195,6 +200,9 @@ func (g *guest) end(grace time.Duration) {
 	g.sshd.Close()
 	if grace > 0 {
 		g.tree.Stop(grace)
+		if g.log != nil {
+			g.log.Close()
+		}
 	} else {
 		g.tree.Kill()
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+	"golang.org/x/sys/unix"
 
 	"forage/internal/guest"
 )
@@ -136,16 +137,20 @@ func TestOpenSSHTerminal(t *testing.T) {
 	sb := up(t, setup{})
 	client := sb.openSSH()
 	terminal := openPTY(t)
+	modes, err := unix.IoctlGetTermios(int(terminal.slave.Fd()), unix.TCGETS)
+	must(t, err)
+	modes.Cc[unix.VERASE] = 8
+	must(t, unix.IoctlSetTermios(int(terminal.slave.Fd()), unix.TCSETS, modes))
 	cmd := client.ssh("-tt")
 	cmd.Env = append(os.Environ(), "TERM=xterm-256color")
 	cmd.Stdin, cmd.Stdout = terminal.slave, terminal.slave
 	must(t, cmd.Start())
 	screen := terminal.watch()
-	terminal.master.WriteString("stty size; echo TERM=$TERM; tty; shopt login_shell; exit 7\n")
+	terminal.master.WriteString("stty size; stty -a; echo TERM=$TERM; tty; shopt login_shell; exit 7\n")
 	if err := cmd.Wait(); code(err) != 7 {
 		t.Errorf("ended with %v", err)
 	}
-	for _, want := range []string{"31 97", "TERM=xterm-256color", "/dev/pts/", "login_shell    \ton"} {
+	for _, want := range []string{"31 97", "erase = ^H", "TERM=xterm-256color", "/dev/pts/", "login_shell    \ton"} {
 		if !strings.Contains(screen.String(), want) {
 			t.Errorf("no %q in %q", want, screen.String())
 		}

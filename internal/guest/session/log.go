@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -20,6 +21,7 @@ type Log struct {
 	hostFD int // host.Fd() would make it blocking again
 	fifo   *os.File
 	path   string
+	copied chan struct{} // closed when Copy has returned
 
 	mu   sync.Mutex
 	lost int64
@@ -28,7 +30,7 @@ type Log struct {
 // NewLog makes the FIFO in the first of folders that can be written, and takes over host, the
 // write end of a pipe.
 func NewLog(host *os.File, folders ...string) (*Log, error) {
-	l := &Log{host: host, hostFD: int(host.Fd())}
+	l := &Log{host: host, hostFD: int(host.Fd()), copied: make(chan struct{})}
 	if err := unix.SetNonblock(l.hostFD, true); err != nil {
 		return nil, fmt.Errorf("the log's pipe: %w", err)
 	}
@@ -68,14 +70,38 @@ func (l *Log) Path() string { return l.path }
 
 // Copy carries output until Close.
 func (l *Log) Copy() {
+	defer close(l.copied)
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := l.fifo.Read(buf)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			l.copyRest(buf)
+			return
+		}
 		if err != nil {
 			return
 		}
 		l.Write(buf[:n])
 	}
+}
+
+// copyRest carries what is in the FIFO now, at most what one holds.
+func (l *Log) copyRest(buf []byte) {
+	l.fifo.SetReadDeadline(time.Time{})
+	raw, err := l.fifo.SyscallConn()
+	if err != nil {
+		return
+	}
+	raw.Control(func(fd uintptr) {
+		for total := 0; total < 1<<20; {
+			n, err := unix.Read(int(fd), buf)
+			if err != nil || n <= 0 {
+				return
+			}
+			l.Write(buf[:n])
+			total += n
+		}
+	})
 }
 
 // Write passes p to the host or drops it; it never waits and never fails.
@@ -103,7 +129,9 @@ func (l *Log) send(p []byte) int {
 	return n
 }
 
-// Close ends Copy and removes the FIFO.
+// Close ends Copy, once all that was printed is carried, and removes the FIFO.
 func (l *Log) Close() error {
+	l.fifo.SetReadDeadline(time.Now())
+	<-l.copied
 	return errors.Join(os.Remove(l.path), l.fifo.Close(), l.host.Close())
 }

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"time"
 
 	"forage"
 	"forage/internal/guest/boot"
@@ -21,9 +20,6 @@ const (
 	Detached = "detached"
 	None     = "none"
 )
-
-// answerTime bounds how long tmux may take to answer.
-const answerTime = 3 * time.Second
 
 // The size of the windows until somebody attaches, in characters.
 const (
@@ -43,7 +39,8 @@ type Options struct {
 	Log     *Log     // nil: its output goes nowhere but to its window
 }
 
-// Session is the tmux session forage.SessionName on tmux's default socket.
+// Session is the tmux session forage.SessionName on tmux's default socket. Whoever
+// asks bounds how long tmux may take, with the context.
 type Session struct {
 	options Options
 	tmux    string
@@ -169,8 +166,6 @@ func (s *Session) run(ctx context.Context, args []string) error {
 
 // ask runs tmux and reports whether it succeeded.
 func (s *Session) ask(ctx context.Context, args ...string) (output string, ok bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
-	defer cancel()
 	result, err := s.options.Tree.Run(ctx, boot.Command{
 		Argv: append([]string{"tmux"}, args...), Path: s.tmux, Env: s.options.Env, Dir: s.options.Dir,
 	}, nil)

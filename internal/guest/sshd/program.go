@@ -26,9 +26,9 @@ type program struct {
 }
 
 // newProgram starts command, in a terminal of its own if one is wanted.
-func (s *Server) newProgram(command boot.Command, wanted *wire.Terminal) (*program, error) {
+func (s *Server) newProgram(command boot.Command, wanted *wire.Terminal, modes []byte) (*program, error) {
 	if wanted != nil {
-		return s.newTerminalProgram(command, wanted)
+		return s.newTerminalProgram(command, wanted, modes)
 	}
 	p := &program{}
 	for _, end := range []struct {
@@ -55,12 +55,12 @@ func (s *Server) newProgram(command boot.Command, wanted *wire.Terminal) (*progr
 	return p, nil
 }
 
-func (s *Server) newTerminalProgram(command boot.Command, wanted *wire.Terminal) (*program, error) {
+func (s *Server) newTerminalProgram(command boot.Command, wanted *wire.Terminal, modes []byte) (*program, error) {
 	terminal, err := s.openTerminal(wanted.Columns, wanted.Rows)
 	if err != nil {
 		return nil, err
 	}
-	slave, err := terminal.slave()
+	slave, err := terminal.slave(modes)
 	if err != nil {
 		terminal.close()
 		return nil, err

@@ -22,6 +22,7 @@ type session struct {
 	channel ssh.Channel
 	env     []string
 	wanted  *wire.Terminal // asked for, before the program is started
+	modes   []byte         // of that terminal, as the client encoded them
 	parts   []byte
 	program *program
 	ended   sync.WaitGroup
@@ -104,12 +105,13 @@ func (s *session) terminalRequest(payload []byte) bool {
 		Term          string
 		Columns, Rows uint32
 		Width, Height uint32 // in pixels
-		Modes         string
+		Modes         []byte
 	}
 	if s.program != nil || ssh.Unmarshal(payload, &wanted) != nil || strings.IndexByte(wanted.Term, 0) >= 0 {
 		return false
 	}
 	s.wanted = &wire.Terminal{Term: wanted.Term, Columns: wanted.Columns, Rows: wanted.Rows}
+	s.modes = wanted.Modes
 	return true
 }
 
@@ -181,7 +183,7 @@ func (s *session) start(command boot.Command) bool {
 		command.Dir = s.server.options.Dir
 	}
 	command.Env = s.env
-	program, err := s.server.newProgram(command, s.wanted)
+	program, err := s.server.newProgram(command, s.wanted, s.modes)
 	if err != nil {
 		program = failedProgram(err)
 	}

@@ -45,9 +45,9 @@ func (s *Server) openTerminal(columns, rows uint32) (*terminal, error) {
 	return t, nil
 }
 
-// slave opens the program's end through the master, so that no path is
-// looked up (TIOCGPTPEER, ioctl_tty(2)).
-func (t *terminal) slave() (*os.File, error) {
+// slave opens the program's end, in the modes that the client wants, through the master, so
+// that no path is looked up (TIOCGPTPEER, ioctl_tty(2)).
+func (t *terminal) slave(modes []byte) (*os.File, error) {
 	var slave *os.File
 	var opErr error
 	err := t.control(func(fd int) {
@@ -57,7 +57,7 @@ func (t *terminal) slave() (*os.File, error) {
 			return
 		}
 		slave = os.NewFile(peer, "terminal")
-		opErr = setUTF8(int(peer))
+		opErr = setModes(int(peer), modes)
 	})
 	if err == nil {
 		err = opErr
@@ -68,13 +68,15 @@ func (t *terminal) slave() (*os.File, error) {
 	return slave, nil
 }
 
-// setUTF8 makes erasing a character right when it is several bytes long.
-func setUTF8(fd int) error {
+// setModes sets what the client wants. IUTF8 makes erasing a character right when it is
+// several bytes long.
+func setModes(fd int, encoded []byte) error {
 	modes, err := unix.IoctlGetTermios(fd, unix.TCGETS)
 	if err != nil {
 		return err
 	}
 	modes.Iflag |= unix.IUTF8
+	applyModes(modes, encoded)
 	return unix.IoctlSetTermios(fd, unix.TCSETS, modes)
 }
 
