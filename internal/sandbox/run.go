@@ -48,29 +48,32 @@ func (s *Service) Run(ctx context.Context, opts Options, stdio Stdio) (exit int,
 	if err != nil {
 		return 0, err
 	}
+	logins := make(chan login, 1)
 	sandbox, err := supervisor.Start(ctx, supervisor.Setup{
 		Plan: plan, Runtime: rt, Dir: paths.Dir, Network: plan.Network,
 		LogPath: paths.Log, AuditPath: paths.Audit, ImageCache: paths.ImageCache,
 		HostKey: seed, ClientKey: sshkeys.Line(signer.PublicKey()), HostEnv: hostEnv,
-		Update: func(change func(*store.Record)) error { change(&record); return s.Store.Save(record) },
+		Reachable: func() { go s.logIn(ctx, record, logins) }, // beside the rest of the start
+		Update:    func(change func(*store.Record)) error { change(&record); return s.Store.Save(record) },
 	})
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, sandbox.Stop(context.WithoutCancel(ctx), 0)) }()
-	return s.runIn(ctx, sandbox, record, opts, stdio)
+	return s.runIn(ctx, sandbox, record, logins, opts, stdio)
 }
 
 // runIn runs the plan's command in a sandbox that has just been started.
-func (s *Service) runIn(ctx context.Context, sandbox *supervisor.Sandbox, record store.Record, opts Options, stdio Stdio) (int, error) {
+func (s *Service) runIn(ctx context.Context, sandbox *supervisor.Sandbox, record store.Record, logins <-chan login, opts Options, stdio Stdio) (int, error) {
 	spec := record.Plan.Spec
 	if err := sandbox.Record(execEvent("run", spec.Command)); err != nil {
 		return 0, err
 	}
-	client, err := s.connect(ctx, record)
-	if err != nil {
-		return 0, err
+	login := <-logins
+	if login.err != nil {
+		return 0, login.err
 	}
+	client := login.client
 	defer client.Close()
 	if opts.Timeout > 0 {
 		var cancel context.CancelFunc
@@ -92,6 +95,17 @@ func (s *Service) runIn(ctx context.Context, sandbox *supervisor.Sandbox, record
 		}
 	}
 	return exit, err
+}
+
+// login is a connection to a guest, or why there is none.
+type login struct {
+	client *guestclient.Client
+	err    error
+}
+
+func (s *Service) logIn(ctx context.Context, record store.Record, logins chan<- login) {
+	client, err := s.connect(ctx, record)
+	logins <- login{client, err}
 }
 
 var errTimeout = errors.New("out of time")

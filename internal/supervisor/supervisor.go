@@ -50,6 +50,9 @@ type Setup struct {
 	ClientKey string
 	// HostEnv holds the values of Plan.Spec.HostEnv.
 	HostEnv map[string]string
+	// Reachable, if set, is called as soon as the guest can be logged in to; it
+	// must return at once. What is asked for before Start returns is held back by the guest.
+	Reachable func()
 	// Update changes the sandbox's record; nil where there is none to change.
 	Update func(func(*store.Record)) error
 }
@@ -91,6 +94,9 @@ func Start(ctx context.Context, setup Setup) (_ *Sandbox, err error) {
 	}
 	if err := s.startRuntime(ctx); err != nil {
 		return nil, err
+	}
+	if setup.Reachable != nil {
+		setup.Reachable()
 	}
 	if err := s.startEgress(); err != nil {
 		return nil, err
