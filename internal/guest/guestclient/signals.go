@@ -14,6 +14,10 @@ import (
 	"forage/internal/guest/wire"
 )
 
+// impatience is how long after the first signal a second one is meant: timeout(1)
+// sends each twice, to the process and to its group.
+const impatience = 100 * time.Millisecond
+
 // How long a program has to end after a signal, once it has to.
 const (
 	termGrace = 2 * time.Second
@@ -36,7 +40,7 @@ func interruption(cause error) bool {
 // signals passes on what this process is told, until the program has ended:
 //
 //   - without a terminal SIGINT, SIGTERM, SIGHUP and SIGQUIT go to the program; the
-//     second of them kills it;
+//     second of them, unless it follows at once, kills it;
 //   - with a terminal keys are passed as bytes; SIGHUP and SIGTERM hang up, as when the
 //     terminal is closed, SIGWINCH resizes, SIGTSTP and SIGCONT give back and take the terminal;
 //   - the end of ctx terminates the program, and then kills it.
@@ -114,6 +118,7 @@ func (r *run) signal(sig syscall.Signal) {
 type ending struct {
 	run   *run
 	why   syscall.Signal // the first signal
+	since time.Time      // when it came
 	timer *time.Timer
 	kill  bool // the program has been killed
 }
@@ -130,16 +135,18 @@ func (e *ending) due() <-chan time.Time { return e.timer.C }
 // interrupt passes the first signal on; the program may take its time over it.
 func (e *ending) interrupt(sig syscall.Signal) {
 	if e.why == 0 {
-		e.why = sig
+		e.why, e.since = sig, time.Now()
 		e.run.signal(sig)
 		return
 	}
-	e.next()
+	if time.Since(e.since) > impatience {
+		e.next()
+	}
 }
 
 func (e *ending) terminate() {
 	if e.why == 0 {
-		e.why = unix.SIGTERM
+		e.why, e.since = unix.SIGTERM, time.Now()
 	}
 	e.run.signal(unix.SIGTERM)
 	e.timer.Reset(termGrace)
