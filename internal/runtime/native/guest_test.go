@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -18,7 +19,7 @@ import (
 type script struct {
 	Argv []string `json:"argv"`
 	Env  []string `json:"env"`
-	Wait bool     `json:"wait"` // stay until the channel ends
+	Name string   `json:"name"` // argv[0] instead of Argv[0]
 }
 
 // outcome is what it answers, as an Answer's Session.
@@ -40,8 +41,7 @@ func guestMain() error {
 	}
 	result := make(chan outcome)
 	fail := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
+	go onOwnThread(func() {
 		if err := e.Confine(); err != nil {
 			fail <- err
 			return
@@ -50,7 +50,7 @@ func guestMain() error {
 			result <- execute(s)
 		}
 		select {}
-	}()
+	})
 	for {
 		select {
 		case err := <-fail:
@@ -67,6 +67,18 @@ func guestMain() error {
 	}
 }
 
+// onOwnThread runs f on an OS thread of its own that is not the process's first.
+func onOwnThread(f func()) {
+	runtime.LockOSThread()
+	if unix.Gettid() == unix.Getpid() {
+		done := make(chan struct{})
+		go func() { defer close(done); onOwnThread(f) }() // elsewhere, as this thread is taken
+		<-done
+		return
+	}
+	f()
+}
+
 func closed(c *frames.Conn) <-chan error {
 	ended := make(chan error, 1)
 	go func() {
@@ -81,8 +93,12 @@ func closed(c *frames.Conn) <-chan error {
 
 func execute(s script) outcome {
 	cmd := exec.Command(s.Argv[0], s.Argv[1:]...)
+	if s.Name != "" {
+		cmd.Args[0] = s.Name
+	}
 	cmd.Env = s.Env
 	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	code := 0

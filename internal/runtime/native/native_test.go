@@ -6,14 +6,16 @@ import (
 	"testing"
 )
 
-// TestMain makes the test binary the guest too, as cmd/forage-ctl does.
+// TestMain makes the test binary the guest too, as cmd/forage-ctl does, the
+// attacker inside, and a supervisor to be killed.
 func TestMain(m *testing.M) {
-	if os.Args[0] == "forage-guest" {
-		if err := guestMain(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
+	roles := map[string]func() error{"forage-guest": guestMain, attackerName: attackMain, holderName: holdMain}
+	role, ok := roles[os.Args[0]]
+	if !ok {
+		os.Exit(m.Run())
 	}
-	os.Exit(m.Run())
+	if err := role(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 }

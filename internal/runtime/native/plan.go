@@ -200,8 +200,8 @@ func (p *plan) openTree(m forage.Mount, mapped bool) (tree, error) {
 			forage.Errorf(forage.ErrRefused, "%s is neither a file nor a folder", m.Source),
 			"a socket, FIFO or device of the host would lead out of the sandbox")
 	}
-	if !p.ids.root {
-		return t, nil
+	if err := checkGit(fd, m); err != nil || !p.ids.root {
+		return t, err
 	}
 	owner := ownership{}
 	if mapped && !(m.System && st.Mode&0o005 == 0o005) {
@@ -214,6 +214,22 @@ func (p *plan) openTree(m forage.Mount, mapped bool) (tree, error) {
 	p.files = append(p.files, mount)
 	t.FD = len(p.files)
 	return t, nil
+}
+
+// checkGit refuses a workspace whose .git is a link: the agent could put a
+// folder of its own in its place, and a link can't be mounted over.
+func checkGit(fd int, m forage.Mount) error {
+	if m.Target != forage.WorkspacePath || !m.Writable {
+		return nil
+	}
+	var st unix.Stat_t
+	err := unix.Fstatat(fd, ".git", &st, unix.AT_SYMLINK_NOFOLLOW)
+	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFLNK {
+		return nil // none, or one that is made read-only
+	}
+	return forage.WithHint(
+		forage.Errorf(forage.ErrRefused, "%s/.git is a symbolic link, which can't be protected from the agent", m.Source),
+		"replace it by a file with the line \"gitdir: PATH\", or make the workspace read-only")
 }
 
 // reservedTargets are places that make the sandbox what it is.

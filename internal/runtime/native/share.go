@@ -120,10 +120,10 @@ func protectGit(workspace int) error {
 	return attach(fd, at, "")
 }
 
-// openBelow opens what is at path below dir, without going through any link.
+// openBelow opens what is at path below dir; a link anywhere in path is ELOOP.
 func openBelow(dir int, path string) (int, error) {
 	return unix.Openat2(dir, path, &unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW,
+		Flags:   unix.O_PATH | unix.O_CLOEXEC, // with O_NOFOLLOW the last part could be a link
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
 	})
 }

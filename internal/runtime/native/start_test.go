@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -47,17 +46,7 @@ func baseSpec(t testing.TB, dir string) forage.Spec {
 func boxed(t testing.TB, spec forage.Spec, s script) (*instance, error) {
 	t.Helper()
 	run := filepath.Join(t.TempDir(), "run")
-	dir := filepath.Join(run, spec.Name)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	guest, err := json.Marshal(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	t.Cleanup(cancel)
-	i, err := New(Config{Dir: run}).Start(ctx, runtime.Request{Spec: spec, Dir: dir, SSH: sshSocket(t, dir), Guest: guest})
+	i, err := boxedIn(t, run, spec, s)
 	if err != nil {
 		return nil, err
 	}
@@ -68,6 +57,26 @@ func boxed(t testing.TB, spec forage.Spec, s script) (*instance, error) {
 		closeListeners(i.Egress())
 		i.Control().Close()
 	})
+	return i, nil
+}
+
+// boxedIn starts a sandbox with run as the run-time folder.
+func boxedIn(t testing.TB, run string, spec forage.Spec, s script) (*instance, error) {
+	t.Helper()
+	dir := filepath.Join(run, spec.Name)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	guest, err := json.Marshal(s)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	i, err := New(Config{Dir: run}).Start(ctx, runtime.Request{Spec: spec, Dir: dir, SSH: sshSocket(t, dir), Guest: guest})
+	if err != nil {
+		return nil, err
+	}
 	return i.(*instance), nil
 }
 
@@ -110,12 +119,4 @@ func answer(t testing.TB, i *instance) outcome {
 		t.Fatal(err)
 	}
 	return o
-}
-
-func TestFirst(t *testing.T) {
-	o := inside(t, baseSpec(t, t.TempDir()), "id; ls -la / /dev /workspace /etc; mount; ls /..; cat /proc/self/mountinfo | wc -l; cat /proc/self/status; touch /workspace/x; ls -la /workspace")
-	t.Log(o.Out)
-	if o.Code != 0 || !strings.Contains(o.Out, "agent") {
-		t.Fail()
-	}
 }
