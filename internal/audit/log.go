@@ -15,7 +15,7 @@ import (
 
 // maxSize bounds a log, because what writes it may be driven from inside a
 // sandbox. A full log refuses events, which denies what they are about.
-const maxSize = 2 << 30
+const maxSize = 512 << 20
 
 // Rules of the lifecycle events that a log writes about itself.
 const ruleTorn = "audit-torn-line"
@@ -149,7 +149,7 @@ func (l *Log) recordLocked(e Event, prefix string) error {
 	}
 	line = append(append([]byte(prefix), line...), '\n')
 	if l.size+int64(len(line)) > l.limit {
-		return fmt.Errorf("it has reached its limit of %d bytes", l.limit)
+		return fmt.Errorf("it has reached its limit of %d bytes; stop the sandbox and move it away, with its head file, to begin another", l.limit)
 	}
 	if n, err := l.file.Write(line); err != nil {
 		return l.takeBackLocked(int64(n), err)

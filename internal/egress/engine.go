@@ -7,14 +7,17 @@
 // protocol says that the client speaks first (TLS on 443, HTTP on 80), and has to
 // agree with the name that was judged; on other ports bytes are moved at once.
 //
-// In the audit log a decision is one line, written before anything is done about it. What
-// was allowed has a second line at its end, with its bytes and how it ended. A
-// name that is asked for again and again in the DNS is recorded when it is first
+// In the audit log a decision is one line, written before anything is done
+// about it; what can't be recorded is denied. What was allowed has a second line at its end, with
+// its bytes (of an HTTP request, those of the bodies) and how it ended. A name
+// that is asked for again and again in the DNS is recorded when it is first
 // allowed, and after each change of the policy.
 //
-// What is not closed here: names inside an encrypted connection (domain fronting within
-// one content network), and data carried in the labels of names below an
-// allowed wildcard.
+// What is not closed here: names inside an encrypted connection, and inside
+// what is spoken on other ports than 80 and 443 (fronting, within the servers that an allowed name
+// leads to); and data carried in the labels of names below an allowed wildcard. A
+// ClientHello with an encrypted one inside is refused unless everything public is allowed,
+// which refuses browsers that send one for show until that is turned off in them.
 package egress
 
 import (
@@ -122,12 +125,16 @@ func (e *Engine) Serve(l Listeners) {
 	}
 	for _, conn := range l.DNSPacket {
 		if e.hold(conn) {
-			e.running.Go(func() { e.judgeDNS().ServePacket(conn) })
+			go func() {
+				defer e.running.Done()
+				e.judgeDNS().ServePacket(conn)
+			}()
 		}
 	}
 }
 
-// hold keeps a listener to be closed by Close; false says that it is closed already.
+// hold keeps a listener to be closed by Close, and counts what serves it as
+// running; false says that the engine is closed already.
 func (e *Engine) hold(listener interface{ Close() error }) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -136,6 +143,7 @@ func (e *Engine) hold(listener interface{ Close() error }) bool {
 		return false
 	}
 	e.listeners = append(e.listeners, listener)
+	e.running.Add(1)
 	return true
 }
 

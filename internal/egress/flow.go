@@ -37,7 +37,8 @@ func (e *Engine) accept(listener net.Listener, serve func(*flow)) {
 	if !e.hold(listener) {
 		return
 	}
-	e.running.Go(func() {
+	go func() {
+		defer e.running.Done()
 		for wait := time.Duration(0); ; {
 			conn, err := listener.Accept()
 			switch {
@@ -53,7 +54,7 @@ func (e *Engine) accept(listener net.Listener, serve func(*flow)) {
 				}
 			}
 		}
-	})
+	}()
 }
 
 func pause(ctx context.Context, d time.Duration) bool {
@@ -68,6 +69,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 }
 
 func (e *Engine) start(conn net.Conn, serve func(*flow)) {
+	relay.Local(conn)
 	f := &flow{e: e, client: conn}
 	f.ctx, f.cancel = context.WithCancel(e.ctx)
 	select {

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"forage/internal/egress/relay"
 	"forage/internal/policy"
 )
 
@@ -25,7 +26,11 @@ func lookupHost(ctx context.Context, name string) ([]netip.Addr, error) {
 
 func dialTCP(ctx context.Context, addr netip.AddrPort) (net.Conn, error) {
 	d := net.Dialer{Timeout: dialTimeout}
-	return d.DialContext(ctx, "tcp", addr.String())
+	conn, err := d.DialContext(ctx, "tcp", addr.String())
+	if err == nil && addr.Addr().IsLoopback() {
+		relay.Local(conn)
+	}
+	return conn, err
 }
 
 // hostNetworks are the networks of the host's interfaces, its own addresses included.

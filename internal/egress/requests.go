@@ -48,7 +48,7 @@ func (c *gateConn) checkHead(h sniff.Head) error {
 
 // checkServerHead checks a head that is meant for a server, not for a proxy.
 func checkServerHead(h sniff.Head) error {
-	if h.Method == http.MethodConnect || h.Target[0] != '/' && h.Target != "*" {
+	if h.Target[0] != '/' && (h.Target != "*" || h.Method != http.MethodOptions) {
 		return &sniff.Error{Rule: "http-strict", Reason: "the HTTP request is one for a proxy"}
 	}
 	if _, err := policy.ParseAuthority(h.Host, httpPort); err != nil {

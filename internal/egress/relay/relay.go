@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // halfOpen is how long a connection whose one direction has ended may be
@@ -106,6 +108,21 @@ func (j *joint) stopGuard() {
 }
 
 func (j *joint) moved() int64 { return j.counts.In.Load() + j.counts.Out.Load() }
+
+// Local makes a connection that does not leave the machine as fast as it can
+// be: a congestion control that paces (BBR, where that is the host's) costs more than half of the
+// throughput over loopback, and there is nothing to be polite to.
+func Local(conn net.Conn) {
+	tcp, ok := conn.(*net.TCPConn)
+	if !ok {
+		return
+	}
+	if raw, err := tcp.SyscallConn(); err == nil {
+		raw.Control(func(fd uintptr) { // Reno is always there, tcp(7); without it all works too
+			unix.SetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION, "reno")
+		})
+	}
+}
 
 // Reset ends a connection at once, with a TCP reset where it is TCP.
 func Reset(conn net.Conn) {

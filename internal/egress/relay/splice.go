@@ -15,20 +15,26 @@ import (
 type Pipes struct {
 	mu      sync.Mutex
 	idle    []*pipe
-	taken   int
+	taken   int // now in use
+	large   int // large ones that there are, idle ones included
 	buffers sync.Pool
 }
 
-// Bounds of Pipes. A pipe of pipeSize bytes counts as pipeSize/4096 pages
-// against the user's pipe-user-pages-soft (16384 pages, pipe(7)).
+// Bounds of Pipes. Their sizes count, in pages, against the user's
+// pipe-user-pages-soft (16384 pages, pipe(7)), so only a few are large.
 const (
-	pipeSize   = 256 << 10
+	largePipe  = 1 << 20
+	smallPipe  = 128 << 10
+	maxLarge   = 4
 	maxTaken   = 48 // more transfers at the same moment use buffers
 	maxIdle    = 4
 	bufferSize = 32 << 10
 )
 
-type pipe struct{ r, w int }
+type pipe struct {
+	r, w  int
+	large bool
+}
 
 // take returns a pipe, or nil when there are enough of them in use, or none
 // can be made.
@@ -48,9 +54,15 @@ func (p *Pipes) take() *pipe {
 	if unix.Pipe2(fds[:], unix.O_CLOEXEC|unix.O_NONBLOCK) != nil {
 		return nil
 	}
-	unix.FcntlInt(uintptr(fds[1]), unix.F_SETPIPE_SZ, pipeSize) // smaller works too
+	made := &pipe{r: fds[0], w: fds[1], large: p.large < maxLarge}
+	size := smallPipe
+	if made.large {
+		size = largePipe
+		p.large++
+	}
+	unix.FcntlInt(uintptr(made.w), unix.F_SETPIPE_SZ, size) // a smaller one works too
 	p.taken++
-	return &pipe{fds[0], fds[1]}
+	return made
 }
 
 // put gives a pipe back; one that still holds bytes is closed.
@@ -62,12 +74,15 @@ func (p *Pipes) put(used *pipe, empty bool) {
 		p.idle = append(p.idle, used)
 		return
 	}
-	used.close()
+	p.closeLocked(used)
 }
 
-func (p *pipe) close() {
-	unix.Close(p.r)
-	unix.Close(p.w)
+func (p *Pipes) closeLocked(used *pipe) {
+	unix.Close(used.r)
+	unix.Close(used.w)
+	if used.large {
+		p.large--
+	}
 }
 
 // Close closes the pipes that are not in use.
@@ -75,7 +90,7 @@ func (p *Pipes) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, idle := range p.idle {
-		idle.close()
+		p.closeLocked(idle)
 	}
 	p.idle = nil
 }
@@ -123,7 +138,7 @@ func (p *Pipes) moveSome(dst net.Conn, from, to syscall.RawConn) (int64, error) 
 	var err error
 	readErr := from.Read(func(fd uintptr) bool {
 		if held = p.take(); held != nil {
-			n, err = splice(int(fd), held.w, pipeSize)
+			n, err = splice(int(fd), held.w, largePipe)
 			if n <= 0 {
 				p.put(held, true)
 				held = nil
