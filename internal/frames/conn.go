@@ -109,13 +109,17 @@ func (c *Conn) write(head, rights, blob []byte) (int, error) {
 	if err != nil {
 		return n, err
 	}
-	rest, err := c.sock.Write(head[n:])
-	n += rest
-	if err != nil || len(blob) == 0 {
-		return n, err
+	for _, rest := range [][]byte{head[n:], blob} {
+		if len(rest) == 0 {
+			continue // writing nothing would fail once the peer has read it all and gone
+		}
+		written, err := c.sock.Write(rest)
+		n += written
+		if err != nil {
+			return n, err
+		}
 	}
-	rest, err = c.sock.Write(blob)
-	return n + rest, err
+	return n, nil
 }
 
 // rightsOf makes the SCM_RIGHTS message for files. It does not go through

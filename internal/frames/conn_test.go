@@ -201,10 +201,10 @@ func TestHostileGuest(t *testing.T) {
 		}, true},
 		{"no kind", func(t *testing.T, c *net.UnixConn) { c.Write(make([]byte, headerSize)) }, true},
 		{"too many descriptors", func(t *testing.T, c *net.UnixConn) {
-			c.WriteMsgUnix(ready, rights(t, FromGuest().Files+1), nil)
+			c.WriteMsgUnix(wire(Frame{Kind: Listeners}), rights(t, FromGuest().Files+1), nil)
 		}, true},
 		{"very many descriptors", func(t *testing.T, c *net.UnixConn) {
-			c.WriteMsgUnix(ready, rights(t, maxFiles), nil)
+			c.WriteMsgUnix(wire(Frame{Kind: Listeners}), rights(t, maxFiles), nil)
 		}, true},
 		{"a descriptor beside Ready", func(t *testing.T, c *net.UnixConn) {
 			c.WriteMsgUnix(ready, rights(t, 1), nil)
