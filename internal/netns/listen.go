@@ -141,33 +141,39 @@ func FromFiles(r Report, files []*os.File) (Listeners, error) {
 // take adds the duplicate of f that it makes.
 func (l *Listeners) take(e endpoint, f *os.File) error {
 	if e.kind == unix.SOCK_DGRAM {
-		pc, err := net.FilePacketConn(f)
-		if err != nil {
-			return err
-		}
-		l.DNSPacket = append(l.DNSPacket, pc)
-		c, ok := pc.(*net.UDPConn)
-		if !ok || pc.LocalAddr().String() != e.address() || c.RemoteAddr() != nil {
-			return errOther
-		}
-		return nil
+		return l.takePacket(e, f)
 	}
 	ln, err := net.FileListener(f)
 	if err != nil {
 		return err
+	}
+	tcp, ok := ln.(*net.TCPListener)
+	if !ok || ln.Addr().String() != e.address() || !accepts(tcp) {
+		ln.Close()
+		return errOther
 	}
 	switch e.port {
 	case TransparentPort:
 		l.Transparent = append(l.Transparent, ln)
 	case ProxyPort:
 		l.Proxy = append(l.Proxy, ln)
-	case DNSPort:
+	default:
 		l.DNSStream = append(l.DNSStream, ln)
 	}
-	tcp, ok := ln.(*net.TCPListener)
-	if !ok || ln.Addr().String() != e.address() || !accepts(tcp) {
+	return nil
+}
+
+func (l *Listeners) takePacket(e endpoint, f *os.File) error {
+	pc, err := net.FilePacketConn(f)
+	if err != nil {
+		return err
+	}
+	udp, ok := pc.(*net.UDPConn)
+	if !ok || pc.LocalAddr().String() != e.address() || udp.RemoteAddr() != nil {
+		pc.Close()
 		return errOther
 	}
+	l.DNSPacket = append(l.DNSPacket, pc)
 	return nil
 }
 

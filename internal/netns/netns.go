@@ -16,6 +16,8 @@ package netns
 import (
 	"fmt"
 	"os"
+
+	"golang.org/x/sys/unix"
 )
 
 // Ports of our sockets on 127.0.0.1 and ::1.
@@ -59,22 +61,28 @@ func (n Network) Close() {
 // Setup sets up the calling process's network namespace, which must be a
 // fresh one. It is all or nothing but for what Report says.
 func Setup() (Network, error) {
+	return setup(steps{hasLoopback6, func() error { return loadRules(TransparentPort) }, addLocalRoute})
+}
+
+// steps are what a kernel may lack.
+type steps struct {
+	ipv6  func() bool             // whether ::1 can be used
+	rules func() error            // loads the table
+	route func(family byte) error // makes every address of a family local
+}
+
+func setup(do steps) (Network, error) {
 	var n Network
 	report := &n.Report
 	report.Notes = applySysctls(earlySysctls)
 	if err := loopbackUp(); err != nil {
 		return n, fmt.Errorf("setting up the network namespace: %w", err)
 	}
-	report.IPv6 = hasLoopback6()
+	report.IPv6 = do.ipv6()
 	if !report.IPv6 {
 		report.Notes = append(report.Notes, "IPv6 is not available in network namespaces: IPv4 only")
 	}
-	if err := redirect(report.IPv6); err != nil {
-		report.Notes = append(report.Notes, fmt.Sprintf("no transparent redirection, the explicit proxy alone remains: %v", err))
-	} else {
-		report.Redirected = true
-		report.Notes = append(report.Notes, applySysctls(conntrackSysctls)...)
-	}
+	do.redirect(report)
 	sockets, err := listen(*report)
 	if err != nil {
 		return n, fmt.Errorf("setting up the network namespace: %w", err)
@@ -86,14 +94,25 @@ func Setup() (Network, error) {
 // redirect loads the rules and then adds the routes that lead to them. Without
 // rules there are no routes: a destination is then unreachable, rather than
 // answered by whatever the agent itself serves.
-func redirect(ipv6 bool) error {
-	if err := loadRules(TransparentPort); err != nil {
-		return fmt.Errorf("nftables: %w", err)
+func (do steps) redirect(report *Report) {
+	note := func(format string, err error) { report.Notes = append(report.Notes, fmt.Sprintf(format, err)) }
+	if err := do.rules(); err != nil {
+		note("no transparent redirection, the explicit proxy alone remains: nftables: %v", err)
+		return
 	}
-	if err := addLocalRoutes(ipv6); err != nil {
-		return fmt.Errorf("routes: %w", err)
+	if err := do.route(unix.AF_INET); err != nil {
+		note("no transparent redirection, the explicit proxy alone remains: IPv4 route: %v", err)
+		return
 	}
-	return nil
+	report.Redirected = true
+	report.Notes = append(report.Notes, applySysctls(conntrackSysctls)...)
+	if !report.IPv6 {
+		return
+	}
+	if err := do.route(unix.AF_INET6); err != nil {
+		report.IPv6 = false
+		note("IPv4 only: IPv6 route: %v", err)
+	}
 }
 
 // Probe does what Setup does, in the namespace of the calling process, and

@@ -36,34 +36,19 @@ func hasLoopback6() bool {
 	return unix.Bind(fd, &unix.SockaddrInet6{Addr: [16]byte(net.IPv6loopback)}) == nil
 }
 
-// addLocalRoutes makes every address one of lo's own:
+// addLocalRoute makes every address of a family one of lo's own:
 //
 //	ip route add local 0.0.0.0/0 dev lo
 //	ip -6 route add local ::/0 dev lo
-//	ip address add 127.0.0.2/32 dev lo
-//
-// The address is for AI_ADDRCONFIG (getaddrinfo(3)): where a C library sees no
-// IPv4 address but 127.0.0.1 it finds no IPv4 address for any name.
-func addLocalRoutes(ipv6 bool) error {
-	families := []byte{unix.AF_INET}
-	if ipv6 {
-		families = append(families, unix.AF_INET6)
-	}
+func addLocalRoute(family byte) error {
 	var m batch
-	for _, family := range families {
-		// struct rtmsg: no destination means the default route.
-		m.begin(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK, []byte{
-			family, 0, 0, 0,
-			unix.RT_TABLE_LOCAL, unix.RTPROT_STATIC, unix.RT_SCOPE_HOST, unix.RTN_LOCAL,
-			0, 0, 0, 0,
-		})
-		m.attr(unix.RTA_OIF, binary.NativeEndian.AppendUint32(nil, loopbackIndex))
-		m.end()
-	}
-	// struct ifaddrmsg
-	m.begin(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_ACK,
-		binary.NativeEndian.AppendUint32([]byte{unix.AF_INET, 32, 0, unix.RT_SCOPE_HOST}, loopbackIndex))
-	m.attr(unix.IFA_LOCAL, []byte{127, 0, 0, 2})
+	// struct rtmsg: no destination means the default route.
+	m.begin(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK, []byte{
+		family, 0, 0, 0,
+		unix.RT_TABLE_LOCAL, unix.RTPROT_STATIC, unix.RT_SCOPE_HOST, unix.RTN_LOCAL,
+		0, 0, 0, 0,
+	})
+	m.attr(unix.RTA_OIF, binary.NativeEndian.AppendUint32(nil, loopbackIndex))
 	m.end()
-	return m.send(unix.NETLINK_ROUTE, len(families)+1)
+	return m.send(unix.NETLINK_ROUTE, 1)
 }
