@@ -21,6 +21,25 @@ func becomeSubreaper() error {
 	return nil
 }
 
+// reapUntil reaps every child that ends, up to the one with that process id.
+func reapUntil(pid int) error {
+	for {
+		var status unix.WaitStatus
+		reaped, err := unix.Wait4(-1, &status, 0, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return fmt.Errorf("waiting for the suite: %w", err)
+		case reaped == pid && status.Signaled():
+			return fmt.Errorf("ended by signal %d", status.Signal())
+		case reaped == pid && status.ExitStatus() != 0:
+			return fmt.Errorf("exit status %d", status.ExitStatus())
+		case reaped == pid:
+			return nil
+		}
+	}
+}
+
 // checkLeftovers reaps orphans until none is left; after grace it reports and kills what still runs.
 func checkLeftovers(grace time.Duration) error {
 	deadline := time.Now().Add(grace)

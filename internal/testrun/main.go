@@ -15,6 +15,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"time"
 )
 
@@ -50,23 +51,50 @@ func run(suite, mustFile string, argv []string, out io.Writer) error {
 		return err
 	}
 	results, err := runSuite(argv, out)
+	printSkipped(results, out)
 	return errors.Join(err, checkMust(rows, results), checkLeftovers(leftoverGrace))
 }
 
-// runSuite runs argv and reads the events that it prints.
+// printSkipped lists the tests that were skipped, so that one more is seen.
+func printSkipped(found results, out io.Writer) {
+	var names []string
+	for t, ended := range found {
+		if ended == "skip" {
+			names = append(names, t.pkg+" "+t.name)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		fmt.Fprintf(out, "skipped: %s\n", name)
+	}
+}
+
+// runSuite runs argv, reads the events that it prints and reaps all that its
+// tests orphan, as init would: a test that waits for an orphan to be gone must see it gone.
 func runSuite(argv []string, out io.Writer) (results, error) {
-	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Stderr = os.Stderr
-	stdout, err := cmd.StdoutPipe()
+	program, err := exec.LookPath(argv[0])
+	if err != nil {
+		return nil, err
+	}
+	events, stdout, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("making a pipe: %w", err)
 	}
-	if err := cmd.Start(); err != nil {
+	defer events.Close()
+	process, err := os.StartProcess(program, argv, &os.ProcAttr{Files: []*os.File{os.Stdin, stdout, os.Stderr}})
+	stdout.Close()
+	if err != nil {
 		return nil, fmt.Errorf("starting %s: %w", argv[0], err)
 	}
-	results, readErr := readEvents(stdout, out)
-	if readErr != nil {
-		_, _ = io.Copy(io.Discard, stdout) // so that the suite can end
+	ended := make(chan error, 1)
+	go func() {
+		err := reapUntil(process.Pid)
+		events.SetReadDeadline(time.Now().Add(leftoverGrace)) // whoever is left may hold its other end
+		ended <- err
+	}()
+	found, err := readEvents(events, out)
+	if err != nil {
+		_, _ = io.Copy(io.Discard, events) // so that the suite can end
 	}
-	return results, errors.Join(readErr, cmd.Wait())
+	return found, errors.Join(err, <-ended)
 }
