@@ -251,4 +251,3 @@ func insideMany(t *testing.T) {
 		}
 	}
 }
-

@@ -303,4 +303,3 @@ func TestInsideRefused(t *testing.T) {
 		t.Error("set up a namespace that is not ours")
 	}
 }
-
