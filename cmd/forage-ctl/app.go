@@ -50,7 +50,7 @@ func (a *app) service() (*sandbox.Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	return sandbox.New(sandbox.Config{ConfigFile: a.configFile, Caller: me})
+	return sandbox.New(sandbox.Config{ConfigFile: a.configFile, Caller: me, Notify: a.note})
 }
 
 // log is where the program says what it does: stderr, at debug level with -v.

@@ -82,6 +82,8 @@ func runRun(c *cobra.Command, a *app, o *runOptions) error {
 // notes tells the user on stderr what else there is to know.
 func (a *app) notes(notes []string) {
 	for _, note := range notes {
-		fmt.Fprintf(a.err, "note: %s\n", term.Escape(note))
+		a.note(note)
 	}
 }
+
+func (a *app) note(note string) { fmt.Fprintf(a.err, "note: %s\n", term.Escape(note)) }

@@ -56,9 +56,6 @@ func printStatus(a *app, s sandbox.Status) error {
 	if !s.StartedAt.IsZero() {
 		table.Row("STARTED", s.StartedAt.Format(time.RFC3339))
 	}
-	for _, note := range s.Notes {
-		table.Row("NOTE", note)
-	}
 	return table.Write(a.out)
 }
 

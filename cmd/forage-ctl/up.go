@@ -70,7 +70,6 @@ func runUp(c *cobra.Command, a *app, o *upOptions) error {
 	if err != nil {
 		return err
 	}
-	a.notes(status.Notes)
 	if o.format.json(a) {
 		return term.JSON(a.out, status)
 	}

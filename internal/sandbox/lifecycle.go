@@ -19,10 +19,11 @@ const stopGrace = 5 * time.Second
 // Up creates a sandbox and starts it; a stopped one with the same plan is
 // started again. It returns when the sandbox is usable.
 func (s *Service) Up(ctx context.Context, opts Options) (Status, error) {
-	plan, _, err := s.Plan(ctx, opts)
+	plan, notes, err := s.Plan(ctx, opts)
 	if err != nil {
 		return Status{}, err
 	}
+	s.tell(append(notes, logoutNote(s.Caller.UID, s.Caller.User, "/")))
 	unlock, err := s.Store.Lock(ctx, plan.Name)
 	if err != nil {
 		return Status{}, err
@@ -45,6 +46,15 @@ func (s *Service) Up(ctx context.Context, opts Options) (Status, error) {
 		return Status{}, err
 	}
 	return s.Status(ctx, plan.Name)
+}
+
+// tell passes on what the user should know.
+func (s *Service) tell(notes []string) {
+	for _, note := range notes {
+		if note != "" {
+			s.notify(note)
+		}
+	}
 }
 
 // create makes the record and the keys of a new sandbox and starts it. When
@@ -84,7 +94,7 @@ func (s *Service) newRecord(ctx context.Context, plan forage.Plan, seed []byte, 
 	if err != nil {
 		return store.Record{}, err
 	}
-	if err := store.MakeRuntime(s.Places.Runtime); err != nil {
+	if err := s.Places.MakeRuntime(); err != nil {
 		return store.Record{}, err
 	}
 	var ports store.Ports
@@ -124,6 +134,9 @@ func (s *Service) Start(ctx context.Context, name string) error {
 
 // launch starts a supervisor for a sandbox that is on record and not running.
 func (s *Service) launch(ctx context.Context, record store.Record) error {
+	if err := s.Places.MakeRuntime(); err != nil { // it may be gone since the record was made
+		return err
+	}
 	hostEnv, err := s.hostEnv(record.Plan)
 	if err != nil {
 		return err

@@ -20,10 +20,11 @@ const TimeoutExit = 124
 // an error where that needs explaining. This process is the sandbox's supervisor: however it ends, the sandbox ends too.
 func (s *Service) Run(ctx context.Context, opts Options, stdio Stdio) (exit int, err error) {
 	opts.Ephemeral = true
-	plan, _, err := s.Plan(ctx, opts)
+	plan, notes, err := s.Plan(ctx, opts)
 	if err != nil {
 		return 0, err
 	}
+	s.tell(notes)
 	hostEnv, err := s.hostEnv(plan)
 	if err != nil {
 		return 0, err

@@ -22,6 +22,7 @@ import (
 type Config struct {
 	ConfigFile string // --config; "" looks in the usual places
 	Caller     Caller
+	Notify     func(note string) // is told what the user should know before a sandbox starts; nil: nobody is
 }
 
 // Service plans, starts and removes the sandboxes of one user.
@@ -31,6 +32,7 @@ type Service struct {
 	Places   supervisor.Places
 	Runtimes supervisor.Runtimes
 	Caller   Caller
+	notify   func(string)
 }
 
 // Caller is who asks, and from where.
@@ -76,7 +78,12 @@ func New(c Config) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
+	notify := c.Notify
+	if notify == nil {
+		notify = func(string) {}
+	}
 	return &Service{
+		notify: notify,
 		Config: cfg, Store: records, Places: supervisor.Places{Places: places},
 		Runtimes: supervisor.Runtimes{Dir: places.Runtime}, Caller: c.Caller,
 	}, nil
@@ -117,9 +124,7 @@ type Status struct {
 	store.Record
 	Status   string        `json:"status"` // running, stopped, failed or creating
 	Tmux     string        `json:"tmux"`   // attached, detached or none
-	Age      time.Duration `json:"-"`
 	GuestPID int           `json:"guestPid,omitempty"`
-	Notes    []string      `json:"notes,omitempty"` // what the user should know: "logging out ends it"
 }
 
 // NetworkChange is what `network` was asked to change; zero fields change nothing.
