@@ -325,15 +325,6 @@ func (sb *sandbox) waitEnd(limit time.Duration) {
 	}
 }
 
-func (sb *sandbox) alive() bool {
-	select {
-	case <-sb.ended:
-		return false
-	default:
-		return true
-	}
-}
-
 func (sb *sandbox) dial() *guestclient.Client {
 	sb.t.Helper()
 	client, err := guestclient.Dial(sb.t.Context(), sb.socket, sb.signer, sb.host)

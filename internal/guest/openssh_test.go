@@ -151,9 +151,7 @@ func TestOpenSSHTerminal(t *testing.T) {
 		t.Errorf("ended with %v", err)
 	}
 	for _, want := range []string{"31 97", "erase = ^H", "TERM=xterm-256color", "/dev/pts/", "login_shell    \ton"} {
-		if !strings.Contains(screen.String(), want) {
-			t.Errorf("no %q in %q", want, screen.String())
-		}
+		screen.shows(t, want)
 	}
 }
 

@@ -62,16 +62,6 @@ func TestPID1IsClosed(t *testing.T) {
 	}
 }
 
-func zombies(sb *sandbox) int {
-	n := 0
-	for _, process := range sb.processes() {
-		if strings.Contains(process, ") Z ") {
-			n++
-		}
-	}
-	return n
-}
-
 func TestOrphansAreReaped(t *testing.T) {
 	sb := up(t, setup{})
 	// Many orphans at once, and programs whose status must not be lost among them.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -67,11 +69,17 @@ func (e Exit) Code() int {
 // beside how it ended.
 func (c *Client) Run(ctx context.Context, command Command, stdio Stdio) (Exit, error) {
 	terminal := newTerminal(command, stdio)
+	r := &run{
+		client: c, terminal: terminal, stdio: stdio, tty: command.TTY,
+		ended: make(chan struct{}), received: make(chan os.Signal, 8),
+	}
+	// Before the program starts, so that none is lost.
+	signal.Notify(r.received, r.wanted()...)
+	defer signal.Stop(r.received)
 	payload, err := request(command, terminal).Marshal()
 	if err != nil {
 		return Exit{}, err
 	}
-	r := &run{client: c, terminal: terminal, stdio: stdio, tty: command.TTY, ended: make(chan struct{})}
 	r.channel, err = c.open(ctx, r.follow, func(channel ssh.Channel) (bool, error) {
 		return sendExec(channel, payload)
 	})
@@ -79,7 +87,10 @@ func (c *Client) Run(ctx context.Context, command Command, stdio Stdio) (Exit, e
 		return Exit{}, fmt.Errorf("running %s: %w", command.Argv[0], err)
 	}
 	defer r.channel.Close()
-	if err := terminal.makeRaw(); err != nil {
+	switch err := terminal.makeRaw(); {
+	case errors.Is(err, syscall.EIO): // the terminal is gone already
+		return Exit{Signal: syscall.SIGHUP}, nil
+	case err != nil:
 		return Exit{}, err
 	}
 	defer terminal.restore()
@@ -114,6 +125,8 @@ type run struct {
 	stdio    Stdio
 	tty      bool
 
+	received chan os.Signal // what this process is told
+
 	exit   *Exit         // as the guest said; read after ended
 	ended  chan struct{} // closed when the channel is
 	gaveUp atomic.Int32  // the signal that the program was given up for
@@ -135,7 +148,7 @@ func (r *run) relay(ctx context.Context) (Exit, error) {
 	signalled.Wait()
 
 	var err error
-	if ctx.Err() != nil && !interruption(context.Cause(ctx)) {
+	if _, interrupted := interruption(context.Cause(ctx)); ctx.Err() != nil && !interrupted {
 		err = context.Cause(ctx)
 	}
 	switch {

@@ -32,9 +32,14 @@ type Interruption interface {
 	Signal() os.Signal
 }
 
-func interruption(cause error) bool {
-	_, ok := errors.AsType[Interruption](cause)
-	return ok
+// interruption is the signal that cause stands for, if it stands for one.
+func interruption(cause error) (syscall.Signal, bool) {
+	interrupted, ok := errors.AsType[Interruption](cause)
+	if !ok {
+		return 0, false
+	}
+	sig, ok := interrupted.Signal().(syscall.Signal)
+	return sig, ok
 }
 
 // signals passes on what this process is told, until the program has ended:
@@ -45,9 +50,6 @@ func interruption(cause error) bool {
 //     terminal is closed, SIGWINCH resizes, SIGTSTP and SIGCONT give back and take the terminal;
 //   - the end of ctx terminates the program, and then kills it.
 func (r *run) signals(ctx context.Context) {
-	received := make(chan os.Signal, 8)
-	signal.Notify(received, r.wanted()...)
-	defer signal.Stop(received)
 	cancelled := ctx.Done()
 	ending := newEnding(r)
 	defer ending.stop()
@@ -55,12 +57,15 @@ func (r *run) signals(ctx context.Context) {
 		select {
 		case <-r.ended:
 			return
-		case sig := <-received:
+		case sig := <-r.received:
 			r.receive(sig.(syscall.Signal), ending)
 		case <-cancelled:
 			cancelled = nil
-			if !interruption(context.Cause(ctx)) {
+			switch sig, ok := interruption(context.Cause(ctx)); {
+			case !ok:
 				ending.terminate()
+			case ending.why == 0: // it may have come before we listened; twice at once is once
+				r.receive(sig, ending)
 			}
 		case <-ending.due():
 			ending.next()
