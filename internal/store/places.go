@@ -37,7 +37,8 @@ type Places struct {
 
 // FindPlaces says where state and run-time folders are: what FORAGE_STATE_DIR
 // and FORAGE_RUNTIME_DIR say, else the system's places for root and those of the XDG
-// Base Directory Specification for everybody else. It makes nothing.
+// Base Directory Specification for everybody else. While sandboxes of the state folder
+// run, the run-time folder is theirs, whatever the variables say now. It makes nothing.
 func FindPlaces(env Environment) (Places, error) {
 	state, err := stateDir(env)
 	if err != nil {
@@ -47,7 +48,7 @@ func FindPlaces(env Environment) (Places, error) {
 	if err != nil {
 		return Places{}, err
 	}
-	return Places{State: state, Runtime: runtime}, nil
+	return Places{State: state, Runtime: runtime}.pinned(env)
 }
 
 func stateDir(env Environment) (string, error) {
@@ -100,17 +101,6 @@ func absolute(name, dir string) (string, error) {
 		return "", forage.Errorf(forage.ErrUsage, "%s is %q: an absolute path is needed", name, dir)
 	}
 	return filepath.Clean(dir), nil
-}
-
-// MakeRuntime makes the run-time folder if it is not there and checks that it
-// is the caller's alone. Below /tmp anybody may have made it first: a folder
-// or link of somebody else's is refused, never used.
-func MakeRuntime(dir string) error {
-	if err := makePrivate(dir); err != nil {
-		return forage.WithHint(fmt.Errorf("preparing the run-time folder: %w", err),
-			"set FORAGE_RUNTIME_DIR to a folder that only you can use")
-	}
-	return nil
 }
 
 // makePrivate makes dir (0700) and its missing parents, and checks it.

@@ -93,7 +93,8 @@ func TestMakeRuntimeInASharedFolder(t *testing.T) {
 			}
 			t.Fatal(err)
 		}
-		err := store.MakeRuntime(dir)
+		places := store.Places{State: t.TempDir(), Runtime: dir}
+		err := places.MakeRuntime()
 		if !errors.Is(err, forage.ErrRefused) || forage.Hint(err) == "" {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -110,16 +111,70 @@ func TestMakeRuntimeInASharedFolder(t *testing.T) {
 
 func TestMakeRuntimeClosesWhatIsReadable(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a/b")
-	if err := store.MakeRuntime(dir); err != nil {
+	places := store.Places{State: filepath.Join(t.TempDir(), "state"), Runtime: dir}
+	if err := places.MakeRuntime(); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := store.MakeRuntime(dir); err != nil {
+	if err := places.MakeRuntime(); err != nil {
 		t.Fatal(err)
 	}
 	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+}
+
+// TestRunningSandboxesAreFound: while something is in the run-time folder,
+// every process of the state folder uses that one.
+func TestRunningSandboxesAreFound(t *testing.T) {
+	base := t.TempDir()
+	state, first, second := filepath.Join(base, "state"), filepath.Join(base, "first"), filepath.Join(base, "second")
+	find := func(runtime string) (store.Places, error) {
+		vars := map[string]string{"FORAGE_STATE_DIR": state, "FORAGE_RUNTIME_DIR": runtime}
+		return store.FindPlaces(store.Environment{UID: 4_000_000, Getenv: func(name string) string { return vars[name] }})
+	}
+	places, err := find(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := places.MakeRuntime(); err != nil {
+		t.Fatal(err)
+	}
+	// Nothing runs: another folder is fine.
+	if places, err = find(second); err != nil || places.Runtime != second {
+		t.Fatalf("%+v, %v", places, err)
+	}
+	stale := places
+	if err := os.Mkdir(filepath.Join(first, "sandbox"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	// Now the first is the one; what was chosen before is refused too.
+	if places, err = find(""); err != nil || places.Runtime != first {
+		t.Errorf("%+v, %v", places, err)
+	}
+	if _, err := find(second); !errors.Is(err, forage.ErrRefused) || forage.Hint(err) == "" {
+		t.Errorf("another folder while sandboxes run: %v", err)
+	}
+	if err := stale.MakeRuntime(); !errors.Is(err, forage.ErrRefused) {
+		t.Errorf("starting in another folder while sandboxes run: %v", err)
+	}
+	// A machine that was started again has an empty folder, or none.
+	if err := os.RemoveAll(first); err != nil {
+		t.Fatal(err)
+	}
+	if places, err = find(second); err != nil || places.Runtime != second {
+		t.Errorf("%+v, %v", places, err)
+	}
+	if err := places.MakeRuntime(); err != nil {
+		t.Fatal(err)
+	}
+	// Nobody is led into a folder that is not the owner's alone.
+	if err := errors.Join(os.Mkdir(filepath.Join(second, "sandbox"), 0o700), os.Chmod(second, 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	if places, err = find(""); err != nil || places.Runtime == second {
+		t.Errorf("%+v, %v", places, err)
 	}
 }

@@ -37,9 +37,6 @@ type Record struct {
 	Reason    string      `json:"reason,omitempty"`
 	StartedAt time.Time   `json:"startedAt,omitzero"`
 	Plan      forage.Plan `json:"plan"`
-	// RunDir is the sandbox's run-time folder, absolute, where its supervisor's
-	// lock is: the variables that say where that is may differ from login to login.
-	RunDir string `json:"runDir,omitempty"`
 	// HostKey is the sandbox's SSH host key, pinned (authorized_keys form). Its
 	// private half is in NAME.generated/host_key.
 	HostKey string `json:"hostKey,omitempty"`
