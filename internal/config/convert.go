@@ -1,6 +1,7 @@
 package config
 
 import (
+	"maps"
 	"path/filepath"
 	"slices"
 
@@ -28,11 +29,8 @@ func convert(c *Config, root *node, home string, p *problems) {
 		v.template(name, template)
 	}
 	if _, ok := c.Templates[c.DefaultTemplate]; !ok {
-		names := make([]string, 0, len(c.Templates))
-		for name := range c.Templates {
-			names = append(names, name)
-		}
-		v.wrong([]any{"defaultTemplate"}, "no template is called %.80q%s", c.DefaultTemplate, didYouMean(c.DefaultTemplate, names))
+		known := slices.Sorted(maps.Keys(c.Templates))
+		v.wrong([]any{"defaultTemplate"}, "no template is called %.80q%s", c.DefaultTemplate, didYouMean(c.DefaultTemplate, known))
 	}
 }
 
