@@ -6,7 +6,7 @@
 // the kernel and what is shared with the host's user; what the agent may see
 // or reach is the work of namespaces, mounts and Landlock.
 //
-// Use: Filter(Options{}) builds the program (pure, some 50 µs); Install puts it
+// Use: Filter(Options{}) builds the program (pure, 0.1 ms); Install puts it
 // on every thread of the process, for good.
 //
 // gVisor's seccomp package was not taken: its rules compare whole 64-bit

@@ -72,19 +72,22 @@ func name(action uint32) string {
 
 const junk = 0xdead << 32 // high bits that the kernel does not look at
 
+// judged is a call and what becomes of it.
+type judged struct {
+	name   string
+	nr     uint32
+	args   []uint64
+	want   uint32 // by default
+	nested uint32 // where namespaces nest; 0 is the same
+}
+
+func a(args ...uint64) []uint64 { return args }
+
 func TestRules(t *testing.T) {
 	const any = ^uint64(0)
 	eperm, enosys := errno(unix.EPERM), errno(unix.ENOSYS)
 	family, proto, kind := errno(unix.EAFNOSUPPORT), errno(unix.EPROTONOSUPPORT), errno(unix.ESOCKTNOSUPPORT)
-	type call struct {
-		name   string
-		nr     uint32
-		args   []uint64
-		want   uint32 // by default
-		nested uint32 // where namespaces nest; 0 is the same
-	}
-	a := func(args ...uint64) []uint64 { return args }
-	calls := []call{
+	calls := []judged{
 		{"read", unix.SYS_READ, a(any, any, any), allow, 0},
 		{"ptrace", unix.SYS_PTRACE, a(any), allow, 0},
 		{"process_vm_readv", unix.SYS_PROCESS_VM_READV, nil, allow, 0},
@@ -149,6 +152,11 @@ func TestRules(t *testing.T) {
 		{"fcntl: flags", unix.SYS_FCNTL, a(0, unix.F_SETFL), allow, 0},
 		{"fcntl: pipe size", unix.SYS_FCNTL, a(0, unix.F_SETPIPE_SZ), eperm, 0},
 		{"fcntl: pipe size and junk", unix.SYS_FCNTL, a(0, junk|unix.F_SETPIPE_SZ), eperm, 0},
+		{"fcntl: lease and junk", unix.SYS_FCNTL, a(3, junk|unix.F_SETLEASE, unix.F_WRLCK), errno(unix.EINVAL), 0},
+		{"mmap", unix.SYS_MMAP, a(0, 4096, 3, unix.MAP_PRIVATE|unix.MAP_ANON), allow, 0},
+		{"mmap: huge pages", unix.SYS_MMAP, a(0, 4096, 3, junk|unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_HUGETLB), errno(unix.ENOMEM), 0},
+		{"memfd_create", unix.SYS_MEMFD_CREATE, a(0, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING), allow, 0},
+		{"memfd_create: huge pages", unix.SYS_MEMFD_CREATE, a(0, unix.MFD_HUGETLB), errno(unix.ENOMEM), 0},
 		{"prlimit64: itself", unix.SYS_PRLIMIT64, a(0, unix.RLIMIT_NPROC), allow, 0},
 		{"prlimit64: itself and junk", unix.SYS_PRLIMIT64, a(junk, unix.RLIMIT_NPROC), allow, 0},
 		{"prlimit64: PID 1", unix.SYS_PRLIMIT64, a(1, unix.RLIMIT_NPROC), eperm, 0},
@@ -192,8 +200,9 @@ func TestRules(t *testing.T) {
 		unix.SYS_QUOTACTL, unix.SYS_QUOTACTL_FD, unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME, unix.SYS_SYSLOG, unix.SYS_VHANGUP,
 		unix.SYS_FANOTIFY_INIT,
 	} {
-		calls = append(calls, call{fmt.Sprintf("refused call %d", nr), nr, nil, eperm, 0})
+		calls = append(calls, judged{fmt.Sprintf("refused call %d", nr), nr, nil, eperm, 0})
 	}
+	calls = append(calls, legacyCalls()...)
 	for o, filter := range map[Options][]unix.SockFilter{
 		{}:                       mustFilter(t, Options{}),
 		{NestedNamespaces: true}: mustFilter(t, Options{NestedNamespaces: true}),

@@ -12,16 +12,26 @@ func (b *builder) rules() map[uint32]int {
 		unix.SYS_SOCKETPAIR:  b.equals(low(0), unix.AF_UNIX, b.allow, b.errno(unix.EAFNOSUPPORT)),
 		unix.SYS_SETSOCKOPT:  b.setsockopt(),
 		unix.SYS_IOCTL:       b.anyOf(low(1), refusedIoctls(), b.eperm, b.allow),
-		unix.SYS_FCNTL:       b.equals(low(1), unix.F_SETPIPE_SZ, b.eperm, b.allow),
+		unix.SYS_FCNTL:       b.fcntl(),
 		unix.SYS_PRLIMIT64:   b.equals(low(0), 0, b.allow, b.eperm), // of nobody but the caller
 		unix.SYS_PERSONALITY: b.anyOf(low(0), personalities(), b.allow, b.eperm),
-		unix.SYS_OPENAT:      b.creation(2, 3),
-		unix.SYS_FCHMOD:      b.mode(1),
-		unix.SYS_FCHMODAT:    b.mode(2),
-		unix.SYS_FCHMODAT2:   b.mode(2),
-		unix.SYS_MKNODAT:     b.node(2),
-		unix.SYS_RENAMEAT2:   b.ifNested(b.bits(4, unix.RENAME_WHITEOUT, b.errno(unix.EINVAL), b.allow)), // makes a device node
+		// Huge pages come out of a pool of the whole machine. Who asks for them falls back.
+		unix.SYS_MMAP:         b.bits(3, unix.MAP_HUGETLB, b.errno(unix.ENOMEM), b.allow),
+		unix.SYS_MEMFD_CREATE: b.bits(1, unix.MFD_HUGETLB, b.errno(unix.ENOMEM), b.allow),
+		unix.SYS_OPENAT:       b.creation(2, 3),
+		unix.SYS_FCHMOD:       b.mode(1),
+		unix.SYS_FCHMODAT:     b.mode(2),
+		unix.SYS_FCHMODAT2:    b.mode(2),
+		unix.SYS_MKNODAT:      b.node(2),
+		unix.SYS_RENAMEAT2:    b.ifNested(b.bits(4, unix.RENAME_WHITEOUT, b.errno(unix.EINVAL), b.allow)), // makes a device node
 	}
+}
+
+// fcntl refuses what reaches the host's user: pipe buffers are a quota of theirs,
+// and a lease on a file makes whoever opens it wait for 45 seconds (fcntl(2)).
+func (b *builder) fcntl() int {
+	return b.equals(low(1), unix.F_SETPIPE_SZ, b.eperm,
+		b.equals(low(1), unix.F_SETLEASE, b.errno(unix.EINVAL), b.allow))
 }
 
 // newNamespaces are clone's flags that make a namespace. CLONE_NEWTIME is not among
@@ -63,10 +73,10 @@ func (b *builder) setsockopt() int {
 
 // refusedIoctls act on a terminal that others read (TIOCSTI and TIOCLINUX put
 // characters in), load line disciplines (TIOCSETD), or add keys to a quota
-// shared with the caller (fscrypt).
+// shared with the caller and lock folders of the workspace with them (fscrypt).
 func refusedIoctls() []uint32 {
-	const addEncryptionKey = 0xc0506617 // FS_IOC_ADD_ENCRYPTION_KEY, linux/fscrypt.h
-	return []uint32{unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCSETD, addEncryptionKey}
+	const setPolicy, addKey = 0x800c6613, 0xc0506617 // FS_IOC_SET_ENCRYPTION_POLICY, FS_IOC_ADD_ENCRYPTION_KEY
+	return []uint32{unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCSETD, setPolicy, addKey}
 }
 
 // personalities are the execution domains that are only cosmetic, asking for the
