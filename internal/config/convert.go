@@ -59,7 +59,7 @@ func (v converter) general(raw *rawFile) {
 	c := v.config
 	if raw.User != nil {
 		c.User = *raw.User
-		if !userName.MatchString(c.User) {
+		if !isUserName(c.User) {
 			v.wrong([]any{"user"}, "%.80q is not a user's name", c.User)
 		}
 	}
@@ -79,7 +79,7 @@ func (v converter) general(raw *rawFile) {
 	setText(&c.DefaultTemplate, raw.DefaultTemplate)
 	if raw.ContainerPrefix != nil {
 		c.ContainerPrefix = *raw.ContainerPrefix
-		if !prefix.MatchString(c.ContainerPrefix) {
+		if !isPrefix(c.ContainerPrefix) {
 			v.wrong([]any{"containerPrefix"}, "%.80q: expected up to 32 of a-z, 0-9 and -", c.ContainerPrefix)
 		}
 	}
@@ -140,7 +140,7 @@ func (v converter) secret(name string, raw rawSecret) {
 		sources++
 	}
 	if raw.Env != nil {
-		if s.Env = *raw.Env; !envName.MatchString(s.Env) {
+		if s.Env = *raw.Env; !isEnvName(s.Env) {
 			v.wrong(at("env"), "%.80q is not a variable's name", s.Env)
 		}
 		sources++

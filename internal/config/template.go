@@ -119,7 +119,7 @@ func (v converter) environment(t *forage.Template, raw map[string]string, at []a
 		env = map[string]string{}
 	}
 	for name, value := range raw {
-		if !envName.MatchString(name) {
+		if !isEnvName(name) {
 			v.wrong(append(slices.Clone(at), name), "not a variable's name")
 		} else if strings.ContainsRune(value, 0) {
 			v.wrong(append(slices.Clone(at), name), "a variable can't hold a zero byte")
@@ -148,7 +148,7 @@ func (v converter) agents(t *forage.Template, raw map[string]rawAgent, at []any)
 			agent.Command = slices.Clone(r.Command)
 		}
 		setText(&agent.AuthEnvVar, r.AuthEnvVar)
-		if agent.AuthEnvVar != "" && !envName.MatchString(agent.AuthEnvVar) {
+		if agent.AuthEnvVar != "" && !isEnvName(agent.AuthEnvVar) {
 			v.wrong(key("authEnvVar"), "%.80q is not a variable's name", agent.AuthEnvVar)
 		}
 		if agent.Command == nil && r.Command == nil && r.Package == nil {

@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"net/url"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -20,11 +19,30 @@ import (
 // runtimes are the names that a runtime may have, whether or not this version has it.
 var runtimes = [...]string{"native", "bwrap", "oci", "docker", "podman", "nspawn", "vm", "kubernetes", "apple"}
 
-var (
-	envName  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	userName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]*\$?$`)
-	prefix   = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
+// Characters that names are made of. They are compared by hand: compiling
+// patterns would be paid by every command and every guest, before main.
+const (
+	lower   = "abcdefghijklmnopqrstuvwxyz"
+	letters = lower + "ABCDEFGHIJKLMNOPQRSTUVWXYZ_"
+	digits  = "0123456789"
 )
+
+// isName says whether text is made of the characters of rest, and begins with one of first.
+func isName(text, first, rest string) bool {
+	return text != "" && strings.IndexByte(first, text[0]) >= 0 && strings.Trim(text, rest) == ""
+}
+
+// isEnvName says whether text is a portable name of a variable (POSIX, XBD 8.1).
+func isEnvName(text string) bool { return isName(text, letters, letters+digits) }
+
+// isUserName says whether text is what useradd(8) takes for a login name.
+func isUserName(text string) bool {
+	return isName(strings.TrimSuffix(text, "$"), letters, letters+digits+".-")
+}
+
+func isPrefix(text string) bool {
+	return len(text) <= 32 && isName(text, lower+digits, lower+digits+"-")
+}
 
 var (
 	errSize     = errors.New(`expected a size such as "512M" or "4G"`)
@@ -36,8 +54,8 @@ var (
 // powers of 1024.
 func parseSize(text string) (int64, error) {
 	shift := 0
-	digits := strings.TrimRight(text, "KMGT")
-	switch text[len(digits):] {
+	number := strings.TrimRight(text, "KMGT")
+	switch text[len(number):] {
 	case "":
 	case "K":
 		shift = 10
@@ -50,7 +68,7 @@ func parseSize(text string) (int64, error) {
 	default:
 		return 0, errSize
 	}
-	n, err := positive(digits)
+	n, err := positive(number)
 	if err != nil || n > math.MaxInt64>>shift {
 		return 0, errSize
 	}
@@ -59,8 +77,8 @@ func parseSize(text string) (int64, error) {
 
 // parsePercent reads "200%" as 200.
 func parsePercent(text string) (int64, error) {
-	digits, ok := strings.CutSuffix(text, "%")
-	n, err := positive(digits)
+	number, ok := strings.CutSuffix(text, "%")
+	n, err := positive(number)
 	if !ok || err != nil || n > 100*10_000 {
 		return 0, errPercent
 	}
@@ -68,11 +86,11 @@ func parsePercent(text string) (int64, error) {
 }
 
 // positive reads a decimal number of at least 1, digits alone.
-func positive(digits string) (int64, error) {
-	if strings.Trim(digits, "0123456789") != "" {
+func positive(text string) (int64, error) {
+	if strings.Trim(text, digits) != "" {
 		return 0, errors.New("expected digits")
 	}
-	n, err := strconv.ParseInt(digits, 10, 64)
+	n, err := strconv.ParseInt(text, 10, 64)
 	if err == nil && n < 1 {
 		err = errors.New("expected at least 1")
 	}
