@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"forage"
@@ -22,19 +23,30 @@ const (
 	dbusProperty = "org.freedesktop.DBus.Properties.Get"
 )
 
-// managerTimeout bounds each exchange with systemd.
-const managerTimeout = 10 * time.Second
+// managerTimeout bounds each exchange with systemd, connectionTimeout all of them
+// on one connection.
+const (
+	managerTimeout    = 10 * time.Second
+	connectionTimeout = 30 * time.Second
+)
 
 // busManager speaks to systemd over D-Bus.
 type busManager struct{ conn *dbus.Conn }
 
-// dialManager connects to the bus at address.
-func dialManager(address string) (Manager, error) {
-	conn, err := dbus.Connect(address)
+// dialManager connects to the bus that listens on socket. The whole connection
+// has a deadline: a bus that accepts and says nothing must not hold anybody up.
+func dialManager(socket string) (Manager, error) {
+	conn, err := net.DialTimeout("unix", socket, managerTimeout)
 	if err != nil {
-		return nil, fmt.Errorf("connecting to %s: %w", address, err)
+		return nil, fmt.Errorf("connecting to systemd: %w", err)
 	}
-	return &busManager{conn}, nil
+	conn.SetDeadline(time.Now().Add(connectionTimeout))
+	bus, err := dbus.ConnectUnix(conn.(*net.UnixConn))
+	if err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("connecting to systemd at %s: %w", socket, err)
+	}
+	return &busManager{bus}, nil
 }
 
 func (m *busManager) Close() { m.conn.Close() }

@@ -80,8 +80,8 @@ func (d *detection) systemd(list []hierarchy) Enforcer {
 		d.note("systemd: not the init of a cgroup v2 host")
 		return nil
 	}
-	address := managerAddress(d.env)
-	m, err := d.env.Manager(address)
+	socket := managerSocket(d.env)
+	m, err := d.env.Manager(socket)
 	if err != nil {
 		d.note("systemd: %v", err)
 		if d.env.UID != 0 {
@@ -102,7 +102,7 @@ func (d *detection) systemd(list []hierarchy) Enforcer {
 		}
 		return nil
 	}
-	return systemd{env: d.env, address: address, mount: h.mount}
+	return systemd{env: d.env, socket: socket, mount: h.mount}
 }
 
 // unified looks for a folder of cgroup v2, among the caller's own and those above it,

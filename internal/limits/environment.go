@@ -19,8 +19,8 @@ type Environment struct {
 	Writable func(path string) bool // whether the caller may write there, access(2)
 	// Delegated reports whether systemd has left the folder to its owner.
 	Delegated func(dir string) bool
-	// Manager connects to the systemd manager at a D-Bus address.
-	Manager func(address string) (Manager, error)
+	// Manager connects to the systemd manager behind a D-Bus socket.
+	Manager func(socket string) (Manager, error)
 }
 
 // Host is this host's own environment.

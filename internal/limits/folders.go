@@ -84,6 +84,9 @@ type unified struct{ parent string }
 func (u unified) String() string { return "cgroup v2 below " + u.parent }
 
 func (u unified) Apply(name string, l forage.Limits) (Group, error) {
+	if err := forage.CheckName(name); err != nil {
+		return nil, err
+	}
 	w := wantedBy(l)
 	if lacks := w.missing(Host().fields(u.parent + "/cgroup.subtree_control")); lacks != (wanted{}) {
 		on := "+" + strings.Join(lacks.controllers(), " +")
@@ -127,6 +130,9 @@ func (v legacy) String() string {
 }
 
 func (v legacy) Apply(name string, l forage.Limits) (Group, error) {
+	if err := forage.CheckName(name); err != nil {
+		return nil, err
+	}
 	settings := map[string][]setting{} // two controllers may share a hierarchy
 	for _, controller := range wantedBy(l).controllers() {
 		path := filepath.Join(v[controller], prefix+name)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -181,6 +182,36 @@ func TestRemoveKillsAndIsIdempotent(t *testing.T) {
 	if err := g.Remove(); err != nil {
 		t.Error(err)
 	}
+}
+
+func TestApplyTakesNamesOnly(t *testing.T) {
+	l := forage.Limits{MemoryMax: 1 << 30}
+	for _, e := range []Enforcer{unified{t.TempDir()}, legacy{"memory": t.TempDir()}, systemd{}} {
+		if g, err := e.Apply("../escape", l); g != nil || !errors.Is(err, forage.ErrUsage) {
+			t.Errorf("%v: %v, %v", e, g, err)
+		}
+	}
+}
+
+// A bus that accepts and is silent, or gone, is no manager.
+func TestDialManager(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := dialManager(dir + "/bus"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v", err)
+	}
+	ln, err := net.Listen("unix", dir+"/bus")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		if c, err := ln.Accept(); err == nil {
+			c.Close()
+		}
+	}()
+	if _, err := dialManager(dir + "/bus"); err == nil {
+		t.Error("connected to a bus that hung up")
+	}
+	ln.Close()
 }
 
 func TestApplyUndoes(t *testing.T) {

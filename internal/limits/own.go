@@ -19,7 +19,7 @@ func OwnScope(env Environment, name string, pid int) (bool, error) {
 	if !d.booted() {
 		return false, nil
 	}
-	m, err := env.Manager(managerAddress(env))
+	m, err := env.Manager(managerSocket(env))
 	if err != nil {
 		return false, nil // no manager: a session of its own is all there is
 	}

@@ -33,29 +33,32 @@ type Manager interface {
 
 const scopeSuffix = ".scope"
 
-// managerAddress is the bus of the manager that is responsible for the caller.
-func managerAddress(env Environment) string {
+// managerSocket is the bus of the manager that is responsible for the caller.
+func managerSocket(env Environment) string {
 	if env.UID == 0 {
-		return "unix:path=/run/dbus/system_bus_socket"
+		return "/run/dbus/system_bus_socket"
 	}
 	dir := env.Getenv("XDG_RUNTIME_DIR")
-	if !strings.HasPrefix(dir, "/") || strings.ContainsAny(dir, ",;%") { // not meant for an address
+	if !filepath.IsAbs(dir) {
 		dir = "/run/user/" + strconv.Itoa(env.UID)
 	}
-	return "unix:path=" + dir + "/bus"
+	return filepath.Join(dir, "bus")
 }
 
 // systemd bounds sandboxes by transient scopes.
 type systemd struct {
-	env     Environment
-	address string
-	mount   string // of cgroup v2
+	env    Environment
+	socket string // of the bus
+	mount  string // of cgroup v2
 }
 
-func (s systemd) String() string { return "systemd at " + strings.TrimPrefix(s.address, "unix:path=") }
+func (s systemd) String() string { return "systemd at " + s.socket }
 
 // Apply makes nothing yet: a scope can't be without a process.
 func (s systemd) Apply(name string, l forage.Limits) (Group, error) {
+	if err := forage.CheckName(name); err != nil {
+		return nil, err
+	}
 	return &scope{systemd: s, unit: prefix + name + scopeSuffix, limits: l}, nil
 }
 
@@ -72,7 +75,7 @@ func (g *scope) Ref() string   { return refSystemd + g.unit }
 func (g *scope) Remove() error { return removeScope(g.env, g.unit) }
 
 func (g *scope) Add(pid int) error {
-	m, err := g.env.Manager(g.address)
+	m, err := g.env.Manager(g.socket)
 	if err != nil {
 		return fmt.Errorf("asking systemd for a scope: %w", err)
 	}
@@ -124,7 +127,7 @@ func removeScope(env Environment, unit string) error {
 	if !ours || forage.CheckName(name) != nil {
 		return fmt.Errorf("removing a control group: %q is not ours", unit)
 	}
-	m, err := env.Manager(managerAddress(env))
+	m, err := env.Manager(managerSocket(env))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED) {
 		return nil
 	}
@@ -144,7 +147,7 @@ func listScopes(env Environment, found map[string]string) error {
 	if !d.booted() {
 		return nil
 	}
-	m, err := env.Manager(managerAddress(env))
+	m, err := env.Manager(managerSocket(env))
 	if err != nil {
 		return nil // no manager, no scopes
 	}

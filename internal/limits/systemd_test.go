@@ -109,7 +109,7 @@ func besideWithout(t *testing.T, l forage.Limits) {
 		t.Errorf("%v (%v)", err, trace)
 	}
 	env := asUser(nil)
-	s := systemd{env: env, address: managerAddress(env), mount: "/sys/fs/cgroup"}
+	s := systemd{env: env, socket: managerSocket(env), mount: "/sys/fs/cgroup"}
 	g, err := s.Apply("ignored", l)
 	if err != nil {
 		t.Fatal(err)
@@ -179,7 +179,7 @@ func besideLife(t *testing.T, l forage.Limits) {
 // scopeProperty asks systemd what it made of a limit.
 func scopeProperty(t *testing.T, env Environment, unit, name string) uint64 {
 	t.Helper()
-	conn, err := dbus.Connect(managerAddress(env))
+	conn, err := dbus.Connect("unix:path=" + managerSocket(env))
 	if err != nil {
 		t.Fatal(err)
 	}
