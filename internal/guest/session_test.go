@@ -152,7 +152,7 @@ func TestAgentGetsExactArguments(t *testing.T) {
 	}
 }
 
-// A single argument, which tmux would give to a shell, is one too.
+// Nor about a single argument, which tmux would give to a shell.
 func TestAgentWithoutArguments(t *testing.T) {
 	sb := boot(t, setup{log: true, config: func(c *guest.Config) {
 		c.Session, c.Command = true, []string{c.Dir + "/it's $(my) #{agent};"}

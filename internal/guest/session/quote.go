@@ -2,23 +2,18 @@ package session
 
 import "strings"
 
-// shellArguments makes argv what tmux takes as a window's command: several
-// arguments are executed as they are; a single one would go through a shell, so it is
-// quoted for one.
-func shellArguments(argv []string) []string {
-	if len(argv) == 1 {
-		return []string{escapeSeparator("exec " + quote(argv[0]))}
-	}
-	args := make([]string, len(argv))
-	for i, arg := range argv {
-		args[i] = escapeSeparator(arg)
+// lingering runs its arguments and ends a moment after them, as they did: tmux throws away what it
+// hasn't written to the log yet when a window's program ends.
+const lingering = `"$@"; status=$?; sleep 0.2; exit $status`
+
+// windowArguments makes argv what tmux takes as a window's command: several
+// arguments, which it executes as they are. One alone it would give to a shell.
+func windowArguments(argv []string) []string {
+	args := []string{"/bin/sh", "-c", escapeSeparator(lingering), "sh"}
+	for _, arg := range argv {
+		args = append(args, escapeSeparator(arg))
 	}
 	return args
-}
-
-// quote makes s one word of a POSIX shell.
-func quote(s string) string {
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 // escapeSeparator keeps tmux from taking a ';' at the end of an argument for

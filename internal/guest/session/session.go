@@ -135,13 +135,13 @@ func (s *Session) newSession() []string {
 	args = append(args, "set-option", "-g", "base-index", "0", ";",
 		"new-session", "-d", "-s", forage.SessionName, "-n", forage.WindowName, "-x", columns, "-y", rows,
 		"-c", escapeFormat(s.options.Dir), "--")
-	return s.withLog(append(args, shellArguments(s.options.Command)...))
+	return s.withLog(append(args, windowArguments(s.options.Command)...))
 }
 
 func (s *Session) newWindow() []string {
 	args := []string{"new-window", "-d", "-t", "=" + forage.SessionName + ":", "-n", forage.WindowName,
 		"-c", escapeFormat(s.options.Dir), "--"}
-	return s.withLog(append(args, shellArguments(s.options.Command)...))
+	return s.withLog(append(args, windowArguments(s.options.Command)...))
 }
 
 // withLog adds the command that copies the window's output to the log. tmux runs both
