@@ -190,6 +190,9 @@ func TestTools(t *testing.T) {
 		"int main(void){pthread_t t;pthread_create(&t,0,f,0);pthread_join(t,0);puts(\"compiled\");return 0;}\n")
 	program := filepath.Join(dir, "a.out")
 	gofile := write("main.go", "package main\nimport \"os/exec\"\nfunc main(){b,_:=exec.Command(\"echo\",\"from go\").Output();print(string(b))}\n")
+	needs := map[string][]string{ // what a shell line starts
+		"1 file changed": {"git"}, "compiled": {"gcc"}, "Breakpoint 1": {"gcc"}, "exited with 0": {"gcc"}, "from go": {"go"}, "tmux works": {"tmux"},
+	}
 	for _, tc := range []struct {
 		want string
 		argv []string
@@ -207,8 +210,10 @@ func TestTools(t *testing.T) {
 		{"tmux works", []string{"sh", "-c", "tmux -S " + dir + "/sock -f /dev/null new-session -d 'sleep 60' && tmux -S " + dir + "/sock kill-server && echo tmux works"}},
 	} {
 		t.Run(tc.argv[0]+" "+tc.want, func(t *testing.T) {
-			if _, err := exec.LookPath(tc.argv[0]); err != nil {
-				t.Skip(err)
+			for _, program := range append(needs[tc.want], tc.argv[0]) {
+				if _, err := exec.LookPath(program); err != nil {
+					t.Skip(err)
+				}
 			}
 			out, err := under(t, "exec", tc.argv...)
 			if !strings.Contains(out, tc.want) {
