@@ -147,7 +147,7 @@ func (f Forbid) CheckMount(source string) error {
 	for _, m := range f.mounts {
 		for _, pattern := range f.spellings(m) {
 			if touches(split(pattern), path) {
-				return denied(m, "mounting %s", source)
+				return denied(m, "showing %s inside", source)
 			}
 		}
 	}

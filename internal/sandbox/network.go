@@ -23,7 +23,7 @@ func (s *Service) Network(ctx context.Context, name string, change NetworkChange
 		if network, err = changed(record.Network, change); err != nil {
 			return err
 		}
-		if err := s.Config.Forbid.CheckNetwork(network.Mode); err != nil {
+		if err := s.mayChange(network.Mode, change); err != nil {
 			return err
 		}
 		if s.alive(name) {
@@ -33,6 +33,23 @@ func (s *Service) Network(ctx context.Context, name string, change NetworkChange
 		return s.Store.Save(record)
 	})
 	return network, err
+}
+
+// mayChange refuses what the configuration forbids: when a sandbox is made it
+// forbids the same.
+func (s *Service) mayChange(mode forage.NetworkMode, change NetworkChange) error {
+	forbid := s.Config.Forbid
+	if len(change.Allow) > 0 {
+		if err := forbid.CheckFlag("allow"); err != nil {
+			return err
+		}
+	}
+	if change.Mode != "" && change.Mode != forage.NetworkNone {
+		if err := forbid.CheckFlag("network"); err != nil {
+			return err
+		}
+	}
+	return forbid.CheckNetwork(mode)
 }
 
 func (c NetworkChange) empty() bool {

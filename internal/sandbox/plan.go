@@ -127,7 +127,7 @@ func (p *planner) templateName() string {
 	return p.service.Config.DefaultTemplate
 }
 
-// forbidden refuses the flags that the system's configuration or the project forbids.
+// forbidden refuses the flags, and the workspace, that the configuration or the project forbids.
 func (p *planner) forbidden(context.Context) error {
 	for _, flag := range []struct {
 		name string
@@ -148,7 +148,7 @@ func (p *planner) forbidden(context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return p.forbid.CheckMount(p.plan.Workspace.Path)
 }
 
 // network is the template's policy with what the flags say.

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"forage"
 	"forage/internal/workspace"
 )
@@ -31,6 +33,9 @@ func (Provider) Prepare(_ context.Context, request workspace.Request) (forage.Wo
 	if !info.IsDir() {
 		return forage.Workspace{}, forage.Errorf(forage.ErrUsage, "the workspace %s is not a folder", path)
 	}
+	if err := unix.Access(path, unix.R_OK|unix.X_OK); err != nil {
+		return forage.Workspace{}, forage.Errorf(forage.ErrUsage, "opening the workspace %s: %w", path, err)
+	}
 	if err := tooMuch(path, request); err != nil {
 		return forage.Workspace{}, forage.WithHint(err, "go to your project's folder, or name it with -w")
 	}
@@ -41,6 +46,11 @@ func (Provider) Prepare(_ context.Context, request workspace.Request) (forage.Wo
 func tooMuch(path string, request workspace.Request) error {
 	if path == "/" {
 		return forage.Errorf(forage.ErrRefused, "the workspace is /: the sandbox would see the whole host")
+	}
+	for _, dir := range [...]string{"/proc", "/sys", "/dev"} { // switches of the kernel, not files
+		if within(path, dir) {
+			return forage.Errorf(forage.ErrRefused, "the workspace %s is the kernel's", path)
+		}
 	}
 	if home := resolved(request.Home); home != "" && within(home, path) {
 		if home == path {

@@ -58,7 +58,16 @@ func TestPrepare(t *testing.T) {
 			t.Errorf("%s resolved to %s", test.path, got.Path)
 		}
 	}
-	if _, err := (Provider{}).Prepare(t.Context(), workspace.Request{Path: "/", Home: "/nowhere"}); forage.ExitCode(err) != 7 {
-		t.Errorf("/ as a workspace: %v, want it refused", err)
+	for _, path := range []string{"/", "/.", "/proc", "/proc/self/fd", "/sys/kernel", "/dev"} {
+		if _, err := (Provider{}).Prepare(t.Context(), workspace.Request{Path: path, Home: "/nowhere"}); forage.ExitCode(err) != 7 {
+			t.Errorf("%s as a workspace: %v, want it refused", path, err)
+		}
+	}
+	if os.Getuid() != 0 {
+		closed := filepath.Join(base, "closed")
+		os.Mkdir(closed, 0)
+		if _, err := (Provider{}).Prepare(t.Context(), workspace.Request{Path: closed, Home: "/nowhere"}); forage.ExitCode(err) != 64 {
+			t.Errorf("a folder that can't be read: %v", err)
+		}
 	}
 }
