@@ -40,8 +40,14 @@ func hasLoopback6() bool {
 //
 //	ip route add local 0.0.0.0/0 dev lo
 //	ip -6 route add local ::/0 dev lo
+//
+// For IPv4 it also adds an address for AI_ADDRCONFIG (getaddrinfo(3)): a C
+// library that sees none but 127.0.0.1 finds no IPv4 address for any name.
+//
+//	ip address add 127.0.0.2/32 dev lo
 func addLocalRoute(family byte) error {
 	var m batch
+	acks := 1
 	// struct rtmsg: no destination means the default route.
 	m.begin(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK, []byte{
 		family, 0, 0, 0,
@@ -50,5 +56,13 @@ func addLocalRoute(family byte) error {
 	})
 	m.attr(unix.RTA_OIF, binary.NativeEndian.AppendUint32(nil, loopbackIndex))
 	m.end()
-	return m.send(unix.NETLINK_ROUTE, 1)
+	if family == unix.AF_INET {
+		// struct ifaddrmsg
+		m.begin(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_ACK,
+			binary.NativeEndian.AppendUint32([]byte{unix.AF_INET, 32, 0, unix.RT_SCOPE_HOST}, loopbackIndex))
+		m.attr(unix.IFA_LOCAL, []byte{127, 0, 0, 2})
+		m.end()
+		acks++
+	}
+	return m.send(unix.NETLINK_ROUTE, acks)
 }
