@@ -83,14 +83,17 @@ func swap(a, b int) []syscall.SysProcIDMap {
 }
 
 // mapping returns a user namespace with those maps. A namespace is made by a
-// process: this one stops before its first instruction and is then ended.
+// process: this one stops before its first instruction and is then ended. It is
+// in a session of its own: a signal to our process group (a terminal's
+// interrupt) that came to it while it is traced and before it has executed would stop
+// it there, and this thread with it, for good.
 func mapping(uids, gids []syscall.SysProcIDMap) (*os.File, error) {
 	goruntime.LockOSThread() // the tracer is a thread
 	defer goruntime.UnlockOSThread()
 	pid, _, err := syscall.StartProcess(selfExe, []string{"forage-idmap"}, &syscall.ProcAttr{
 		Sys: &syscall.SysProcAttr{
 			Cloneflags: unix.CLONE_NEWUSER, UidMappings: uids, GidMappings: gids,
-			Ptrace: true, Pdeathsig: syscall.SIGKILL,
+			Setsid: true, Ptrace: true, Pdeathsig: syscall.SIGKILL,
 		},
 	})
 	if err != nil {
