@@ -16,13 +16,12 @@ type builder struct {
 	boot  boot
 	files []*os.File // beside boot
 
-	tmpfs  int // the sandbox's tmpfs
-	root   int // what becomes "/"
-	void   int // an empty folder, read-only
-	inert  int // an empty file, read-only
-	plant  *planter
+	tmpfs  int      // the sandbox's tmpfs
+	root   int      // what becomes "/"
+	plant  *planter // makes what is not there at "/"
 	areas  []placedArea
 	shares []*share
+	fds    []int // to be closed in the end
 }
 
 // placedArea is a writable area with what makes files in it.
@@ -41,10 +40,10 @@ func (b *builder) build() error {
 		{"making the root filesystem", b.makeTmpfs},
 		{"opening what is mounted", b.openShares},
 		{"making the root filesystem", b.makeRoot},
+		{"making /dev", b.makeDev},
 		{"making the writable folders", b.mountAreas},
 		{"showing the host's system folders", b.mountSystem}, // and tools, which may be below /tmp or in a home of the same name
 		{"mounting /proc", b.mountProc},
-		{"making /dev", b.makeDev},
 		{"making /sys", b.makeSys},
 		{"putting our program inside", b.mountProgram},
 		{"closing what is not for the agent", b.mountMasks},
@@ -64,11 +63,15 @@ func (b *builder) close() {
 			f.Close()
 		}
 	}
-	for _, fd := range []int{b.tmpfs, b.root} {
-		if fd >= 0 {
-			unix.Close(fd)
-		}
+	b.closeFolders()
+}
+
+// closeFolders lets go of the folders that were built with.
+func (b *builder) closeFolders() {
+	for _, fd := range b.fds {
+		unix.Close(fd)
 	}
+	b.fds = nil
 }
 
 // take returns a descriptor that came beside boot; it is the caller's then.
@@ -117,7 +120,8 @@ func (b *builder) makeTmpfs() (err error) {
 	if b.tmpfs, err = newTmpfs(b.boot.DiskMax, b.boot.Inodes); err != nil {
 		return err
 	}
-	for _, dir := range []string{dirRoot, dirForage, dirFiles, voidDir} {
+	b.fds = append(b.fds, b.tmpfs)
+	for _, dir := range []string{dirRoot, dirDev, dirForage, dirFiles, voidDir} {
 		if err := unix.Mkdirat(b.tmpfs, dir, 0o755); err != nil {
 			return fmt.Errorf("making %s: %w", dir, err)
 		}
@@ -148,6 +152,7 @@ func (b *builder) makeRoot() error {
 	if err != nil {
 		return err
 	}
+	b.fds = append(b.fds, folder)
 	b.plant = newPlanter(folder)
 	root, err := cloneAt(b.tmpfs, dirRoot, 0, attrReadOnly)
 	if err != nil {
@@ -159,9 +164,11 @@ func (b *builder) makeRoot() error {
 // attachRoot puts a detached mount at the place from which it becomes "/".
 func (b *builder) attachRoot(root int) error {
 	if err := unix.MoveMount(root, "", b.tmpfs, dirRoot, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		unix.Close(root)
 		return fmt.Errorf("move_mount: %w", err)
 	}
 	b.root = root
+	b.fds = append(b.fds, root)
 	return nil
 }
 
@@ -172,11 +179,9 @@ func (b *builder) makeOverlay() error {
 			return fmt.Errorf("making %s: %w", dir, err)
 		}
 	}
-	upper, err := openFolder(b.tmpfs, dirUpper)
-	if err != nil {
+	if err := b.prepareUpper(); err != nil {
 		return err
 	}
-	b.plant = newPlanter(upper)
 	options := []option{{"userxattr", ""}}
 	for i, layer := range b.boot.Lower {
 		at := path.Join(dirLower, strconv.Itoa(i))
@@ -189,7 +194,38 @@ func (b *builder) makeOverlay() error {
 	if err != nil {
 		return err
 	}
+	b.plant = newPlanter(root)
 	return b.attachRoot(root)
+}
+
+// prepareUpper makes, in the overlay's uppermost folder, the places that every
+// sandbox has: where the image has a link instead, ours takes its place.
+func (b *builder) prepareUpper() error {
+	upper, err := openFolder(b.tmpfs, dirUpper)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(upper)
+	p := newPlanter(upper)
+	folders := []string{"proc", "sys", "dev"}
+	for _, a := range writableAreas(b.boot.Identity.Home) {
+		if !rootfs.Within(a.target, "/dev") {
+			folders = append(folders, relative(a.target))
+		}
+	}
+	for _, folder := range folders {
+		if err := p.folder(folder); err != nil {
+			return err
+		}
+	}
+	for _, f := range b.boot.Files {
+		if rootfs.Within(f.Path, "/etc") {
+			if err := p.file(relative(f.Path), nil, 0o444); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // mountLayer shows a layer of the overlay in the tmpfs, which is as far as its paths have to go.
@@ -308,13 +344,16 @@ func (b *builder) mountAreas() error {
 		if err := unix.Mkdirat(b.tmpfs, a.dir, a.mode); err != nil {
 			return fmt.Errorf("making %s: %w", a.dir, err)
 		}
-		if err := b.plant.folder(relative(a.target)); err != nil {
-			return err
+		if plant, rel := b.planterFor(a.target); plant != nil { // not what makeDev has made
+			if err := plant.folder(rel); err != nil {
+				return err
+			}
 		}
 		mount, err := cloneAt(b.tmpfs, a.dir, 0, attrInert)
 		if err != nil {
 			return fmt.Errorf("%s: %w", a.target, err)
 		}
+		b.fds = append(b.fds, mount)
 		if err := unix.MoveMount(mount, "", b.root, relative(a.target), unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 			return fmt.Errorf("%s: move_mount: %w", a.target, err)
 		}

@@ -100,6 +100,7 @@ func enter(control *frames.Conn) (*Entered, error) {
 	if err := b.finish(); err != nil {
 		return nil, err
 	}
+	b.closeFolders() // before the host goes on
 	frame, err := frames.Encode(frames.Listeners, n.Report)
 	if err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -108,9 +109,9 @@ func (p *plan) open(program string) error {
 
 // openProgram finds the file that is executed as guest, to show it inside.
 func (p *plan) openProgram(program string) error {
-	real, err := os.Readlink(program)
-	if program != selfExe {
-		real, err = program, nil
+	real, err := filepath.EvalSymlinks(program)
+	if program == selfExe {
+		real, err = os.Readlink(program) // which may say "(deleted)"
 	}
 	if err != nil {
 		return fmt.Errorf("finding the running program: %w", err)
@@ -204,7 +205,7 @@ func (p *plan) openTree(m forage.Mount, mapped bool) (tree, error) {
 		return t, err
 	}
 	owner := ownership{}
-	if mapped && !(m.System && st.Mode&0o005 == 0o005) {
+	if mapped && !(m.System && openToAll(st.Mode)) {
 		owner = ownership{uid: int(st.Uid), gid: int(st.Gid), mapped: true}
 	}
 	mount, err := p.ids.detached(fd, t, owner)
@@ -214,6 +215,14 @@ func (p *plan) openTree(m forage.Mount, mapped bool) (tree, error) {
 	p.files = append(p.files, mount)
 	t.FD = len(p.files)
 	return t, nil
+}
+
+// openToAll says whether every user can read a file, or list and go through a folder.
+func openToAll(mode uint32) bool {
+	if mode&unix.S_IFMT == unix.S_IFDIR {
+		return mode&0o005 == 0o005
+	}
+	return mode&0o004 != 0
 }
 
 // checkGit refuses a workspace whose .git is a link: the agent could put a

@@ -21,11 +21,18 @@ var setupCaps = []uintptr{
 	unix.CAP_NET_ADMIN,        // lo, routes, rules
 	unix.CAP_SYS_ADMIN,        // mounts
 	unix.CAP_SYS_RESOURCE,     // /proc/sys/user
-	unix.CAP_DAC_OVERRIDE,     // the work folder of an overlay, which has mode 0
+	// An overlay works with the capabilities of who mounted it, on files of the
+	// one mapped user: Documentation/filesystems/overlayfs.rst, "Permission model".
+	unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_FSETID, unix.CAP_MKNOD,
 }
 
 const namespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET |
 	unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
+
+// guestEnv is the guest's whole environment, for Go's runtime: no descriptors of
+// the host's control groups, no looking at them time and again, and no more
+// threads than the set-up has use for.
+var guestEnv = []string{"GODEBUG=containermaxprocs=0,updatemaxprocs=0", "GOMAXPROCS=2"}
 
 // process is a guest as its parent holds it.
 type process struct {
@@ -85,7 +92,7 @@ func (p *process) start(program string, files []uintptr, ids idMaps, cgroup *os.
 	if cgroup != nil {
 		attr.UseCgroupFD, attr.CgroupFD = true, int(cgroup.Fd())
 	}
-	pid, _, err := syscall.StartProcess(program, []string{"forage-guest", Argument}, &syscall.ProcAttr{Files: files, Sys: attr})
+	pid, _, err := syscall.StartProcess(program, []string{"forage-guest", Argument}, &syscall.ProcAttr{Env: guestEnv, Files: files, Sys: attr})
 	if err != nil {
 		return err
 	}

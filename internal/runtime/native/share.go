@@ -171,7 +171,7 @@ func (b *builder) planterFor(target string) (*planter, string) {
 	for _, t := range b.boot.Mounts {
 		consider(t.Target, nil)
 	}
-	for _, dir := range []string{"/proc", "/sys", forage.RunPath} {
+	for _, dir := range []string{"/proc", "/sys", "/dev", forage.RunPath} {
 		consider(dir, nil)
 	}
 	if holder == nil {

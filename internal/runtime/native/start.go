@@ -74,16 +74,12 @@ func (r *Runtime) Start(ctx context.Context, req runtime.Request) (_ runtime.Ins
 
 // boot sends the guest all it needs and waits for its listening sockets.
 func (i *instance) boot(ctx context.Context, p *plan) error {
-	// On record before anything else of it is made.
-	if err := saveState(i.dir, state{PID: i.process.pid, Cgroup: i.group.ref()}); err != nil {
-		return err
-	}
-	if err := i.group.add(i.process.pid); err != nil {
-		return err
-	}
-	dropGroups, err := p.ids.write(ctx, i.process.pid)
+	dropGroups, err := i.settle(ctx, p.ids)
 	if err != nil {
-		return diagnose(err)
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+			return i.endedEarly(ctx, io.EOF) // there is no such process any more
+		}
+		return err
 	}
 	body, files, err := p.boot()
 	if err != nil {
@@ -107,6 +103,20 @@ func (i *instance) boot(ctx context.Context, p *plan) error {
 		return context.Cause(ctx)
 	}
 	return i.control.SetDeadline(time.Time{})
+}
+
+// settle puts the guest on record, into its control group and gives it its ids.
+// It says whether the guest has supplementary groups to drop.
+func (i *instance) settle(ctx context.Context, ids idMaps) (dropGroups bool, err error) {
+	// On record before anything else of it is made.
+	if err := saveState(i.dir, state{PID: i.process.pid, Cgroup: i.group.ref()}); err != nil {
+		return false, err
+	}
+	if err := i.group.add(i.process.pid); err != nil {
+		return false, err
+	}
+	dropGroups, err = ids.write(ctx, i.process.pid)
+	return dropGroups, diagnose(err)
 }
 
 // receiveListeners takes over the sandbox's listening sockets.

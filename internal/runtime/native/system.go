@@ -73,19 +73,46 @@ var devLinks = []struct{ name, target string }{
 // makeDev makes /dev: a few devices of the host, which are what they are called,
 // and terminals of the sandbox's own.
 func (b *builder) makeDev() error {
+	folder, err := openFolder(b.tmpfs, dirDev)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(folder)
+	p := newPlanter(folder)
+	for _, d := range devices {
+		if err := p.file(d.name, nil, 0o444); err != nil {
+			return err
+		}
+	}
+	for _, l := range devLinks {
+		if err := p.link(l.name, l.target); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{"pts", "shm"} {
+		if err := p.folder(name); err != nil {
+			return err
+		}
+	}
+	dev, err := cloneAt(b.tmpfs, dirDev, 0, attrReadOnly|unix.MOUNT_ATTR_NOEXEC)
+	if err != nil {
+		return err
+	}
+	if err := b.plant.folder("dev"); err != nil {
+		return err
+	}
+	if err := attach(dev, b.root, "dev"); err != nil {
+		return err
+	}
 	for _, d := range devices {
 		if err := b.mountDevice("dev/"+d.name, unix.Mkdev(d.major, d.minor)); err != nil {
 			return fmt.Errorf("/dev/%s: %w", d.name, err)
 		}
 	}
-	for _, l := range devLinks {
-		if err := b.plant.link("dev/"+l.name, l.target); err != nil {
-			return err
-		}
-	}
-	if err := b.plant.folder("dev/pts"); err != nil {
-		return err
-	}
+	return b.mountTerminals()
+}
+
+func (b *builder) mountTerminals() error {
 	// No gid= option: the group "tty" is not mapped, and the agent needs none.
 	pts, err := newFilesystem("devpts", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC,
 		option{"newinstance", ""}, option{"ptmxmode", "0666"}, option{"mode", "0620"})
@@ -95,6 +122,7 @@ func (b *builder) makeDev() error {
 	return attach(pts, b.root, "dev/pts")
 }
 
+// mountDevice shows the host's device at rel, if it is the one with that number.
 func (b *builder) mountDevice(rel string, number uint64) error {
 	fd, err := openSource("/" + rel)
 	if err != nil {
@@ -107,9 +135,6 @@ func (b *builder) mountDevice(rel string, number uint64) error {
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFCHR || st.Rdev != number {
 		return errors.New("the host's is not that device")
-	}
-	if err := b.plant.file(rel, nil, 0o444); err != nil {
-		return err
 	}
 	mount, err := cloneAt(fd, "", 0, attrDevice)
 	if err != nil {

@@ -18,7 +18,8 @@ import (
 //	upper/ work/ lower/N    of an overlay, which is then attached at root/
 //	home/    the agent's home
 //	tmp/ vartmp/ shm/ run/
-//	forage/  forage.RunPath, read-only inside
+//	dev/     /dev, read-only inside
+//	forage/  forage.RunPath, likewise
 //	files/   generated files that are shown where the agent may write, read-only
 //	inert    an empty file, shown over what must not be reached
 //	void/    an empty folder, likewise
@@ -27,6 +28,7 @@ const (
 	dirUpper  = "upper"
 	dirWork   = "work"
 	dirLower  = "lower"
+	dirDev    = "dev"
 	dirForage = "forage"
 	dirFiles  = "files"
 	inertFile = "inert"
