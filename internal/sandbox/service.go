@@ -122,9 +122,9 @@ type Stdio struct {
 // Status is a sandbox as ps and status show it.
 type Status struct {
 	store.Record
-	Status   string        `json:"status"` // running, stopped, failed or creating
-	Tmux     string        `json:"tmux"`   // attached, detached or none
-	GuestPID int           `json:"guestPid,omitempty"`
+	Status   string `json:"status"` // running, stopped, failed or creating
+	Tmux     string `json:"tmux"`   // attached, detached or none
+	GuestPID int    `json:"guestPid,omitempty"`
 }
 
 // NetworkChange is what `network` was asked to change; zero fields change nothing.
