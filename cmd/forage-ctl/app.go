@@ -50,20 +50,35 @@ func (a *app) service() (*sandbox.Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	return sandbox.New(sandbox.Config{ConfigFile: a.configFile, Caller: me, Notify: a.note})
+	service, err := sandbox.New(sandbox.Config{ConfigFile: a.configFile, Caller: me, Notify: a.note})
+	if err == nil && a.verbose {
+		a.log().Debug("opened", "configuration", service.Config.Files, "state", service.Places.State, "runtime", service.Places.Runtime)
+	}
+	return service, err
 }
 
-// log is where the program says what it does: stderr, at debug level with -v.
+// log is where the program says what it does, when it is asked to: stderr.
 func (a *app) log() *slog.Logger {
-	level := slog.LevelWarn
-	if a.verbose {
-		level = slog.LevelDebug
-	}
-	options := &slog.HandlerOptions{Level: level}
+	options := &slog.HandlerOptions{Level: slog.LevelDebug}
 	if a.json {
 		return slog.New(slog.NewJSONHandler(a.err, options))
 	}
 	return slog.New(slog.NewTextHandler(a.err, options))
+}
+
+// notes tells the user on stderr what else there is to know.
+func (a *app) notes(notes []string) {
+	for _, note := range notes {
+		a.note(note)
+	}
+}
+
+func (a *app) note(note string) {
+	if a.json {
+		a.log().Warn(note)
+		return
+	}
+	fmt.Fprintf(a.err, "note: %s\n", oneLine(note))
 }
 
 // globalFlags are the flags that every command takes.

@@ -14,8 +14,16 @@ import (
 )
 
 // finish says what went wrong, if anything did, and returns the exit status.
-// It is the only place where errors are printed.
 func (a *app) finish(ctx context.Context, err error) int {
+	code := a.report(ctx, err)
+	if a.verbose {
+		a.log().Debug("done", "status", code)
+	}
+	return code
+}
+
+// report is the only place where errors are printed.
+func (a *app) report(ctx context.Context, err error) int {
 	if err == nil {
 		return a.status
 	}

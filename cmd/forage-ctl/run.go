@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"forage/internal/sandbox"
@@ -78,12 +76,3 @@ func runRun(c *cobra.Command, a *app, o *runOptions) error {
 	a.status, err = service.Run(c.Context(), o.Options, o.terminal.stdio(a))
 	return err
 }
-
-// notes tells the user on stderr what else there is to know.
-func (a *app) notes(notes []string) {
-	for _, note := range notes {
-		a.note(note)
-	}
-}
-
-func (a *app) note(note string) { fmt.Fprintf(a.err, "note: %s\n", term.Escape(note)) }

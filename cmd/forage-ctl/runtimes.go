@@ -51,9 +51,9 @@ func runRuntimes(c *cobra.Command, a *app, f format) error {
 	if f.json(a) {
 		return printList(a, reports)
 	}
-	table := term.NewTable("NAME", "WORKS", "ENFORCES", "DESCRIPTION")
+	table := term.NewTable("NAME", "WORKS", "DESCRIPTION", "ENFORCES")
 	for _, r := range reports {
-		table.Row(r.Name, works(r.Works, true), enforces(r.Capabilities), r.Description)
+		table.Row(r.Name, works(r.Works, true), r.Description, enforces(r.Capabilities))
 	}
 	return table.Write(a.out)
 }
