@@ -79,12 +79,17 @@ func (b *bench) makeProject(ctx context.Context) error {
 	for i := range projectFiles - len(files) {
 		files[fmt.Sprintf("docs/%02d/%04d.txt", i%64, i)] = fmt.Sprintf("file %d\n", i)
 	}
+	old := time.Now().Add(-time.Hour)
 	for name, content := range files {
 		path := filepath.Join(b.project, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return err
 		}
 		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			return err
+		}
+		// Files as new as the index are read again by each status (Git's racy-git documentation).
+		if err := os.Chtimes(path, old, old); err != nil {
 			return err
 		}
 	}
