@@ -84,7 +84,7 @@ func (a *app) note(note string) {
 // globalFlags are the flags that every command takes.
 func (a *app) globalFlags(root *cobra.Command) {
 	flags := root.PersistentFlags()
-	flags.StringVar(&a.configFile, "config", "", "read the configuration from `FILE` alone")
+	flags.StringVar(&a.configFile, "config", "", "read `FILE` in the place of your own configuration")
 	flags.BoolVarP(&a.verbose, "verbose", "v", false, "say on stderr what is being done")
 	flags.BoolVar(&a.json, "json", false, "write logs as JSON lines, and results as JSON")
 }

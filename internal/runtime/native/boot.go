@@ -18,6 +18,8 @@ type boot struct {
 	DiskMax    int64 `json:"diskMax"` // bytes of the tmpfs, never 0
 	Inodes     int64 `json:"inodes"`
 	TasksMax   int64 `json:"tasksMax,omitempty"`
+	// TasksCeiling bounds the sandbox where TasksMax is 0; 0 where the kernel would count the caller's own.
+	TasksCeiling int64 `json:"tasksCeiling,omitempty"`
 	Nesting    bool  `json:"nesting,omitempty"`
 	// Lower are the layers of an overlay, uppermost first; none for the host's view.
 	Lower  []tree        `json:"lower,omitempty"`

@@ -21,7 +21,7 @@ const taskHeadroom = 64
 // confinement's function, which needs one of them.
 func (b *builder) harden() error {
 	unix.Umask(0o022)
-	if err := setLimits(b.boot.TasksMax); err != nil {
+	if err := setLimits(b.boot.TasksMax, b.boot.TasksCeiling); err != nil {
 		return err
 	}
 	filter, err := seccomp.Filter(seccomp.Options{NestedNamespaces: b.boot.Nesting})
@@ -45,14 +45,25 @@ func (b *builder) harden() error {
 // setLimits bounds processes, and turns core dumps off: with a limit of 1 the
 // kernel starts no handler on the host either (core(5), "Piping core dumps to a program";
 // a limit of 0 doesn't keep it from that).
-func setLimits(tasksMax int64) error {
+//
+// ceiling bounds a sandbox whose template says nothing about processes, so that a fork bomb ends at
+// its own walls: the guest is within it too, and the sandbox ends with the guest. 0 is none.
+func setLimits(tasksMax, ceiling int64) error {
 	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1, Max: 1}); err != nil {
 		return fmt.Errorf("RLIMIT_CORE: %w", err)
 	}
-	if tasksMax == 0 {
+	n := uint64(ceiling)
+	if tasksMax > 0 {
+		n = uint64(tasksMax) + taskHeadroom
+	}
+	if n == 0 {
 		return nil
 	}
-	n := uint64(tasksMax) + taskHeadroom
+	var now unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NPROC, &now); err != nil {
+		return fmt.Errorf("RLIMIT_NPROC: %w", err)
+	}
+	n = min(n, now.Max)
 	if err := unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: n, Max: n}); err != nil {
 		return fmt.Errorf("RLIMIT_NPROC: %w", err)
 	}

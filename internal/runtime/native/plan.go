@@ -36,14 +36,16 @@ func (p *plan) boot() (boot, []*os.File, error) {
 		Identity: spec.Identity,
 		DiskMax:  spec.Limits.DiskMax,
 		TasksMax: spec.Limits.TasksMax,
-		Nesting:  spec.Security.NestedNamespaces,
-		Lower:    p.lower,
-		Mounts:   p.mounts,
-		Links:    spec.Links,
-		Files:    spec.Files,
-		Program:  p.program,
-		HasLog:   p.req.Log != nil,
-		Guest:    p.req.Guest,
+
+		TasksCeiling: tasksCeiling(runningKernel()),
+		Nesting:      spec.Security.NestedNamespaces,
+		Lower:        p.lower,
+		Mounts:       p.mounts,
+		Links:        spec.Links,
+		Files:        spec.Files,
+		Program:      p.program,
+		HasLog:       p.req.Log != nil,
+		Guest:        p.req.Guest,
 	}
 	if b.DiskMax == 0 {
 		b.DiskMax = defaultDisk()
@@ -86,6 +88,17 @@ const (
 	bytesPerInode  = 16 << 10
 	minInodes      = 16 << 10
 )
+
+// defaultTasks is more than builds and test suites run at once, and less than a
+// host of our time has process ids to give.
+const defaultTasks = 8192
+
+func tasksCeiling(running kernelVersion) int64 {
+	if running.before(tasksKernel) {
+		return 0
+	}
+	return defaultTasks
+}
 
 func defaultDisk() int64 {
 	var info unix.Sysinfo_t

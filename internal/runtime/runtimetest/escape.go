@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -29,6 +30,7 @@ func Escape(t *testing.T, h Harness) {
 		{"mounts", mountsCannotBeUndone},
 		{"setuid", setuidIsUseless},
 		{"quotas of the user", quotasAreTheSandboxes},
+		{"fork bomb without tasksMax", forkBombIsBounded},
 		{"host's abstract sockets", abstractSocketsAreApart},
 		{"guest", guestSurvives},
 		{"terminal", terminalIsItsOwn},
@@ -197,6 +199,14 @@ open('/tmp/held', 'w').write(str(len(fds)))
 		h.Fatalf("inotify on the host after %s instances inside: %v", before, err)
 	}
 	unix.Close(fd)
+}
+
+// forkBombIsBounded even where the template says nothing about processes.
+func forkBombIsBounded(h *host) {
+	b := h.start(h.plan("box"))
+	if n, err := strconv.Atoi(b.works("bash -c 'ulimit -u'")); err != nil || n > 10_000 {
+		h.Errorf("the sandbox may make %d processes (%v)", n, err)
+	}
 }
 
 func abstractSocketsAreApart(h *host) {
