@@ -103,7 +103,7 @@ func descendants(pid int) []int {
 		// The name, in parentheses, may hold anything; state and parent follow it (proc_pid_stat(5)).
 		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 		parent, _ := strconv.Atoi(fields[1])
-		if fields[0] == "Z" {
+		if fields[0] == "Z" && onlyThread(child) {
 			continue
 		}
 		children[parent] = append(children[parent], child)
@@ -115,6 +115,13 @@ func descendants(pid int) []int {
 		next = append(next[1:], children[child]...)
 	}
 	return found
+}
+
+// onlyThread says whether nothing of an ended process runs any more: its first
+// thread ends before the others, which still hold files and locks.
+func onlyThread(pid int) bool {
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	return err != nil || len(threads) <= 1
 }
 
 func commandLineOf(pid int) string {

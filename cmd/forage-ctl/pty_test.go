@@ -36,7 +36,6 @@ type ptyState struct {
 //	pty send TEXT                        type it; \r, \x03 and the like as in Go
 //	pty resize ROWSxCOLS                 change the window's size
 //	pty hangup                           the terminal goes away
-//	pty signal SIGNAL                    send the program a signal
 //	pty exits CODE                       wait until the program has ended, with that status
 func ptyCommand(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {

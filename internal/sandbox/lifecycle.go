@@ -16,6 +16,10 @@ import (
 // stopGrace is how long what runs inside has to end by itself.
 const stopGrace = 5 * time.Second
 
+// goneLimit is how long a supervisor that was told to end, or killed, may take
+// to take everything back.
+const goneLimit = 30 * time.Second
+
 // Up creates a sandbox and starts it; a stopped one with the same plan is
 // started again. It returns when the sandbox is usable.
 func (s *Service) Up(ctx context.Context, opts Options) (Status, error) {
@@ -219,11 +223,20 @@ func (s *Service) halt(ctx context.Context, record store.Record) error {
 	}
 	if err != nil {
 		// A supervisor that can't do its work is ended; the sandbox ends with it.
-		if killErr := supervisor.Kill(dir); killErr != nil {
-			return errors.Join(err, killErr)
-		}
+		// One that can't be reached is on its way out by itself: whoever started
+		// it has gone, or else would hold the sandbox.
+		err = errors.Join(err, supervisor.Kill(dir))
 	}
-	return supervisor.WaitGone(dir)
+	gone := make(chan error, 1)
+	go func() { gone <- supervisor.WaitGone(dir) }()
+	select {
+	case waitErr := <-gone:
+		return waitErr
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(goneLimit):
+		return errors.Join(fmt.Errorf("the supervisor of %s does not end", record.Name), err)
+	}
 }
 
 // remove takes away everything that Forage made for a sandbox that does not
