@@ -16,6 +16,8 @@ import (
 
 	"forage"
 	"forage/internal/store"
+
+	"golang.org/x/sys/unix"
 )
 
 // roleVar makes this test binary another process that uses a store.
@@ -66,7 +68,7 @@ func process(role, dir, arg string) int {
 			return fail(err)
 		}
 		fmt.Println("held")
-		select {}
+		return fail(unix.Pause()) // not select: Go ends a program whose goroutines all wait
 	}
 	return 0
 }
