@@ -18,19 +18,18 @@ var etcEntries = []string{
 	// dynamic linking and installed alternatives
 	"ld.so.cache", "ld.so.conf", "ld.so.conf.d", "ld-musl-x86_64.path", "ld-musl-aarch64.path", "alternatives",
 	// trust; never the whole of ssl or pki, which hold private keys
-	"ssl/certs", "ssl/openssl.cnf", "ssl/cert.pem", "ssl/ca-bundle.pem", "ssl/ct_log_list.cnf",
-	"ca-certificates", "ca-certificates.conf", "crypto-policies", "gnutls",
+	"ssl/certs", "ssl/openssl.cnf", "ssl/cert.pem", "ssl/ca-bundle.pem", "ssl/ct_log_list.cnf", "crypto-policies", "gnutls",
 	"pki/tls/certs", "pki/tls/cert.pem", "pki/tls/openssl.cnf", "pki/tls/ct_log_list.cnf", "pki/ca-trust", "pki/java",
 	// time, language, terminal
-	"localtime", "timezone", "locale.conf", "locale.alias", "terminfo", "inputrc", "bash.bashrc", "bashrc",
+	"localtime", "timezone", "locale.conf", "terminfo", "inputrc", "bash.bashrc", "bashrc",
 	// tables
-	"services", "protocols", "rpc", "mime.types", "magic", "magic.mime", "shells", "host.conf", "gai.conf",
+	"services", "protocols", "mime.types", "gai.conf",
 	// what this is
 	"os-release", "debian_version", "lsb-release", "redhat-release", "fedora-release", "system-release",
 	"alpine-release", "arch-release", "SuSE-release",
 	// languages and libraries that keep part of themselves here
 	"fonts", "java", "java-*", "jvm", "maven", "python*", "perl", "ruby", "php", "R", "ghc", "texmf", "clang",
-	"ImageMagick-*", "xml", "sgml", "OpenCL", "glvnd", "vulkan", "profiles",
+	"ImageMagick-*", "xml", "profiles",
 }
 
 // etc adds the allowed entries of /etc.

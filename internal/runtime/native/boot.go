@@ -1,38 +1,37 @@
 package native
 
 import (
-	"encoding/json"
-
 	"forage"
 )
 
-// boot is the body of frames.Boot: what the child builds. The descriptors
-// beside it are in the order in which the fields that mention them say so.
+// boot is what a guest is to build: the blob of frames.Boot. The descriptors
+// beside it are Request.SSH, Request.Log if there is one, and the detached mounts that
+// trees name.
 type boot struct {
 	// Trial asks for no sandbox but for trying out what making one takes.
-	Trial    bool            `json:"trial,omitempty"`
-	Name     string          `json:"name"`
-	Identity forage.Identity `json:"identity"`
+	Trial    bool
+	Name     string
+	Identity forage.Identity
 	// DropGroups: setgroups(2) is allowed in the user namespace, and the child has to call it.
-	DropGroups bool  `json:"dropGroups,omitempty"`
-	DiskMax    int64 `json:"diskMax"` // bytes of the tmpfs, never 0
-	Inodes     int64 `json:"inodes"`
-	TasksMax   int64 `json:"tasksMax,omitempty"`
+	DropGroups bool
+	DiskMax    int64 // bytes of the tmpfs, never 0
+	Inodes     int64
+	TasksMax   int64
 	// TasksCeiling bounds the sandbox where TasksMax is 0; 0 where the kernel would count the caller's own.
-	TasksCeiling int64 `json:"tasksCeiling,omitempty"`
-	Nesting    bool  `json:"nesting,omitempty"`
+	TasksCeiling int64
+	Nesting      bool
 	// Lower are the layers of an overlay, uppermost first; none for the host's view.
-	Lower  []tree        `json:"lower,omitempty"`
-	Mounts []tree        `json:"mounts"` // sorted: what holds another comes first
-	Links  []forage.Link `json:"links,omitempty"`
-	Files  []forage.File `json:"files,omitempty"`
+	Lower  []tree
+	Mounts []tree // sorted: what holds another comes first
+	Links  []forage.Link
+	Files  []forage.File
 	// Masks are the host's sockets below the mounts that are not looked through.
-	Masks []string `json:"masks,omitempty"`
+	Masks []string
 	// Program is our own executable.
-	Program tree `json:"program"`
+	Program tree
 	// HasLog: the second descriptor is Request.Log; the first is always Request.SSH.
-	HasLog bool            `json:"hasLog,omitempty"`
-	Guest  json.RawMessage `json:"guest"`
+	HasLog bool
+	Guest  []byte // Request.Guest
 }
 
 // tree is something of the host to be mounted.
@@ -40,7 +39,77 @@ type tree struct {
 	forage.Mount
 	// FD is the index of the descriptor that is the detached mount itself, made
 	// by the parent; 0 (which is Request.SSH) says that the child opens Source.
-	FD int `json:"fd,omitempty"`
+	FD int
 	// Folder: Source is a folder. It is not set for a System mount that the child opens.
-	Folder bool `json:"folder,omitempty"`
+	Folder bool
+}
+
+func (b *boot) encode() []byte {
+	w := &writer{b: make([]byte, 0, 4<<10)}
+	w.flags(b.Trial, b.DropGroups, b.Nesting, b.HasLog)
+	w.text(b.Name)
+	w.text(b.Identity.User)
+	w.text(b.Identity.Home)
+	for _, n := range []int{b.Identity.UID, b.Identity.GID, b.Identity.HostUID, b.Identity.HostGID} {
+		w.number(int64(n))
+	}
+	for _, n := range []int64{b.DiskMax, b.Inodes, b.TasksMax, b.TasksCeiling} {
+		w.number(n)
+	}
+	writeList(w, b.Lower, writeTree)
+	writeList(w, b.Mounts, writeTree)
+	writeList(w, b.Links, func(w *writer, l forage.Link) { w.text(l.Path); w.text(l.Target) })
+	writeList(w, b.Files, func(w *writer, f forage.File) {
+		w.text(f.Path)
+		w.text(string(f.Content))
+		w.number(int64(f.Mode))
+	})
+	writeList(w, b.Masks, (*writer).text)
+	writeTree(w, b.Program)
+	w.text(string(b.Guest))
+	return w.b
+}
+
+func writeTree(w *writer, t tree) {
+	w.flags(t.Writable, t.Optional, t.System, t.Folder)
+	w.text(t.Source)
+	w.text(t.Target)
+	w.number(int64(t.FD))
+}
+
+func decodeBoot(blob []byte) (boot, error) {
+	var b boot
+	r := &reader{b: blob}
+	r.flags(&b.Trial, &b.DropGroups, &b.Nesting, &b.HasLog)
+	b.Name = r.text()
+	b.Identity.User = r.text()
+	b.Identity.Home = r.text()
+	for _, n := range []*int{&b.Identity.UID, &b.Identity.GID, &b.Identity.HostUID, &b.Identity.HostGID} {
+		*n = int(r.number())
+	}
+	for _, n := range []*int64{&b.DiskMax, &b.Inodes, &b.TasksMax, &b.TasksCeiling} {
+		*n = r.number()
+	}
+	b.Lower = list(r, readTree)
+	b.Mounts = list(r, readTree)
+	b.Links = list(r, func(r *reader) forage.Link { return forage.Link{Path: r.text(), Target: r.text()} })
+	b.Files = list(r, func(r *reader) forage.File {
+		return forage.File{Path: r.text(), Content: []byte(r.text()), Mode: uint32(r.number())}
+	})
+	b.Masks = list(r, (*reader).text)
+	b.Program = readTree(r)
+	b.Guest = []byte(r.text())
+	if r.err == nil && len(r.b) > 0 {
+		r.fail()
+	}
+	return b, r.err
+}
+
+func readTree(r *reader) tree {
+	var t tree
+	r.flags(&t.Writable, &t.Optional, &t.System, &t.Folder)
+	t.Source = r.text()
+	t.Target = r.text()
+	t.FD = int(r.number())
+	return t
 }

@@ -15,6 +15,7 @@ import (
 type builder struct {
 	boot  boot
 	files []*os.File // beside boot
+	aside *aside
 
 	tmpfs  int      // the sandbox's tmpfs
 	root   int      // what becomes "/"

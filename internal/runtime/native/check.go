@@ -92,14 +92,12 @@ func (r *Runtime) try(ctx context.Context) (t trial, err error) {
 }
 
 func exchange(control *frames.Conn, t *trial) error {
-	frame, err := frames.Encode(frames.Boot, boot{Trial: true, Name: "trial", Identity: trialIdentity(), DiskMax: 1 << 20, Inodes: 1 << 10})
+	b := boot{Trial: true, Name: "trial", Identity: trialIdentity(), DiskMax: 1 << 20, Inodes: 1 << 10}
+	if err := control.Send(frames.Frame{Kind: frames.Boot, Blob: b.encode()}); err != nil {
+		return err
+	}
+	frame, _, err := control.Receive()
 	if err != nil {
-		return err
-	}
-	if err := control.Send(frame); err != nil {
-		return err
-	}
-	if frame, _, err = control.Receive(); err != nil {
 		return fmt.Errorf("a guest that was started for a trial ended: %w", err)
 	}
 	if frame.Kind != frames.Answer {

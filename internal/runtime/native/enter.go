@@ -11,6 +11,7 @@ import (
 
 	"forage"
 	"forage/internal/frames"
+	"forage/internal/seccomp"
 )
 
 // Program is our executable inside, on a read-only mount. The guest starts itself
@@ -79,20 +80,21 @@ func reportFailure(control *frames.Conn, err error) error {
 }
 
 func enter(control *frames.Conn) (*Entered, error) {
+	aside := startAside()
 	b, err := receiveBoot(control)
 	if err != nil {
 		return nil, err
 	}
+	b.aside = aside
 	defer b.close()
+	aside.options <- seccomp.Options{NestedNamespaces: b.boot.Nesting}
 	if b.boot.Trial {
 		return nil, b.try(control)
 	}
-	network := startNetwork(b.boot.Name)
 	if err := b.build(); err != nil {
-		network.abandon()
 		return nil, err
 	}
-	n, err := network.wait()
+	n, err := aside.takeNetwork()
 	if err != nil {
 		return nil, &stepError{"setting up the network", err}
 	}
@@ -125,9 +127,17 @@ func receiveBoot(control *frames.Conn) (*builder, error) {
 		b.close()
 		return nil, fmt.Errorf("the host sent %q before %q", frame.Kind, frames.Boot)
 	}
-	if err := frame.Decode(&b.boot); err != nil {
+	if b.boot, err = decodeBoot(frame.Blob); err != nil {
 		b.close()
 		return nil, err
+	}
+	wanted := 1
+	if b.boot.HasLog {
+		wanted++
+	}
+	if len(files) < wanted && !b.boot.Trial {
+		b.close()
+		return nil, fmt.Errorf("%d descriptors came with the boot frame", len(files))
 	}
 	return b, nil
 }

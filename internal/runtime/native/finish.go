@@ -13,6 +13,9 @@ import (
 // exactly the mode that is asked for; finish sets the usual one.
 func (b *builder) prepare() error {
 	unix.Umask(0)
+	if err := unix.Sethostname([]byte(b.boot.Name)); err != nil {
+		return fmt.Errorf("sethostname: %w", err)
+	}
 	if b.boot.DropGroups {
 		if err := syscall.Setgroups(nil); err != nil {
 			return fmt.Errorf("dropping supplementary groups: %w", err)

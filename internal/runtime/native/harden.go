@@ -24,7 +24,7 @@ func (b *builder) harden() error {
 	if err := setLimits(b.boot.TasksMax, b.boot.TasksCeiling); err != nil {
 		return err
 	}
-	filter, err := seccomp.Filter(seccomp.Options{NestedNamespaces: b.boot.Nesting})
+	filter, err := b.aside.takeFilter()
 	if err != nil {
 		return err
 	}

@@ -34,17 +34,32 @@ func (r *Runtime) Start(ctx context.Context, req runtime.Request) (_ runtime.Ins
 	if err := ids.findGroups(); err != nil {
 		return nil, err
 	}
+	// While the guest comes to life, what it will show is looked at.
 	p := &plan{ids: ids, req: req}
 	defer p.close()
 	program := cmp.Or(r.config.Self, selfExe)
-	if err := p.open(program); err != nil {
-		return nil, err
+	planned := make(chan error, 1)
+	go func() { planned <- p.open(program) }()
+	i, err := launch(req, program, ids)
+	if planErr := <-planned; err != nil || planErr != nil {
+		if i != nil {
+			err = i.abandon()
+		}
+		return nil, errors.Join(planErr, err)
 	}
+	if err := i.boot(ctx, p); err != nil {
+		return nil, errors.Join(err, i.abandon())
+	}
+	return i, nil
+}
+
+// launch clones a guest that waits to be told what to build.
+func launch(req runtime.Request, program string, ids idMaps) (*instance, error) {
 	host, guest, err := frames.Pair()
 	if err != nil {
 		return nil, err
 	}
-	defer guest.Close()
+	defer guest.Close() // so that the guest's end is seen as the end
 	control, err := frames.New(host, frames.FromGuest())
 	if err != nil {
 		return nil, err
@@ -59,25 +74,17 @@ func (r *Runtime) Start(ctx context.Context, req runtime.Request) (_ runtime.Ins
 		control.Close()
 		return nil, errors.Join(diagnose(fmt.Errorf("starting the guest: %w", err)), group.remove())
 	}
-	i := newInstance(process, control, group, req.Dir)
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, i.abandon())
-		}
-	}()
-	guest.Close() // so that its end is seen as the end
-	if err := i.boot(ctx, p); err != nil {
-		return nil, err
-	}
-	return i, nil
+	return newInstance(process, control, group, req.Dir), nil
 }
 
 // boot sends the guest all it needs and waits for its listening sockets.
 func (i *instance) boot(ctx context.Context, p *plan) error {
 	dropGroups, err := i.settle(ctx, p.ids)
 	if err != nil {
-		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
-			return i.endedEarly(ctx, io.EOF) // there is no such process any more
+		i.process.kill()
+		<-i.process.done
+		if !i.process.status.Signaled() { // it had ended before: that is why
+			return i.endedEarly(ctx, io.EOF)
 		}
 		return err
 	}
@@ -86,14 +93,10 @@ func (i *instance) boot(ctx context.Context, p *plan) error {
 		return err
 	}
 	body.DropGroups = dropGroups
-	frame, err := frames.Encode(frames.Boot, body)
-	if err != nil {
-		return err
-	}
 	stop := context.AfterFunc(ctx, func() { i.control.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	i.control.SetDeadline(time.Now().Add(startTimeout))
-	if err := i.control.Send(frame, files...); err != nil {
+	if err := i.control.Send(frames.Frame{Kind: frames.Boot, Blob: body.encode()}, files...); err != nil {
 		return i.endedEarly(ctx, err)
 	}
 	if err := i.receiveListeners(ctx); err != nil {

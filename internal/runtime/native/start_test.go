@@ -81,6 +81,7 @@ func boxedIn(t testing.TB, run string, spec forage.Spec, s script) (*instance, e
 }
 
 func sshSocket(t testing.TB, dir string) *os.File {
+	os.Remove(filepath.Join(dir, "ssh.sock"))
 	l, err := net.Listen("unix", filepath.Join(dir, "ssh.sock"))
 	if err != nil {
 		t.Fatal(err)

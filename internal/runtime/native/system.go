@@ -20,7 +20,7 @@ func (b *builder) mountProc() error {
 	if err := b.plant.folder("proc"); err != nil {
 		return err
 	}
-	proc, err := newFilesystem("proc", attrInert|unix.MOUNT_ATTR_NOEXEC)
+	proc, err := b.aside.takeProc()
 	if err != nil {
 		return err
 	}

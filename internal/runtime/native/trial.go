@@ -47,11 +47,11 @@ func (b *builder) try(control *frames.Conn) error {
 		t.Devices = text(b.makeDev())
 		t.Proc, t.Quotas = b.tryProc()
 	}
-	var err error
-	t.Report, err = netns.Probe()
-	t.Network = text(err)
+	network, err := b.aside.takeNetwork()
+	network.Close()
+	t.Report, t.Network = network.Report, text(err)
 	t.Landlock = landlock.Available(landlock.Options{})
-	filter, err := seccomp.Filter(seccomp.Options{})
+	filter, err := b.aside.takeFilter()
 	if err == nil {
 		err = seccomp.Install(filter)
 	}
@@ -64,7 +64,7 @@ func (b *builder) try(control *frames.Conn) error {
 }
 
 func (b *builder) tryProc() (mount, quotas string) {
-	proc, err := newFilesystem("proc", attrInert|unix.MOUNT_ATTR_NOEXEC)
+	proc, err := b.aside.takeProc()
 	if err != nil {
 		return err.Error(), ""
 	}
