@@ -5,6 +5,7 @@ import (
 	"os"
 	"path"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -183,15 +184,15 @@ func (b *builder) makeOverlay() error {
 	if err := b.prepareUpper(); err != nil {
 		return err
 	}
-	options := []option{{"userxattr", ""}}
+	var layers []string
 	for i, layer := range b.boot.Lower {
 		at := path.Join(dirLower, strconv.Itoa(i))
 		if err := b.mountLayer(layer, at); err != nil {
 			return fmt.Errorf("%s: %w", layer.Source, err)
 		}
-		options = append(options, option{"lowerdir+", at})
+		layers = append(layers, at)
 	}
-	root, err := b.overlay(options)
+	root, err := b.overlay(layers)
 	if err != nil {
 		return err
 	}
@@ -243,11 +244,26 @@ func (b *builder) mountLayer(layer tree, at string) error {
 
 // overlay mounts an overlay with those layers, detached. Its folders are named relative
 // to the tmpfs, which no path leads to, as the working directory.
-func (b *builder) overlay(options []option) (int, error) {
+func (b *builder) overlay(layers []string) (int, error) {
 	if err := unix.Fchdir(b.tmpfs); err != nil {
 		return -1, fmt.Errorf("fchdir: %w", err)
 	}
+	options := append([]option{{"userxattr", ""}}, lowerOptions(layers)...)
 	return newFilesystem("overlay", attrInert, append(options, option{"upperdir", dirUpper}, option{"workdir", dirWork})...)
+}
+
+// lowerOptions names the layers of an overlay: all in one, as every kernel takes
+// it, up to the length that fsconfig(2) takes; beyond it one by one (Linux 6.8).
+func lowerOptions(layers []string) []option {
+	const longest = 255
+	if all := strings.Join(layers, ":"); len(all) <= longest {
+		return []option{{"lowerdir", all}}
+	}
+	var options []option
+	for _, layer := range layers {
+		options = append(options, option{"lowerdir+", layer})
+	}
+	return options
 }
 
 func openFolder(dir int, name string) (int, error) {

@@ -3,6 +3,7 @@ package native
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"forage/internal/frames"
@@ -16,6 +17,7 @@ type instance struct {
 	egress  runtime.Listeners
 	group   *bound
 	dir     string
+	stopped atomic.Bool   // Stop was called
 	done    chan struct{} // closed when everything is gone
 	err     error
 }
@@ -30,7 +32,10 @@ func newInstance(p *process, control *frames.Conn, group *bound, dir string) *in
 func (i *instance) watch() {
 	<-i.process.done
 	<-i.process.stderr.done
-	i.err = errors.Join(i.process.err(), i.group.remove(), removeState(i.dir))
+	i.err = errors.Join(i.group.remove(), removeState(i.dir))
+	if !i.stopped.Load() {
+		i.err = errors.Join(i.process.err(), i.err)
+	}
 	close(i.done)
 }
 
@@ -60,6 +65,7 @@ func (i *instance) Err() error {
 
 // Stop asks the guest to end, and ends it after grace.
 func (i *instance) Stop(ctx context.Context, grace time.Duration) error {
+	i.stopped.Store(true)
 	if grace > 0 {
 		i.ask(ctx, grace)
 	}

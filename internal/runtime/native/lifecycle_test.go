@@ -34,6 +34,9 @@ func TestStop(t *testing.T) {
 		must(t, i.Stop(t.Context(), 0))
 	}
 	<-i.Done()
+	if err := i.Err(); err != nil {
+		t.Errorf("stopped with %v", err)
+	}
 	if anyLives(all) {
 		t.Error("something still runs")
 	}

@@ -198,6 +198,21 @@ func TestForeignFolder(t *testing.T) {
 	wantOut(t, inside(t, baseSpec(t, dir), "cd /workspace; test -p foreign/fifo && echo FIFO; ls foreign; true"), "")
 }
 
+// TestInnerMount: what is mounted within the workspace on the host is looked through too.
+func TestInnerMount(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to mount something on the host")
+	}
+	dir := makeTree(t, "inner/deep/")
+	inner := filepath.Join(dir, "inner")
+	must(t, unix.Mount("forage-test", inner, "tmpfs", 0, "mode=0777"))
+	defer unix.Unmount(inner, unix.MNT_DETACH)
+	must(t, os.Mkdir(filepath.Join(inner, "deeper"), 0o777))
+	must(t, unix.Mkfifo(filepath.Join(inner, "deeper/fifo"), 0o666))
+	must(t, os.WriteFile(filepath.Join(inner, "file"), []byte("seen"), 0o644))
+	wantOut(t, inside(t, baseSpec(t, dir), `cd /workspace/inner; cat file; test -p deeper/fifo && echo FIFO; grep -c " /workspace/inner .*nosuid" /proc/self/mounts`), "seen1")
+}
+
 func TestManySockets(t *testing.T) {
 	dir := makeTree(t, "x")
 	for n := range maxSpecial + 1 {

@@ -94,6 +94,19 @@ func TestOverlayLayers(t *testing.T) {
 	wantOut(t, inside(t, imageSpec(t, makeTree(t), upper, imageTree(t)), "cat /etc/motd /opt/tool/a"), "upperopt/tool/a")
 }
 
+// TestOverlayManyLayers: more than one option's length names.
+func TestOverlayManyLayers(t *testing.T) {
+	if runningKernel().before(kernelVersion{6, 8}) {
+		t.Skip("needs Linux 6.8")
+	}
+	layers := []string{imageTree(t)}
+	for n := range 40 {
+		name := "layer" + string(rune('a'+n/26)) + string(rune('a'+n%26))
+		layers = append([]string{makeTree(t, name)}, layers...)
+	}
+	wantOut(t, inside(t, imageSpec(t, makeTree(t), layers...), "cat /layeraa /layerbn"), "layeraalayerbn")
+}
+
 // TestOverlayTargets: mounts into an image go to where its own links can't lead them.
 func TestOverlayTargets(t *testing.T) {
 	lower, data := imageTree(t), makeTree(t, "d")

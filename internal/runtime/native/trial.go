@@ -82,7 +82,7 @@ func (b *builder) tryOverlay() error {
 			return fmt.Errorf("making %s: %w", dir, err)
 		}
 	}
-	fd, err := b.overlay([]option{{"userxattr", ""}, {"lowerdir", dirLower}})
+	fd, err := b.overlay([]string{dirLower})
 	if err != nil {
 		return err
 	}
