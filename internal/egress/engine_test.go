@@ -337,6 +337,14 @@ func TestAuditFailureDenies(t *testing.T) {
 	}
 	w.log.setFailing(false)
 	expectLine(t, bufio.NewReader(w.toName("a.example", 22)), "hello\n")
+
+	// A denial that can't be recorded is one all the same, and its answer says nothing.
+	w.engine.SetPolicy(mustPolicy(t, "none"))
+	w.log.setFailing(true)
+	if m := w.ask("a.example", dnsmessage.TypeA); m.RCode != dnsmessage.RCodeServerFailure {
+		t.Errorf("%+v", m)
+	}
+	expectReset(t, w.to("198.18.0.1:22"))
 }
 
 func TestFailedDialResets(t *testing.T) {
@@ -404,21 +412,31 @@ func TestSetPolicy(t *testing.T) {
 
 // A change while a connection is being made is not overlooked.
 func TestSetPolicyWhileDialling(t *testing.T) {
-	started := make(chan struct{})
-	w := newWorld(t, mustPolicy(t, "full"), func(c *Config) {
-		c.Lookup = func(ctx context.Context, name string) ([]netip.Addr, error) {
-			close(started)
-			<-ctx.Done()
-			return []netip.Addr{netip.MustParseAddr(public)}, nil
+	for name, tt := range map[string]struct {
+		after  []string
+		answer string
+	}{
+		"nothing is allowed":  {nil, public},
+		"no longer with port": {[]string{"*.example"}, "10.0.0.1"},
+	} {
+		started, changed := make(chan struct{}), make(chan struct{})
+		w := newWorld(t, mustPolicy(t, "restricted", "a.example:22"), func(c *Config) {
+			c.Lookup = func(context.Context, string) ([]netip.Addr, error) {
+				close(started)
+				<-changed
+				return []netip.Addr{netip.MustParseAddr(tt.answer)}, nil
+			}
+		})
+		w.serve(tt.answer+":22", echo)
+		conn := w.toName("a.example", 22)
+		<-started
+		w.engine.SetPolicy(mustPolicy(t, "restricted", tt.after...))
+		close(changed)
+		expectReset(t, conn)
+		w.stop()
+		if _, dials := w.seen(); len(dials) > 0 {
+			t.Errorf("%s: dialled %v", name, dials)
 		}
-	})
-	w.serve(public+":22", echo)
-	conn := w.toName("a.example", 22)
-	<-started
-	w.engine.SetPolicy(mustPolicy(t, "none"))
-	expectReset(t, conn)
-	if _, dials := w.seen(); len(dials) > 0 {
-		t.Errorf("dialled %v", dials)
 	}
 }
 

@@ -148,10 +148,11 @@ func (f *flow) judge(r policy.Request, event audit.Event) (policy.Decision, erro
 func (f *flow) judgeAgain() {
 	e := f.e
 	e.mu.Lock()
-	r, addr, judged, was := f.request, f.addr, f.judged, f.decision
+	r, addr, was := f.request, f.addr, f.decision
+	alive := f.judged && !f.killed && was.Verdict == policy.Allow
 	p := e.policy
 	e.mu.Unlock()
-	if !judged || was.Verdict != policy.Allow {
+	if !alive {
 		return
 	}
 	d := policy.Decide(p, r)
