@@ -80,6 +80,7 @@ func TestReadOnlyState(t *testing.T) {
 	w.smallDisk("1m")
 	w.must("up", "before")
 	w.must("stop", "before")
+	w.await("the supervisor, which has a file open there, to end", func() bool { reap(); return len(processes()) == 0 })
 	if err := unix.Mount("", w.state, "", unix.MS_REMOUNT|unix.MS_RDONLY, "mode=0700,size=1m"); err != nil {
 		t.Fatal(err)
 	}

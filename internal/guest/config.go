@@ -4,7 +4,7 @@ package guest
 // surroundings. It travels in the runtime's boot frame and is never written to disk.
 type Config struct {
 	Name string `json:"name"`
-	// HostKey is the ed25519 seed (32 bytes) of the SSH host key.
+	// HostKey is the SSH host key: an ed25519.PrivateKey (64 bytes).
 	HostKey []byte `json:"hostKey"`
 	// AuthorizedKeys are the public keys that may log in (authorized_keys lines, without options).
 	AuthorizedKeys []string `json:"authorizedKeys"`

@@ -175,9 +175,9 @@ func boot(t testing.TB, s setup) *sandbox {
 	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	sb := &sandbox{t: t, dir: dir, socket: filepath.Join(dir, "ssh.sock"), ended: make(chan struct{}), stderr: &strings.Builder{}}
-	seed, err := sshkeys.NewHost()
+	key, err := sshkeys.NewHost()
 	must(t, err)
-	hostKey := ed25519.NewKeyFromSeed(seed)
+	hostKey := ed25519.PrivateKey(key)
 	sb.host, err = ssh.NewPublicKey(hostKey.Public())
 	must(t, err)
 	_, private, err := ed25519.GenerateKey(rand.Reader)
@@ -195,7 +195,7 @@ func boot(t testing.TB, s setup) *sandbox {
 
 	config := guest.Config{
 		Name:           "test",
-		HostKey:        seed,
+		HostKey:        key,
 		AuthorizedKeys: []string{sshkeys.Line(sb.signer.PublicKey())},
 		Env: []string{"PATH=/usr/bin:/bin", "HOME=" + dir, "LANG=C.UTF-8", "SHELL=/bin/bash", "USER=agent",
 			"TMUX_TMPDIR=" + dir, "FORAGE_SANDBOX=test"},

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"forage"
+	"forage/internal/image"
 	"forage/internal/store"
 	"forage/internal/supervisor"
 )
@@ -31,13 +32,17 @@ func (s *Service) settled(ctx context.Context, name string) (store.Record, error
 	case "":
 		return record, nil
 	case failedNow:
-		if err := s.destroy(ctx, name, record.Runtime); err != nil {
-			return store.Record{}, err
-		}
 		record.Phase, record.Reason = forage.PhaseFailed, "its supervisor died"
-		return record, s.Store.Save(record)
+		err := s.unheld(name, func() error {
+			return errors.Join(s.destroy(ctx, name, record.Runtime), s.Store.Save(record))
+		})
+		return record, err
 	default:
-		if err := s.remove(ctx, record); err != nil {
+		err := s.remove(ctx, record)
+		if errors.Is(err, forage.ErrRefused) {
+			return s.Store.Load(name) // it was not interrupted after all
+		}
+		if err != nil {
 			return store.Record{}, err
 		}
 		return store.Record{}, forage.Errorf(forage.ErrNotFound, "no sandbox is called %s: %w", name, interrupted(what))
@@ -80,8 +85,29 @@ func unsettled(record store.Record) string {
 // sandbox, a workspace, or a sandbox that another process is working on.
 func (s *Service) GC(ctx context.Context, dryRun bool) ([]Action, error) {
 	c := &collector{Service: s, dryRun: dryRun}
-	errs := []error{c.records(ctx), c.leftovers(ctx), c.audits(), c.sweep()}
+	errs := []error{c.records(ctx), c.leftovers(ctx), c.audits(), c.sweep(), c.images()}
 	return c.actions, errors.Join(errs...)
+}
+
+// imagesKept is how long an unpacked image stays that no sandbox uses.
+const imagesKept = 30 * 24 * time.Hour
+
+// images removes unpacked images that no sandbox on record uses. With a record
+// that can't be read, nobody knows.
+func (c *collector) images() error {
+	records, broken, err := c.Store.List()
+	if err != nil || len(broken) > 0 {
+		return err
+	}
+	options := image.PruneOptions{Unused: imagesKept, DryRun: c.dryRun}
+	for _, record := range records {
+		options.InUse = append(options.InUse, record.Trees...)
+	}
+	removed, err := image.Prune(c.Places.Of("any").ImageCache, options)
+	for _, path := range removed {
+		c.actions = append(c.actions, Action{What: "removed the unpacked image " + filepath.Base(path)})
+	}
+	return err
 }
 
 // sweep removes what killed processes left in the store. Locks are not worth a word.
@@ -151,7 +177,7 @@ func (c *collector) leftovers(ctx context.Context) error {
 				return nil
 			}
 			return c.do(name, "removed what is left of it at run time", func() error {
-				return c.destroy(ctx, name, runtimeName)
+				return c.unheld(name, func() error { return c.destroy(ctx, name, runtimeName) })
 			})
 		}))
 	}

@@ -68,16 +68,16 @@ func (s *Service) create(ctx context.Context, plan forage.Plan) error {
 	if err != nil {
 		return err
 	}
-	seed, err := sshkeys.NewHost()
+	hostKey, err := sshkeys.NewHost()
 	if err != nil {
 		return err
 	}
 	for taken := []int(nil); ; {
-		record, err := s.newRecord(ctx, plan, seed, taken...)
+		record, err := s.newRecord(ctx, plan, hostKey, taken...)
 		if err != nil {
 			return err
 		}
-		if err = s.prepareFiles(record, seed); err == nil {
+		if err = s.prepareFiles(record, hostKey); err == nil {
 			err = s.spawn(ctx, record, hostEnv)
 		}
 		if err == nil {
@@ -93,8 +93,8 @@ func (s *Service) create(ctx context.Context, plan forage.Plan) error {
 }
 
 // newRecord puts the sandbox on record, which reserves its name and its port: not one of taken.
-func (s *Service) newRecord(ctx context.Context, plan forage.Plan, seed []byte, taken ...int) (store.Record, error) {
-	hostKey, err := sshkeys.HostLine(seed)
+func (s *Service) newRecord(ctx context.Context, plan forage.Plan, hostKey []byte, taken ...int) (store.Record, error) {
+	hostLine, err := sshkeys.HostLine(hostKey)
 	if err != nil {
 		return store.Record{}, err
 	}
@@ -109,19 +109,19 @@ func (s *Service) newRecord(ctx context.Context, plan forage.Plan, seed []byte, 
 		Name: plan.Name, Template: plan.Template, Runtime: plan.Runtime,
 		Workspace: plan.Workspace.Path, WorkspaceMode: plan.Workspace.Mode,
 		CreatedAt: time.Now().UTC(), Phase: forage.PhaseCreating,
-		Plan: plan, HostKey: hostKey, Network: plan.Network,
+		Plan: plan, HostKey: hostLine, Network: plan.Network,
 	}, ports)
 }
 
 // prepareFiles makes what a sandbox that outlives its command keeps beside its record.
-func (s *Service) prepareFiles(record store.Record, seed []byte) error {
+func (s *Service) prepareFiles(record store.Record, hostKey []byte) error {
 	paths := s.Places.Of(record.Name)
 	if err := os.MkdirAll(paths.Generated, 0o700); err != nil {
 		return fmt.Errorf("making the sandbox's folder: %w", err)
 	}
 	knownHost := hostAlias(record.Name) + " " + record.HostKey + "\n"
 	return errors.Join(
-		sshkeys.SaveHost(paths.HostKey, seed),
+		sshkeys.SaveHost(paths.HostKey, hostKey),
 		os.WriteFile(paths.KnownHosts, []byte(knownHost), 0o600))
 }
 
@@ -200,10 +200,16 @@ func (s *Service) Reset(ctx context.Context, name string) error {
 // Down removes the sandbox. The files of a direct workspace are the user's and stay.
 func (s *Service) Down(ctx context.Context, name string) error {
 	err := s.locked(ctx, name, func(record store.Record) error {
-		if err := s.halt(ctx, record); err != nil {
-			return err
+		for {
+			if err := s.halt(ctx, record); err != nil {
+				return err
+			}
+			err := s.remove(ctx, record)
+			if !errors.Is(err, forage.ErrRefused) || ctx.Err() != nil {
+				return err
+			}
+			// A supervisor whose launcher is gone took it in between: it is ended too.
 		}
-		return s.remove(ctx, record)
 	})
 	if was := interrupted(""); errors.As(err, &was) {
 		return nil // it is gone, as was asked
@@ -240,11 +246,29 @@ func (s *Service) halt(ctx context.Context, record store.Record) error {
 }
 
 // remove takes away everything that Forage made for a sandbox that does not
-// run: the record comes last, so that an interrupted removal is found again.
+// run. ErrRefused: a supervisor that was on its way has taken it.
 func (s *Service) remove(ctx context.Context, record store.Record) error {
-	record.Phase = forage.PhaseRemoving
-	if err := s.Store.Save(record); err != nil {
+	return s.unheld(record.Name, func() error { return s.clear(ctx, record) })
+}
+
+// unheld runs f while no supervisor can take the sandbox: one that starts looks
+// at the record after it has the lock. What is left in the run-time folder goes.
+func (s *Service) unheld(name string, f func() error) error {
+	lock, err := supervisor.Acquire(s.Places.Of(name).Dir)
+	if err != nil {
 		return err
+	}
+	return errors.Join(f(), lock.Release())
+}
+
+// clear is remove for who holds the supervisor's lock. The record comes last,
+// so that an interrupted removal is found again.
+func (s *Service) clear(ctx context.Context, record store.Record) error {
+	if !record.Plan.Ephemeral { // a run's record always says that it has to go
+		record.Phase = forage.PhaseRemoving
+		if err := s.Store.Save(record); err != nil {
+			return err
+		}
 	}
 	if err := s.destroy(ctx, record.Name, record.Runtime); err != nil {
 		return err
@@ -253,7 +277,7 @@ func (s *Service) remove(ctx context.Context, record store.Record) error {
 	return s.Store.Delete(record.Name, record.Plan.Ephemeral)
 }
 
-// destroy removes what a runtime and a supervisor left of a sandbox that does not run.
+// destroy removes what a runtime left of a sandbox that does not run.
 func (s *Service) destroy(ctx context.Context, name, runtimeName string) error {
 	rt, err := s.Runtimes.New(runtimeName)
 	if err != nil {
@@ -262,7 +286,7 @@ func (s *Service) destroy(ctx context.Context, name, runtimeName string) error {
 	if err := rt.Destroy(ctx, name); err != nil {
 		return fmt.Errorf("removing what %s left of %s: %w", runtimeName, name, err)
 	}
-	return os.RemoveAll(s.Places.Of(name).Dir)
+	return nil
 }
 
 // locked runs f with the record of a sandbox that no other process is

@@ -33,11 +33,11 @@ func (s *Service) Run(ctx context.Context, opts Options, stdio Stdio) (exit int,
 	if err != nil {
 		return 0, err
 	}
-	seed, err := sshkeys.NewHost()
+	hostKey, err := sshkeys.NewHost()
 	if err != nil {
 		return 0, err
 	}
-	record, lock, err := s.claim(ctx, plan, seed)
+	record, lock, err := s.claim(ctx, plan, hostKey)
 	if err != nil {
 		return 0, err
 	}
@@ -53,7 +53,7 @@ func (s *Service) Run(ctx context.Context, opts Options, stdio Stdio) (exit int,
 	sandbox, err := supervisor.Start(ctx, supervisor.Setup{
 		Plan: plan, Runtime: rt, Dir: paths.Dir, Network: plan.Network,
 		LogPath: paths.Log, AuditPath: paths.Audit, ImageCache: paths.ImageCache,
-		HostKey: seed, ClientKey: sshkeys.Line(signer.PublicKey()), HostEnv: hostEnv,
+		HostKey: hostKey, ClientKey: sshkeys.Line(signer.PublicKey()), HostEnv: hostEnv,
 		Reachable: func() { go s.logIn(ctx, record, logins) }, // beside the rest of the start
 		Update:    func(change func(*store.Record)) error { change(&record); return s.Store.Save(record) },
 	})
@@ -112,7 +112,7 @@ func (s *Service) logIn(ctx context.Context, record store.Record, logins chan<- 
 var errTimeout = errors.New("out of time")
 
 // claim puts a run on record and takes its run-time folder.
-func (s *Service) claim(ctx context.Context, plan forage.Plan, seed []byte) (store.Record, *supervisor.Lock, error) {
+func (s *Service) claim(ctx context.Context, plan forage.Plan, hostKey []byte) (store.Record, *supervisor.Lock, error) {
 	unlock, err := s.Store.Lock(ctx, plan.Name)
 	if err != nil {
 		return store.Record{}, nil, err
@@ -121,7 +121,7 @@ func (s *Service) claim(ctx context.Context, plan forage.Plan, seed []byte) (sto
 	if _, err := s.settled(ctx, plan.Name); err != nil && !errors.Is(err, forage.ErrNotFound) {
 		return store.Record{}, nil, err
 	}
-	record, err := s.newRecord(ctx, plan, seed)
+	record, err := s.newRecord(ctx, plan, hostKey)
 	if err != nil {
 		return store.Record{}, nil, err
 	}
@@ -134,7 +134,7 @@ func (s *Service) claim(ctx context.Context, plan forage.Plan, seed []byte) (sto
 
 // discard removes what a run made.
 func (s *Service) discard(ctx context.Context, record store.Record, lock *supervisor.Lock) error {
-	return errors.Join(s.remove(ctx, record), lock.Release())
+	return errors.Join(s.clear(ctx, record), lock.Release())
 }
 
 // runOver runs a command over an open connection.

@@ -78,16 +78,15 @@ func makeClient(path string) error {
 	return os.WriteFile(path+".pub", ssh.MarshalAuthorizedKey(sshPublic), 0o600)
 }
 
-// NewHost makes a host key; seed is its private half (32 bytes).
-func NewHost() (seed []byte, err error) {
-	seed = make([]byte, ed25519.SeedSize)
-	_, err = rand.Read(seed)
-	return seed, err
+// NewHost makes a host key: an ed25519.PrivateKey, which holds its public half too (64 bytes).
+func NewHost() ([]byte, error) {
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	return key, err
 }
 
 // HostLine is the public half of a host key, as a line of authorized_keys.
-func HostLine(seed []byte) (string, error) {
-	public, err := ssh.NewPublicKey(ed25519.NewKeyFromSeed(seed).Public())
+func HostLine(key []byte) (string, error) {
+	public, err := ssh.NewPublicKey(ed25519.PrivateKey(key).Public())
 	if err != nil {
 		return "", err
 	}
@@ -100,18 +99,18 @@ func Line(key ssh.PublicKey) string {
 }
 
 // SaveHost keeps a sandbox's host key in path, LoadHost reads it.
-func SaveHost(path string, seed []byte) error { return os.WriteFile(path, seed, 0o600) }
+func SaveHost(path string, key []byte) error { return os.WriteFile(path, key, 0o600) }
 
 // LoadHost reads the host key that SaveHost kept.
 func LoadHost(path string) ([]byte, error) {
-	seed, err := readPrivate(path)
-	if err == nil && len(seed) != ed25519.SeedSize {
-		err = fmt.Errorf("%s holds %d bytes, not %d", path, len(seed), ed25519.SeedSize)
+	key, err := readPrivate(path)
+	if err == nil && len(key) != ed25519.PrivateKeySize {
+		err = fmt.Errorf("%s holds %d bytes, not %d", path, len(key), ed25519.PrivateKeySize)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the sandbox's host key: %w", err)
 	}
-	return seed, nil
+	return key, nil
 }
 
 // ReadPublic reads the public keys of a file in the form of authorized_keys.

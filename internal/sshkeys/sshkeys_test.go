@@ -65,25 +65,25 @@ func TestKeysOpenToOthersAreRefused(t *testing.T) {
 
 func TestHostKeyRoundTrip(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "host_key")
-	seed, err := NewHost()
+	key, err := NewHost()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := SaveHost(path, seed); err != nil {
+	if err := SaveHost(path, key); err != nil {
 		t.Fatal(err)
 	}
 	loaded, err := LoadHost(path)
-	if err != nil || !bytes.Equal(loaded, seed) {
-		t.Fatalf("LoadHost = %x, %v; want %x", loaded, err, seed)
+	if err != nil || !bytes.Equal(loaded, key) {
+		t.Fatalf("LoadHost = %x, %v; want %x", loaded, err, key)
 	}
-	line, err := HostLine(seed)
+	line, err := HostLine(key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, _, _, _, err := ssh.ParseAuthorizedKey([]byte(line)); err != nil {
 		t.Fatalf("HostLine gave %q: %v", line, err)
 	}
-	os.WriteFile(path, seed[:5], 0o600)
+	os.WriteFile(path, key[:5], 0o600)
 	if _, err := LoadHost(path); err == nil {
 		t.Fatal("a cut key was accepted")
 	}

@@ -40,6 +40,8 @@ type Record struct {
 	// HostKey is the sandbox's SSH host key, pinned (authorized_keys form). Its
 	// private half is in NAME.generated/host_key.
 	HostKey string `json:"hostKey,omitempty"`
+	// Trees are the folders of the image cache that it was last started from.
+	Trees []string `json:"trees,omitempty"`
 	// Network is the live network policy: Plan.Network with the changes made since.
 	Network forage.Network `json:"network"`
 }

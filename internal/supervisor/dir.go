@@ -35,6 +35,35 @@ type Lock struct {
 // Acquire makes the run-time folder dir and takes its lock. It returns
 // ErrRefused when another supervisor holds it.
 func Acquire(dir string) (*Lock, error) {
+	for range acquireTries {
+		lock, err := acquire(dir)
+		switch {
+		case errors.Is(err, os.ErrNotExist): // somebody gave the folder up in between
+		case err != nil:
+			return nil, err
+		case sameFile(lock.file):
+			return lock, nil
+		default: // it was taken away before it was locked: it locks nobody out
+			lock.file.Close()
+		}
+	}
+	return nil, fmt.Errorf("locking %s: somebody keeps removing it", dir)
+}
+
+// acquireTries is far more often than others can give up a folder meanwhile.
+const acquireTries = 1000
+
+// sameFile says whether an open file is still at its path.
+func sameFile(file *os.File) bool {
+	held, err := file.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Lstat(file.Name())
+	return err == nil && os.SameFile(held, there)
+}
+
+func acquire(dir string) (*Lock, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the run-time folder: %w", err)
 	}

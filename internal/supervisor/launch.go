@@ -135,10 +135,6 @@ func hold(ctx context.Context, launch Launch) (_ *held, err error) {
 	if err != nil {
 		return nil, err
 	}
-	record, err := records.Load(launch.Name)
-	if err != nil {
-		return nil, err
-	}
 	paths := Places{store.Places{State: launch.StateDir, Runtime: launch.RuntimeDir}}.Of(launch.Name)
 	lock, err := Acquire(paths.Dir)
 	if err != nil {
@@ -149,6 +145,13 @@ func hold(ctx context.Context, launch Launch) (_ *held, err error) {
 			err = errors.Join(err, lock.Release())
 		}
 	}()
+	record, err := records.Load(launch.Name) // not before: whoever removes it holds the lock
+	if err != nil {
+		return nil, err
+	}
+	if record.Phase == forage.PhaseRemoving {
+		return nil, forage.Errorf(forage.ErrNotFound, "sandbox %s is being removed", launch.Name)
+	}
 	// Where there is no systemd, or it will not, the session of its own is what
 	// keeps the supervisor; doctor says what ends it.
 	_, _ = limits.OwnScope(limits.Host(), launch.Name, os.Getpid())

@@ -44,7 +44,7 @@ type Setup struct {
 	// Listen and Port are the address of the SSH port on the host; port 0 is none.
 	Listen string
 	Port   int
-	// HostKey is the seed of the guest's SSH host key.
+	// HostKey is the guest's SSH host key (see sshkeys.NewHost).
 	HostKey []byte
 	// ClientKey may log in, beside the plan's keys (a line of authorized_keys).
 	ClientKey string
@@ -153,6 +153,9 @@ func (s *Sandbox) prepareRootfs(ctx context.Context) error {
 		}
 		spec.Rootfs.Lower = lower
 		s.adopt(info)
+		if err := s.update(func(record *store.Record) { record.Trees = lower }); err != nil {
+			return err
+		}
 	}
 	if spec.Session && !hasCommand(*spec, "tmux") {
 		return forage.WithHint(
@@ -282,10 +285,12 @@ func (s *Sandbox) settle() error {
 	if err := s.Record(audit.Event{Kind: audit.Lifecycle, Verdict: "allow", Reason: "running"}); err != nil {
 		return err
 	}
-	if err := s.update(func(record *store.Record) {
-		record.Phase, record.Reason, record.StartedAt = forage.PhaseRunning, "", time.Now().UTC()
-	}); err != nil {
-		return err
+	if !s.setup.Plan.Ephemeral { // a run's record is never started again from
+		if err := s.update(func(record *store.Record) {
+			record.Phase, record.Reason, record.StartedAt = forage.PhaseRunning, "", time.Now().UTC()
+		}); err != nil {
+			return err
+		}
 	}
 	s.mu.Lock()
 	s.ready = true

@@ -36,7 +36,7 @@ const version = "SSH-2.0-OpenSSH_forage"
 // Options is what a Server needs.
 type Options struct {
 	Program        string   // path inside of this program, which is also the SFTP server
-	HostKey        []byte   // ed25519 seed
+	HostKey        []byte   // ed25519.PrivateKey
 	AuthorizedKeys []string // authorized_keys lines (sshd(8)), without options
 	Tree           *boot.Tree
 	Env            []string // environment of everything started
@@ -78,10 +78,10 @@ func New(options Options) (*Server, error) {
 		}
 		s.keys[string(key.Marshal())] = true
 	}
-	if len(options.HostKey) != ed25519.SeedSize {
+	if len(options.HostKey) != ed25519.PrivateKeySize {
 		return nil, fmt.Errorf("a host key of %d bytes", len(options.HostKey))
 	}
-	signer, err := ssh.NewSignerFromKey(ed25519.NewKeyFromSeed(options.HostKey))
+	signer, err := ssh.NewSignerFromKey(ed25519.PrivateKey(options.HostKey))
 	if err != nil {
 		return nil, err
 	}

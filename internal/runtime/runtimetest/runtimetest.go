@@ -107,7 +107,7 @@ func (h *host) tryStart(plan forage.Plan) (*box, error) {
 	if err != nil {
 		h.Fatal(err)
 	}
-	seed, err := sshkeys.NewHost()
+	hostKey, err := sshkeys.NewHost()
 	if err != nil {
 		h.Fatal(err)
 	}
@@ -123,14 +123,14 @@ func (h *host) tryStart(plan forage.Plan) (*box, error) {
 		Plan: plan, Runtime: h.runtime, Dir: dir, Network: plan.Network,
 		LogPath: filepath.Join(h.state, plan.Name+".log"), AuditPath: filepath.Join(h.state, plan.Name+".audit.jsonl"),
 		ImageCache: filepath.Join(h.state, "images"),
-		HostKey:    seed, ClientKey: sshkeys.Line(signer.PublicKey()),
+		HostKey:    hostKey, ClientKey: sshkeys.Line(signer.PublicKey()),
 	})
 	if err != nil {
 		return nil, err
 	}
 	b := &box{host: h, plan: plan, sandbox: sandbox, dir: dir}
 	h.Cleanup(func() { b.stop() })
-	line, err := sshkeys.HostLine(seed)
+	line, err := sshkeys.HostLine(hostKey)
 	if err != nil {
 		h.Fatal(err)
 	}
