@@ -15,7 +15,9 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"slices"
+	"syscall"
 	"time"
 )
 
@@ -27,9 +29,20 @@ func main() {
 	suite := flag.String("suite", "", "`name` of the suite, as in the list of tests that must run")
 	must := flag.String("must", "", "`file` with the list of tests that must run")
 	flag.Parse()
+	heedSignals()
 	if err := run(*suite, *must, flag.Args(), os.Stdout); err != nil {
 		fmt.Fprintf(os.Stderr, "testrun: %s suite: %v\n", *suite, err)
 		os.Exit(1)
+	}
+}
+
+// heedSignals gives the suite the signals that whoever started CI ignores
+// (nohup(1)): what is ignored stays so in every process below, and tests send them.
+func heedSignals() {
+	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM} {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s) // handled here, so the default below
+		}
 	}
 }
 
