@@ -214,9 +214,7 @@ func (e *Engine) deny(ctx context.Context, event audit.Event, d policy.Decision)
 	e.total.Denied++
 	e.mu.Unlock()
 	event.Verdict, event.Rule, event.Reason = policy.Deny.String(), d.Rule, d.Reason
-	if e.denials.Wait(ctx) != nil {
-		ctx = context.Background() // ending: recorded all the same
-	}
+	_ = e.denials.Wait(ctx) // what is ending meanwhile is recorded all the same
 	if err := e.record(event); err != nil {
 		return err
 	}

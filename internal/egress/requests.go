@@ -1,7 +1,6 @@
 package egress
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -278,66 +277,4 @@ func (h *httpSide) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 		return h.e.dialProxy(ctx)
 	}
 	return j.c.f.dial(ctx, j.to, j.decision)
-}
-
-// serveProxy serves the explicit proxy.
-func (f *flow) serveProxy() {
-	f.e.http.serve(f, nil, nil) // each request has its own lines
-}
-
-// serveConnect makes a tunnel of a connection to the explicit proxy.
-func (h *httpSide) serveConnect(w http.ResponseWriter, r *http.Request, c *gateConn) {
-	f := c.f
-	event := audit.Event{Kind: audit.Connect, Method: http.MethodConnect}
-	to, err := policy.ParseAuthority(r.RequestURI, 0)
-	if err != nil { // the gate would have refused it
-		panic(http.ErrAbortHandler)
-	}
-	d, err := f.judge(to, event)
-	if err != nil {
-		h.refuse(w, c, err)
-		return
-	}
-	to = h.e.pins.request(to)
-	var upstream net.Conn
-	if to.Port != httpPort { // there each request is dialled for
-		if upstream, err = f.dial(f.ctx, to, d); err != nil {
-			var denied *deniedError
-			if !errors.As(err, &denied) {
-				f.closing(event, to, d, &relay.Counts{}, err)
-			}
-			h.refuse(w, c, err)
-			return
-		}
-	}
-	conn, buffered, err := http.NewResponseController(w).Hijack()
-	if err != nil {
-		if upstream != nil {
-			relay.Reset(upstream)
-		}
-		panic(http.ErrAbortHandler)
-	}
-	defer c.finish()
-	f.counts.In.Store(0)
-	f.counts.Out.Store(0)
-	prefix := append(readBuffered(buffered.Reader), c.gate.Rest()...)
-	if _, err := conn.(*gateConn).Conn.Write([]byte("HTTP/1.1 200 Connection established\r\n\r\n")); err != nil {
-		f.closing(event, to, d, &f.counts, err)
-		if upstream != nil {
-			relay.Reset(upstream)
-		}
-		return
-	}
-	if to.Port == httpPort {
-		err := h.serve(f, prefix, &to)
-		f.closing(event, to, d, &f.counts, err)
-		return
-	}
-	f.tunnel(event, to, d, prefix, upstream)
-}
-
-func readBuffered(r *bufio.Reader) []byte {
-	b := make([]byte, r.Buffered())
-	n, _ := r.Read(b) // what is buffered is given without an error
-	return b[:n]
 }
