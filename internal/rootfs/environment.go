@@ -53,6 +53,17 @@ var bundles = []string{
 	"etc/ssl/certs/ca-certificates.crt", "etc/pki/tls/certs/ca-bundle.crt", "etc/ssl/ca-bundle.pem", "etc/ssl/cert.pem",
 }
 
+// SystemBundle is the path of the host's file with all roots, which the host view
+// shows, or "" where it has none.
+func SystemBundle(host fs.FS) string {
+	for _, path := range bundles {
+		if _, info, err := resolve(host, path); err == nil && readableByAll(info) {
+			return "/" + path
+		}
+	}
+	return ""
+}
+
 // BundlePath is where Bundle's file is inside.
 const BundlePath = forage.RunPath + "/ca.pem"
 

@@ -1,7 +1,6 @@
 package rootfs
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -21,13 +20,22 @@ type Tool struct {
 	Dirs   []string // folders to look for commands in, first ones first
 }
 
+// Caller is whose tools are looked for.
+type Caller struct {
+	Path string // folders joined by ':', as in PATH
+	Home string
+	// Hostile are folders that sandboxes write to (the workspace): nothing in them is
+	// a tool, since a link there could make anything of the caller's visible.
+	Hostile []string
+}
+
 // toolDepth bounds how many interpreters and launchers lead to one another.
 const toolDepth = 8
 
-// HostTool finds command on the caller's PATH (folders joined by ':'). The
-// zero Tool is for a command that is not there, or that the host view shows anyhow.
-func HostTool(command, callerPath string) (Tool, error) {
-	s := &toolSearch{path: filepath.SplitList(callerPath)}
+// HostTool finds command on the caller's PATH. The zero Tool is for a command
+// that is not there, or that the host view shows and every sandbox looks for anyhow.
+func HostTool(command string, caller Caller) (Tool, error) {
+	s := &toolSearch{caller: caller, path: filepath.SplitList(caller.Path)}
 	if err := s.command(command, 0); err != nil {
 		return Tool{}, fmt.Errorf("making %s visible: %w", command, err)
 	}
@@ -35,21 +43,27 @@ func HostTool(command, callerPath string) (Tool, error) {
 }
 
 type toolSearch struct {
-	path []string
-	tool Tool
+	caller Caller
+	path   []string
+	tool   Tool
 }
 
-// command adds what running name takes.
+// command adds what running name takes: a name to be looked up, or an absolute path.
 func (s *toolSearch) command(name string, depth int) error {
 	if depth > toolDepth {
 		return fmt.Errorf("more than %d programs start one another", toolDepth)
 	}
 	path := s.lookup(name)
-	if path == "" || inSystem(path) {
+	if path == "" {
 		return nil
 	}
 	if target, ok := pyenvTarget(path); ok {
 		path = target
+	}
+	if !filepath.IsAbs(name) {
+		if err := s.lookIn(filepath.Dir(path)); err != nil {
+			return err
+		}
 	}
 	return s.program(path, depth)
 }
@@ -66,11 +80,19 @@ func (s *toolSearch) lookup(name string) string {
 		return "" // relative to the workspace, which is visible
 	}
 	for _, dir := range s.path {
-		if filepath.IsAbs(dir) && executable(filepath.Join(dir, name)) {
+		if filepath.IsAbs(dir) && !s.hostile(dir) && executable(filepath.Join(dir, name)) {
 			return filepath.Join(dir, name)
 		}
 	}
 	return ""
+}
+
+// hostile says whether dir, by its own name or by where links lead, is one that sandboxes write to.
+func (s *toolSearch) hostile(dir string) bool {
+	real, err := filepath.EvalSymlinks(dir)
+	return err != nil || slices.ContainsFunc(s.caller.Hostile, func(hostile string) bool {
+		return Within(filepath.Clean(dir), hostile) || Within(real, hostile)
+	})
 }
 
 func executable(path string) bool {
@@ -78,21 +100,65 @@ func executable(path string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
+// lookIn adds dir to the folders in which commands are looked for.
+func (s *toolSearch) lookIn(dir string) error {
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(s.tool.Dirs, dir) && !slices.Contains(filepath.SplitList(systemPath), dir) {
+		s.tool.Dirs = append(s.tool.Dirs, dir)
+	}
+	return nil
+}
+
 // program adds the program at path: the links that lead to it, its tree, and
-// whatever interprets it.
+// whatever interprets it or is started by it.
 func (s *toolSearch) program(path string, depth int) error {
 	real, err := s.follow(path)
 	if err != nil {
 		return err
 	}
-	if !inSystem(real) {
-		s.show(treeOf(real))
+	if s.hostile(filepath.Dir(real)) {
+		return errors.New("it leads into a folder that sandboxes write to")
 	}
-	interpreter, err := interpreterOf(real)
-	if err != nil || interpreter == "" {
+	for _, tree := range treesOf(real, s.caller.Home) {
+		s.show(tree)
+	}
+	if err := s.companions(real); err != nil {
 		return err
 	}
-	return s.command(interpreter, depth+1)
+	started, err := startedBy(real)
+	if err != nil {
+		return err
+	}
+	for _, program := range started {
+		if err := s.command(program, depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// companions adds npm and npx to a Node that a version manager has installed:
+// agents start their tools with them, and nothing else there finds this Node.
+func (s *toolSearch) companions(node string) error {
+	prefix := filepath.Dir(filepath.Dir(node))
+	npm := filepath.Join(prefix, "lib/node_modules/npm")
+	if info, err := os.Stat(npm); filepath.Base(node) != "node" || err != nil || !info.IsDir() {
+		return nil
+	}
+	s.show(npm)
+	for _, name := range []string{"npm", "npx"} {
+		path := filepath.Join(filepath.Dir(node), name)
+		if !executable(path) {
+			continue
+		}
+		if _, err := s.follow(path); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // follow adds the links that lead from path to a file, and returns the file.
@@ -103,10 +169,7 @@ func (s *toolSearch) follow(path string) (string, error) {
 		return "", err
 	}
 	path = filepath.Join(dir, filepath.Base(path))
-	if !slices.Contains(s.tool.Dirs, dir) && !inSystem(dir) {
-		s.tool.Dirs = append(s.tool.Dirs, dir)
-	}
-	for range 40 { // as many as the kernel follows, path_resolution(7)
+	for range maxLinks {
 		target, err := os.Readlink(path)
 		if err != nil {
 			return path, nil // the file itself
@@ -118,68 +181,32 @@ func (s *toolSearch) follow(path string) (string, error) {
 			return "", err
 		}
 		target = filepath.Join(dir, filepath.Base(target))
-		if !inSystem(path) {
-			s.link(path, target)
-		}
+		s.link(path, target)
 		path = target
 	}
 	return "", errors.New("too many links")
 }
 
 func (s *toolSearch) link(path, target string) {
-	for _, mount := range s.tool.Mounts {
-		if Within(path, mount.Target) {
-			return // it is there with the tree
-		}
-	}
 	link := forage.Link{Path: path, Target: target}
-	if !slices.Contains(s.tool.Links, link) {
-		s.tool.Links = append(s.tool.Links, link)
+	if inSystem(path) || s.shown(path) || slices.Contains(s.tool.Links, link) {
+		return
 	}
+	s.tool.Links = append(s.tool.Links, link)
 }
 
-// show adds a tree, unless one that holds it is shown.
+// shown says whether a tree that is shown holds path.
+func (s *toolSearch) shown(path string) bool {
+	return slices.ContainsFunc(s.tool.Mounts, func(m forage.Mount) bool { return Within(path, m.Target) })
+}
+
+// show adds a tree, unless it is visible with another.
 func (s *toolSearch) show(tree string) {
-	for _, mount := range s.tool.Mounts {
-		if Within(tree, mount.Target) {
-			return
-		}
+	if inSystem(tree) || s.shown(tree) {
+		return
 	}
 	s.tool.Mounts = append(s.tool.Mounts, forage.Mount{Source: tree, Target: tree, System: true})
 	s.tool.Links = slices.DeleteFunc(s.tool.Links, func(l forage.Link) bool { return Within(l.Path, tree) })
-}
-
-// interpreterOf is the program that a script's first line names (execve(2)):
-// an absolute path, or the name that env looks up. "" is for what is no script.
-func interpreterOf(path string) (string, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer file.Close()
-	head := make([]byte, 256)
-	n, err := file.Read(head)
-	if n == 0 || err != nil {
-		return "", nil
-	}
-	line, isScript := bytes.CutPrefix(head[:n], []byte("#!"))
-	if !isScript {
-		return "", nil
-	}
-	line, _, _ = bytes.Cut(line, []byte("\n"))
-	words := strings.Fields(string(line))
-	if len(words) == 0 {
-		return "", nil
-	}
-	if filepath.Base(words[0]) != "env" {
-		return words[0], nil
-	}
-	for _, word := range words[1:] {
-		if !strings.HasPrefix(word, "-") && !strings.Contains(word, "=") {
-			return word, nil
-		}
-	}
-	return "", nil
 }
 
 // inSystem says whether the host view shows path anyhow.

@@ -7,66 +7,76 @@ import (
 	"strings"
 )
 
-// treeOf is the folder that belongs to the program at path (absolute, without
-// links), as the ways of installing programs in a home lay it out, or the
-// file alone where none is known.
-func treeOf(path string) string {
-	for _, find := range []func(string) string{nodeTree, brewTree, pythonTree} {
-		if tree := find(path); tree != "" && !tooWide(tree) && !private(tree) {
-			return tree
+// treesOf are the folders that belong to the program at path (absolute, without
+// links), as the ways of installing programs in a home lay them out, or the
+// file alone where none is known. No tree holds home.
+func treesOf(path, home string) []string {
+	for _, find := range []func(string) []string{nodeTree, brewTrees, pythonTree} {
+		trees := slices.DeleteFunc(find(path), func(tree string) bool {
+			return tooWide(tree) || private(tree) || home != "" && Within(home, tree)
+		})
+		if len(trees) > 0 {
+			return trees
 		}
 	}
-	return path
+	return []string{path}
 }
 
 // nodeTree is a package below a node_modules folder. A package that npm
 // installed globally (PREFIX/lib/node_modules/NAME) has its dependencies inside; in
 // pnpm's store, and in a local node_modules, they lie beside it.
-func nodeTree(path string) string {
+func nodeTree(path string) []string {
 	if at := strings.Index(path, "/.pnpm/"); at >= 0 {
-		return path[:at] + "/.pnpm"
+		return []string{path[:at] + "/.pnpm"}
 	}
 	prefix, rest, ok := strings.Cut(path, "/node_modules/")
 	if !ok {
-		return ""
+		return nil
 	}
 	modules := prefix + "/node_modules"
 	if filepath.Base(prefix) != "lib" {
-		return modules
+		return []string{modules}
 	}
 	parts := strings.Split(rest, "/")
 	if strings.HasPrefix(parts[0], "@") && len(parts) > 1 {
-		return filepath.Join(modules, parts[0], parts[1])
+		return []string{filepath.Join(modules, parts[0], parts[1])}
 	}
-	return filepath.Join(modules, parts[0])
+	return []string{filepath.Join(modules, parts[0])}
 }
 
-// brewTree is Homebrew's own prefix: programs there use libraries all over it.
-func brewTree(path string) string {
+// brewTrees are the parts of Homebrew's prefix that programs are in: they use
+// libraries all over it. Its services keep their data and settings in the others.
+func brewTrees(path string) []string {
 	const prefix = "/home/linuxbrew/.linuxbrew"
-	if Within(path, prefix) {
-		return prefix
+	if !Within(path, prefix) {
+		return nil
 	}
-	return ""
+	var trees []string
+	for _, name := range []string{"bin", "sbin", "Cellar", "opt", "lib", "share", "etc/openssl@3", "etc/ca-certificates"} {
+		if info, err := os.Stat(filepath.Join(prefix, name)); err == nil && info.IsDir() {
+			trees = append(trees, filepath.Join(prefix, name))
+		}
+	}
+	return trees
 }
 
 // pythonTree is the prefix PREFIX of PREFIX/bin/PROGRAM where that is a
 // virtual environment or a Python installation (pyenv, uv, pipx).
-func pythonTree(path string) string {
+func pythonTree(path string) []string {
 	bin := filepath.Dir(path)
 	if filepath.Base(bin) != "bin" {
-		return ""
+		return nil
 	}
 	prefix := filepath.Dir(bin)
 	if _, err := os.Stat(filepath.Join(prefix, "pyvenv.cfg")); err == nil {
-		return prefix
+		return []string{prefix}
 	}
 	name := filepath.Base(path)
 	library, err := filepath.Glob(filepath.Join(prefix, "lib", "python3*", "os.py"))
 	if err == nil && len(library) > 0 && (strings.HasPrefix(name, "python") || filepath.Base(filepath.Dir(prefix)) == "versions") {
-		return prefix
+		return []string{prefix}
 	}
-	return ""
+	return nil
 }
 
 // privateFolders hold keys and settings: no program's tree is one of them.

@@ -83,6 +83,7 @@ func (p *planner) hostTools(context.Context) error {
 		return nil
 	}
 	path, _ := p.service.Caller.Getenv("PATH")
+	caller := rootfs.Caller{Path: path, Home: p.service.Caller.Home, Hostile: []string{p.plan.Workspace.Path}}
 	commands := []string{spec.Command[0]}
 	for _, agent := range p.chosen.Agents {
 		commands = append(commands, agent.Command[0])
@@ -92,7 +93,7 @@ func (p *planner) hostTools(context.Context) error {
 		if slices.Contains(commands[:i], command) {
 			continue
 		}
-		tool, err := rootfs.HostTool(command, path)
+		tool, err := rootfs.HostTool(command, caller)
 		if err != nil {
 			return err
 		}
@@ -121,13 +122,12 @@ func (p *planner) hostTools(context.Context) error {
 // environment is what every sandbox has, the template's variables and the flags'.
 func (p *planner) environment(context.Context) error {
 	spec := &p.plan.Spec
-	bundle := ""
+	shell, bundle := "/bin/sh", ""
+	if spec.Rootfs.Kind == forage.RootfsHost {
+		shell, bundle = rootfs.Shell(os.DirFS("/")), rootfs.SystemBundle(os.DirFS("/"))
+	}
 	if p.plan.Facts.UpstreamCA != "" {
 		bundle = rootfs.BundlePath
-	}
-	shell := "/bin/sh"
-	if spec.Rootfs.Kind == forage.RootfsHost {
-		shell = rootfs.Shell(os.DirFS("/"))
 	}
 	spec.Env = rootfs.Environment(p.plan.Name, spec.Identity, shell, p.toolDirs, bundle)
 	maps.Copy(spec.Env, p.chosen.Env)
