@@ -114,7 +114,11 @@ func (f *flow) checkAll(r policy.Request, d policy.Decision, addrs []netip.AddrP
 			if r.Host != "" {
 				verdict.Reason = fmt.Sprintf("%s leads to %s", r.Host, verdict.Reason)
 			}
-			return f.deny(audit.Event{Kind: audit.Connect, Host: r.Dest(), Port: r.Port}, verdict)
+			err := f.deny(audit.Event{Kind: audit.Connect, Host: r.Dest(), Port: r.Port}, verdict)
+			if denied, ok := err.(*deniedError); ok { // what the host's resolver knows is not the sandbox's to know
+				denied.Reason = "it leads to an address that has to be allowed by itself"
+			}
+			return err
 		}
 	}
 	return nil

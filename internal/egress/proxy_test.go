@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -15,6 +16,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"forage/internal/policy"
 )
 
 func TestProxyConnect(t *testing.T) {
@@ -52,6 +55,27 @@ func TestProxyConnect(t *testing.T) {
 		if s := addr.String(); s != public+":22" && s != public+":23" && s != "10.0.0.7:8443" {
 			t.Errorf("dialled %s", s)
 		}
+	}
+}
+
+// What the host knows of its own network stays on the host.
+func TestAnswersTellNothingOfTheHost(t *testing.T) {
+	w := newWorld(t, mustPolicy(t, "full"), nil)
+	w.name("intranet.example", "10.9.8.7")
+	w.name("refused.example", public)
+	for _, host := range []string{"intranet.example", "refused.example", "unknown.example"} {
+		_, tunnel, _ := w.connectProxy(host + ":22")
+		absolute := w.connect(w.proxy)
+		fmt.Fprintf(absolute, "GET http://%s/ HTTP/1.1\r\nHost: %s\r\n\r\n", host, host)
+		for _, r := range []io.Reader{tunnel, absolute} {
+			got, err := io.ReadAll(r)
+			if err != nil || len(got) == 0 || strings.Contains(string(got), "10.9.8.7") || strings.Contains(string(got), public) || strings.Contains(string(got), "lookup ") {
+				t.Errorf("%s: %q, %v", host, got, err)
+			}
+		}
+	}
+	if e := w.denied(policy.RulePrivate); !strings.Contains(e.Reason, "10.9.8.7") {
+		t.Errorf("the audit does not tell: %+v", e)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"syscall"
 
 	"forage/internal/audit"
 	"forage/internal/egress/relay"
@@ -219,16 +220,27 @@ func (h *httpSide) refuse(w http.ResponseWriter, c *gateConn, err error) {
 		relay.Reset(c.Conn)
 		panic(http.ErrAbortHandler)
 	}
+	status, text := explain(err)
+	h.reply(w, status, text)
+}
+
+// explain tells a client why there is no answer, without what the host knows
+// of its own network: the audit log has that.
+func explain(err error) (status int, text string) {
 	var denied *deniedError
-	var timeout net.Error
+	var lookup *net.DNSError
+	var network net.Error
 	switch {
 	case errors.As(err, &denied):
-		h.reply(w, http.StatusForbidden, fmt.Sprintf("denied by policy (%s): %s", denied.Rule, denied.Reason))
-	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
-		h.reply(w, http.StatusGatewayTimeout, "the server can't be reached: "+err.Error())
-	default:
-		h.reply(w, http.StatusBadGateway, "the server can't be reached: "+err.Error())
+		return http.StatusForbidden, fmt.Sprintf("denied by policy (%s): %s", denied.Rule, denied.Reason)
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded), errors.As(err, &network) && network.Timeout():
+		return http.StatusGatewayTimeout, "the server does not answer in time"
+	case errors.As(err, &lookup):
+		return http.StatusBadGateway, "the server's name can't be looked up"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return http.StatusBadGateway, "the server refuses the connection"
 	}
+	return http.StatusBadGateway, "the server can't be reached, or does not answer as it should"
 }
 
 func (h *httpSide) reply(w http.ResponseWriter, status int, text string) {
