@@ -65,12 +65,16 @@ func child(t *testing.T, role string, attr *syscall.SysProcAttr) (*exec.Cmd, *os
 		t.Fatal(err)
 	}
 	cmd.Stdin = r
+	if attr == nil {
+		attr = &syscall.SysProcAttr{}
+	}
+	attr.Setpgid = true // so that a child of it can be ended too
 	cmd.SysProcAttr = attr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	r.Close()
-	t.Cleanup(func() { w.Close(); cmd.Process.Kill() })
+	t.Cleanup(func() { w.Close(); syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
 	return cmd, w, &out
 }
 
