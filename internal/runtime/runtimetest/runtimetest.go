@@ -211,15 +211,6 @@ func (h *host) takes(kind forage.RootfsKind) bool {
 	return slices.Contains(h.runtime.Info().Capabilities.Rootfs, kind)
 }
 
-func await(t *testing.T, what string, met func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !met(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-	}
-}
-
 // resolving makes name:port mean a server on this host's loopback.
 func resolving(plan *forage.Plan, name string, port int, server netip.AddrPort) {
 	plan.Facts.Resolve = map[string]string{fmt.Sprintf("%s:%d", name, port): server.String()}
