@@ -26,6 +26,8 @@ type app struct {
 	json       bool   // --json: logs as JSON lines, and results where a command has any
 	version    bool   // --version, without a command
 
+	helpErr error // of printing help, which cobra has no way to return
+
 	// status is what a command that ran inside a sandbox returned. It becomes
 	// our own exit status when nothing else went wrong.
 	status int
@@ -39,7 +41,7 @@ func commandLine(args []string, in, out, errs *os.File) int {
 	root, err := a.tree(args)
 	if err == nil {
 		root.SetArgs(args)
-		err = root.ExecuteContext(ctx)
+		err = firstError(root.ExecuteContext(ctx), a.helpErr)
 	}
 	return a.finish(ctx, err)
 }

@@ -29,10 +29,7 @@ func pages(t *testing.T, f func(t *testing.T, c *cobra.Command)) {
 // TestPages holds what every page of help must have.
 func TestPages(t *testing.T) {
 	pages(t, func(t *testing.T, c *cobra.Command) {
-		var page strings.Builder
-		a := &app{out: &page}
-		a.help(c, nil)
-		for number, line := range strings.Split(page.String(), "\n") {
+		for number, line := range strings.Split(page(c), "\n") {
 			if len(line) > 100 {
 				t.Errorf("line %d is %d columns wide: %s", number+1, len(line), line)
 			}

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"forage"
 	"forage/internal/config"
 	"forage/internal/term"
@@ -26,9 +24,6 @@ func (a *app) finish(ctx context.Context, err error) int {
 func (a *app) report(ctx context.Context, err error) int {
 	if err == nil {
 		return a.status
-	}
-	if errors.Is(err, unix.EPIPE) { // whoever read our output has gone
-		return 128 + int(unix.SIGPIPE)
 	}
 	code := forage.ExitCode(err)
 	if a.status != 0 { // the command inside has ended, and its status counts

@@ -49,11 +49,15 @@ func newHelp(a *app) *cobra.Command {
 // help prints what c is for, like a page of a manual. It is the help function
 // of every command.
 func (a *app) help(c *cobra.Command, _ []string) {
+	a.helpErr = a.write(page(c))
+}
+
+// page is the page of the manual about c.
+func page(c *cobra.Command) string {
 	if !c.HasParent() {
-		a.helpRoot(c)
-		return
+		return frontPage(c)
 	}
-	w := a.out
+	w := &strings.Builder{}
 	fmt.Fprintf(w, "%s.\n\nUsage:\n  %s\n", c.Short, c.UseLine())
 	for _, sub := range c.Commands() {
 		fmt.Fprintf(w, "  %s\n", sub.UseLine())
@@ -68,11 +72,13 @@ func (a *app) help(c *cobra.Command, _ []string) {
 		fmt.Fprintf(w, "\nFlags:\n%s", flags.FlagUsagesWrapped(helpWidth))
 	}
 	fmt.Fprintf(w, "\nGlobal flags:\n%s", c.InheritedFlags().FlagUsagesWrapped(helpWidth))
-	a.helpExit(c)
+	writeExit(w, c)
+	return w.String()
 }
 
-func (a *app) helpRoot(root *cobra.Command) {
-	w := a.out
+// frontPage is the overview of all commands.
+func frontPage(root *cobra.Command) string {
+	w := &strings.Builder{}
 	fmt.Fprintf(w, "%s\nUsage:\n  forage-ctl COMMAND [flags]\n", overview)
 	for _, group := range []string{groupLifecycle, groupReach, groupPolicy, groupRest} {
 		fmt.Fprintf(w, "\n%s:\n", groupTitles()[group])
@@ -88,18 +94,19 @@ func (a *app) helpRoot(root *cobra.Command) {
 		fmt.Fprintf(w, "  %-6s%s\n", line.code, line.meaning)
 	}
 	fmt.Fprintf(w, "\n'forage-ctl COMMAND --help' explains a command.\n")
+	return w.String()
 }
 
 // exitNote is the annotation under which a command says which exit statuses
 // of its own it has, besides 0, 1 and 64.
 const exitNote = "exit"
 
-func (a *app) helpExit(c *cobra.Command) {
-	fmt.Fprintf(a.out, "\nExit status:\n")
+func writeExit(w *strings.Builder, c *cobra.Command) {
+	fmt.Fprintf(w, "\nExit status:\n")
 	own := " 0 1 64 " + c.Annotations[exitNote] + " "
 	for _, line := range exitStatuses() {
 		if strings.Contains(own, " "+line.code+" ") {
-			fmt.Fprintf(a.out, "  %-6s%s\n", line.code, line.meaning)
+			fmt.Fprintf(w, "  %-6s%s\n", line.code, line.meaning)
 		}
 	}
 }

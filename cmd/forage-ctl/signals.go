@@ -28,10 +28,8 @@ func (e signalError) exitCode() int { return 128 + int(e.signal) }
 
 // withSignals returns a context that SIGINT, SIGTERM, SIGHUP and SIGQUIT cancel, with a
 // signalError as its cause, so that whatever is under way is undone in order.
-//
-// SIGPIPE is caught and dropped: a reader that goes away must not kill the
-// process that cleans up. Writes then fail with EPIPE. It is caught rather than
-// ignored, because an ignored signal stays ignored in everything we start.
+// SIGPIPE is left alone: nothing is written to stdout while there is something to undo,
+// but by a command inside, over which guestclient watches.
 func withSignals(parent context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, patience)
@@ -40,8 +38,6 @@ func withSignals(parent context.Context) (context.Context, func()) {
 			signal.Notify(signals, sig)
 		}
 	}
-	pipes := make(chan os.Signal, 1)
-	signal.Notify(pipes, unix.SIGPIPE)
 	go func() {
 		count := 0
 		for received := range signals {
@@ -55,7 +51,6 @@ func withSignals(parent context.Context) (context.Context, func()) {
 	return ctx, func() {
 		signal.Stop(signals)
 		close(signals)
-		signal.Stop(pipes)
 		cancel(nil)
 	}
 }
