@@ -406,6 +406,9 @@ func attackPaths() error {
 	return errors.Join(errs...)
 }
 
+// writableMounts are the only ones.
+var writableMounts = []string{"/tmp", "/var/tmp", "/run", "/dev/shm", "/dev/pts", "/proc", "/workspace", forage.HomePath}
+
 // attackMountTable looks for anything of the old root: every mount must be at a known place.
 func attackMountTable() error {
 	f, err := os.Open("/proc/self/mountinfo")
@@ -426,6 +429,9 @@ func attackMountTable() error {
 		}
 		if options := fields[5]; !strings.Contains(options, "nosuid") {
 			errs = append(errs, fmt.Errorf("%s: %s", fields[4], options))
+		}
+		if !slices.Contains(writableMounts, fields[4]) && !strings.HasPrefix(fields[5], "ro") {
+			errs = append(errs, fmt.Errorf("%s is mounted %s", fields[4], fields[5]))
 		}
 		if strings.Contains(lines.Text(), "shared:") || strings.Contains(lines.Text(), "master:") {
 			errs = append(errs, fmt.Errorf("%s is propagated: %s", fields[4], lines.Text()))

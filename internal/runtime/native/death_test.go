@@ -27,8 +27,15 @@ func holdMain() error {
 	select {}
 }
 
-// TestParentKilled kills the process that holds a sandbox: the sandbox must end at once.
+// TestParentKilled kills the process that holds a sandbox: the sandbox must end
+// at once, also when its guest is stopped and so can't notice.
 func TestParentKilled(t *testing.T) {
+	for _, stopped := range []bool{false, true} {
+		t.Run(fmt.Sprintf("stopped %v", stopped), func(t *testing.T) { killParent(t, stopped) })
+	}
+}
+
+func killParent(t *testing.T, stopped bool) {
 	run, workspace := t.TempDir(), t.TempDir()
 	must(t, os.MkdirAll(filepath.Join(run, "test"), 0o700))
 	holder := exec.Command("/proc/self/exe")
@@ -44,6 +51,10 @@ func TestParentKilled(t *testing.T) {
 	}
 	var all map[int]uint64
 	waitFor(t, "the agent to run", func() bool { all = descendants(pid); return len(all) >= 3 })
+	if stopped {
+		must(t, unix.Kill(pid, unix.SIGSTOP))
+		waitFor(t, "the guest to be stopped", func() bool { return stoppedWhole(pid) })
+	}
 	must(t, holder.Process.Kill())
 	holder.Wait()
 	waitFor(t, "the sandbox to end", func() bool { return !anyLives(all) })

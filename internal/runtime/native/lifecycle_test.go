@@ -70,10 +70,35 @@ func TestStopDeaf(t *testing.T) {
 	i, err := boxed(t, baseSpec(t, makeTree(t)), sleeping())
 	must(t, err)
 	must(t, unix.Kill(i.PID(), unix.SIGSTOP))
+	waitFor(t, "the guest to be stopped", func() bool { return stoppedWhole(i.PID()) })
 	begun := time.Now()
 	must(t, i.Stop(t.Context(), 50*time.Millisecond))
 	if took := time.Since(begun); took < 50*time.Millisecond || took > 10*time.Second {
 		t.Errorf("it took %v", took)
+	}
+}
+
+// stoppedWhole says whether every thread of a process is stopped (proc_pid_stat(5), state T).
+func stoppedWhole(pid int) bool {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	for _, thread := range threads {
+		text, _ := os.ReadFile(thread)
+		if _, rest, _ := strings.Cut(string(text), ") "); !strings.HasPrefix(rest, "T") {
+			return false
+		}
+	}
+	return err == nil && len(threads) > 0
+}
+
+// TestNotDumpable: the files of a process that is not dumpable belong to root
+// on the host (proc(5)), whoever runs it.
+func TestNotDumpable(t *testing.T) {
+	i, err := boxed(t, baseSpec(t, makeTree(t)), sleeping())
+	must(t, err)
+	var st unix.Stat_t
+	must(t, unix.Stat(fmt.Sprintf("/proc/%d/environ", i.PID()), &st))
+	if st.Uid != 0 {
+		t.Errorf("the guest's memory belongs to user %d", st.Uid)
 	}
 }
 
