@@ -1,6 +1,7 @@
 package imports
 
 import (
+	"fmt"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -110,10 +111,20 @@ func TestConfinedModules(t *testing.T) {
 	}
 }
 
-func TestRowsHaveReasons(t *testing.T) {
+func TestRowsAreTrue(t *testing.T) {
+	page, err := os.ReadFile("../../docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, r := range rooms {
 		if r.why == "" {
 			t.Errorf("room %s has no reason", r.name)
+		}
+		if _, err := os.Stat("../" + r.name); err != nil {
+			t.Errorf("room %s is in the table, and not there", r.name)
+		}
+		if row := fmt.Sprintf("\n| %d |", r.rank); !strings.Contains(lineWith(string(page), row), "`"+r.name+"`") {
+			t.Errorf("docs/architecture.md does not have room %s at rank %d", r.name, r.rank)
 		}
 	}
 	for dir, why := range starters {
@@ -121,6 +132,13 @@ func TestRowsHaveReasons(t *testing.T) {
 			t.Errorf("%s starts programs for no reason", dir)
 		}
 	}
+}
+
+// lineWith is the line of text that begins with what follows the line break in start.
+func lineWith(text, start string) string {
+	_, after, _ := strings.Cut(text, start)
+	line, _, _ := strings.Cut(after, "\n")
+	return line
 }
 
 // roomOf is the room that folder dir (from the module's root) belongs to; "" for the root

@@ -25,7 +25,6 @@ var rooms = []room{
 
 	{"config", 1, "turns files into nouns; what they mean is decided above"},
 	{"audit", 1, "events are recorded by everybody, so it can know nobody"},
-	{"secrets", 1, "sources of values; who may use one is policy's business"},
 	{"store", 1, "keeps records; it must open one whatever wrote it"},
 	{"rootfs", 1, "the view of the host is the same for every runtime"},
 	{"image", 1, "unpacking is the same for every runtime"},
@@ -37,16 +36,12 @@ var rooms = []room{
 	{"runtime", 2, "isolates; it knows no records, no policy and no SSH"},
 	{"workspace", 2, "prepares files; it doesn't know what will run on them"},
 	{"egress", 2, "judges traffic; it doesn't know what runtime it comes from"},
-	{"inject", 2, "plans what agents find inside; pure"},
 
 	{"guest", 3, "runs inside: what it links, the sandbox's first process carries"},
 
 	{"supervisor", 4, "realises a plan, the guest's configuration included; the one place where runtime, egress and guest meet"},
 
 	{"sandbox", 5, "plans and records: what commands call"},
-
-	{"gateway", 6, "a server in front of the service"},
-	{"tui", 6, "screens in front of the service"},
 }
 
 // testRooms hold nothing but tests, and suites for tests, which may import anything.
