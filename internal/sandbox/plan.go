@@ -64,11 +64,9 @@ func (p *planner) name(context.Context) error {
 // workspace resolves the folder that the agent works on.
 func (p *planner) workspace(ctx context.Context) error {
 	s := p.service
-	path := p.opts.Workspace
-	if path == "" {
-		path = s.Caller.Dir
-	} else if !filepath.IsAbs(path) {
-		path = filepath.Join(s.Caller.Dir, path)
+	path, err := s.Caller.abs(p.opts.Workspace) // "" is the current folder
+	if err != nil {
+		return err
 	}
 	prepared, err := direct.Provider{}.Prepare(ctx, workspace.Request{
 		Path: path, Home: s.Caller.Home, Ours: []string{s.Places.State, s.Places.Runtime},

@@ -59,8 +59,9 @@ func (p *planner) parseMount(text string) (forage.Mount, error) {
 			return usage("%s is Forage's own", place)
 		}
 	}
-	if !filepath.IsAbs(source) {
-		source = filepath.Join(p.service.Caller.Dir, source)
+	source, err := p.service.Caller.abs(source)
+	if err != nil {
+		return forage.Mount{}, err
 	}
 	resolved, err := filepath.EvalSymlinks(source)
 	if err != nil {

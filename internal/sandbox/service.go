@@ -5,10 +5,10 @@ package sandbox
 
 import (
 	"cmp"
-	"fmt"
 	"io"
 	"os"
 	"os/user"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -40,17 +40,14 @@ type Caller struct {
 	UID, GID int
 	User     string // login name; the UID if the system knows none
 	Home     string
-	Dir      string // current folder
+	Dir      string // current folder; "" if it is gone
 	Getenv   func(string) (string, bool)
 }
 
 // Me is the caller who runs this program.
 func Me() (Caller, error) {
 	c := Caller{UID: os.Getuid(), GID: os.Getgid(), Home: os.Getenv("HOME"), Getenv: os.LookupEnv}
-	var err error
-	if c.Dir, err = os.Getwd(); err != nil {
-		return Caller{}, fmt.Errorf("finding the current folder: %w", err)
-	}
+	c.Dir, _ = os.Getwd() // who needs one that is gone is told so by Caller.abs
 	c.User = cmp.Or(os.Getenv("USER"), strconv.Itoa(c.UID))
 	if c.Home != "" {
 		return c, nil
@@ -61,6 +58,17 @@ func Me() (Caller, error) {
 	}
 	c.Home, c.User = account.HomeDir, account.Username
 	return c, nil
+}
+
+// abs is path as seen from the caller's folder.
+func (c Caller) abs(path string) (string, error) {
+	if filepath.IsAbs(path) {
+		return path, nil
+	}
+	if c.Dir == "" {
+		return "", forage.Errorf(forage.ErrUsage, "the current folder is gone")
+	}
+	return filepath.Join(c.Dir, path), nil
 }
 
 // New reads the configuration and opens the caller's sandboxes. It makes nothing.
