@@ -22,8 +22,8 @@ func newDown(a *app) *cobra.Command {
 		Short: "Remove sandboxes",
 		Long: `
 Stops the sandboxes and removes all that Forage made for them. A workspace that
-is your own folder is never touched. Work that would exist nowhere afterwards
-is not removed, unless --force says so.`,
+is your own folder is never touched. Work that would exist nowhere afterwards,
+and a sandbox whose record can't be read, are removed only with --force.`,
 		Example: `
 forage-ctl down work
 forage-ctl down --all`,
@@ -43,7 +43,7 @@ forage-ctl down --all`,
 		RunE:              func(c *cobra.Command, args []string) error { return runDown(c.Context(), a, &o, args) },
 	}
 	c.Flags().BoolVar(&o.all, "all", false, "remove every sandbox")
-	c.Flags().BoolVar(&o.force, "force", false, "also where work would be lost")
+	c.Flags().BoolVar(&o.force, "force", false, "also where work would be lost or a record can't be read")
 	return c
 }
 
@@ -58,7 +58,7 @@ func runDown(ctx context.Context, a *app, o *downOptions, names []string) error 
 		failed = append(failed, err)
 	}
 	for _, name := range names {
-		failed = append(failed, service.Down(ctx, name))
+		failed = append(failed, service.Down(ctx, name, o.force))
 	}
 	return errors.Join(failed...)
 }

@@ -197,8 +197,10 @@ func (s *Service) Reset(ctx context.Context, name string) error {
 	})
 }
 
-// Down removes the sandbox. The files of a direct workspace are the user's and stay.
-func (s *Service) Down(ctx context.Context, name string) error {
+// Down removes the sandbox. The files of a direct workspace are the user's and
+// stay. One whose record can't be read is removed with force alone: what else
+// it may have, nobody knows.
+func (s *Service) Down(ctx context.Context, name string, force bool) error {
 	err := s.locked(ctx, name, func(record store.Record) error {
 		for {
 			if err := s.halt(ctx, record); err != nil {
@@ -214,7 +216,31 @@ func (s *Service) Down(ctx context.Context, name string) error {
 	if was := interrupted(""); errors.As(err, &was) {
 		return nil // it is gone, as was asked
 	}
+	if _, broken := errors.AsType[*store.BrokenError](err); broken {
+		if force {
+			return s.removeBroken(ctx, name)
+		}
+		return forage.WithHint(err, "`forage-ctl down --force "+name+"` removes it all the same; its workspace stays")
+	}
 	return err
+}
+
+// removeBroken removes a sandbox whose record says nothing, by its name.
+func (s *Service) removeBroken(ctx context.Context, name string) error {
+	unlock, err := s.Store.Lock(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := s.halt(ctx, store.Record{Name: name}); err != nil {
+		return err
+	}
+	for _, runtimeName := range s.Runtimes.Names() {
+		if err := s.destroy(ctx, name, runtimeName); err != nil {
+			return err
+		}
+	}
+	return s.Store.Delete(name, false)
 }
 
 // halt makes sure that nothing of the sandbox runs.
