@@ -114,7 +114,7 @@ func (p *plan) open(program string) error {
 	if err := p.openProgram(program); err != nil {
 		return err
 	}
-	if err := p.openLower(); err != nil {
+	if err := p.openLower(program); err != nil {
 		return err
 	}
 	return p.openMounts()
@@ -145,7 +145,7 @@ func sameFile(a, b string) bool {
 }
 
 // openLower opens the layers of an image or folder.
-func (p *plan) openLower() error {
+func (p *plan) openLower(program string) error {
 	rootfs := p.req.Spec.Rootfs
 	if rootfs.Kind == forage.RootfsHost {
 		return nil
@@ -160,7 +160,7 @@ func (p *plan) openLower() error {
 		}
 		p.lower = append(p.lower, t)
 	}
-	return nil
+	return checkLoader(program, rootfs.Lower)
 }
 
 // openMounts opens the sandbox's own mounts, sorted so that what holds another comes first.
