@@ -82,19 +82,29 @@ func frontPage(root *cobra.Command) string {
 	fmt.Fprintf(w, "%s\nUsage:\n  forage-ctl COMMAND [flags]\n", overview)
 	for _, group := range []string{groupLifecycle, groupReach, groupPolicy, groupRest} {
 		fmt.Fprintf(w, "\n%s:\n", groupTitles()[group])
-		for _, c := range root.Commands() {
-			if c.GroupID == group {
-				fmt.Fprintf(w, "  %-12s%s\n", c.Name(), c.Short)
+		for _, e := range entries() { // in our order: cobra sorts
+			if e.group == group {
+				fmt.Fprintf(w, "  %-12s%s\n", e.name, shortOf(root, e.name))
 			}
 		}
 	}
 	fmt.Fprintf(w, "\nGlobal flags:\n%s", root.PersistentFlags().FlagUsagesWrapped(helpWidth))
 	fmt.Fprintf(w, "\nExit status:\n")
 	for _, line := range exitStatuses() {
-		fmt.Fprintf(w, "  %-6s%s\n", line.code, line.meaning)
+		fmt.Fprintf(w, "  %-7s%s\n", line.code, line.meaning)
 	}
 	fmt.Fprintf(w, "\n'forage-ctl COMMAND --help' explains a command.\n")
 	return w.String()
+}
+
+// shortOf is what the command called name is for, in a line.
+func shortOf(root *cobra.Command, name string) string {
+	for _, c := range root.Commands() {
+		if c.Name() == name {
+			return c.Short
+		}
+	}
+	return ""
 }
 
 // exitNote is the annotation under which a command says which exit statuses
@@ -106,7 +116,7 @@ func writeExit(w *strings.Builder, c *cobra.Command) {
 	own := " 0 1 64 " + c.Annotations[exitNote] + " "
 	for _, line := range exitStatuses() {
 		if strings.Contains(own, " "+line.code+" ") {
-			fmt.Fprintf(w, "  %-6s%s\n", line.code, line.meaning)
+			fmt.Fprintf(w, "  %-7s%s\n", line.code, line.meaning)
 		}
 	}
 }

@@ -15,7 +15,7 @@ type format struct{ name string }
 // add gives c the -o flag.
 func (f *format) add(c *cobra.Command) {
 	f.name = "table"
-	c.Flags().VarP(choice{&f.name, []string{"table", "json"}}, "output", "o", "print the result as")
+	c.Flags().VarP(choice{&f.name, []string{"table", "json"}}, "output", "o", "how to print the result")
 }
 
 // json says whether the result is to be JSON: --json means that too.
