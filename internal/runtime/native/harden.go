@@ -24,6 +24,9 @@ func (b *builder) harden() error {
 	if err := setLimits(b.boot.TasksMax, b.boot.TasksCeiling); err != nil {
 		return err
 	}
+	if err := shareQuotas(); err != nil {
+		return err
+	}
 	filter, err := b.aside.takeFilter()
 	if err != nil {
 		return err
@@ -69,6 +72,30 @@ func setLimits(tasksMax, ceiling int64) error {
 	}
 	return nil
 }
+
+// shareQuotas leaves the host most of what the kernel counts for each user in
+// all user namespaces together: queued signals, which each POSIX timer holds one of, and
+// the bytes of message queues. A user without signals left can't start a sandbox, or
+// any Go program that signals its own threads.
+func shareQuotas() error {
+	for _, quota := range []struct {
+		name  string
+		which int
+	}{{"RLIMIT_SIGPENDING", unix.RLIMIT_SIGPENDING}, {"RLIMIT_MSGQUEUE", unix.RLIMIT_MSGQUEUE}} {
+		var now unix.Rlimit
+		if err := unix.Getrlimit(quota.which, &now); err != nil {
+			return fmt.Errorf("%s: %w", quota.name, err)
+		}
+		n := now.Max / quotaShare
+		if err := unix.Setrlimit(quota.which, &unix.Rlimit{Cur: min(n, now.Cur), Max: n}); err != nil {
+			return fmt.Errorf("%s: %w", quota.name, err)
+		}
+	}
+	return nil
+}
+
+// quotaShare is the part of the caller's quotas that one sandbox gets.
+const quotaShare = 8
 
 // confinement returns Entered.Confine. It closes over plain values: the builder is gone by then.
 func (b *builder) confinement() func() error {

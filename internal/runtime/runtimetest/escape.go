@@ -182,23 +182,48 @@ func setuidIsUseless(h *host) {
 // on the host because of what runs inside.
 func quotasAreTheSandboxes(h *host) {
 	b := h.start(h.plan("box"))
-	b.works(`python3 -c "
-import ctypes
+	b.works(`cat > /tmp/hold.py <<'END'
+import ctypes, os, time
 libc = ctypes.CDLL(None, use_errno=True)
-fds = []
-while len(fds) < 5000:
-    fd = libc.inotify_init1(0)
-    if fd < 0: break
-    fds.append(fd)
-import time
-open('/tmp/held', 'w').write(str(len(fds)))
-" `)
-	before := b.works("cat /tmp/held")
+def take(call):
+    for n in range(200000):
+        if call(n) < 0: return n
+    return n
+timer = ctypes.c_int()
+counts = [
+    take(lambda n: libc.inotify_init1(0)),
+    take(lambda n: libc.timer_create(1, None, ctypes.byref(timer))),
+    take(lambda n: libc.mq_open(b"/q%d" % n, os.O_CREAT | os.O_RDWR, 0o600, None)),
+]
+open('/tmp/held.new', 'w').write(' '.join(map(str, counts)))
+os.rename('/tmp/held.new', '/tmp/held')
+time.sleep(600)
+END
+python3 /tmp/hold.py >/dev/null 2>&1 </dev/null & for i in $(seq 600); do test -e /tmp/held && exit; sleep 0.1; done; exit 1`)
+	before := strings.Fields(b.works("cat /tmp/held")) // and held still
+	h.Logf("inotify instances, timers and message queues taken inside: %s", before)
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
 	if err != nil {
-		h.Fatalf("inotify on the host after %s instances inside: %v", before, err)
+		h.Errorf("inotify on the host: %v", err)
+	} else {
+		unix.Close(fd)
 	}
-	unix.Close(fd)
+	// Limits are compared with what the user has in all sandboxes together.
+	for i, q := range []struct {
+		name    string
+		which   int
+		perItem uint64 // what one takes, at least
+	}{{"timers", unix.RLIMIT_SIGPENDING, 1}, {"message queues", unix.RLIMIT_MSGQUEUE, 10 * 8192}} {
+		var limit unix.Rlimit
+		if err := unix.Getrlimit(q.which, &limit); err != nil {
+			h.Fatal(err)
+		}
+		n, err := strconv.ParseUint(before[i+1], 10, 64)
+		if err != nil || n*q.perItem > limit.Cur/2 {
+			h.Errorf("%s %s inside leave the host too few: its limit is %d (%v)", before[i+1], q.name, limit.Cur, err)
+		}
+	}
+	h.start(h.plan("other")) // signals all of its threads on the way
 }
 
 // forkBombIsBounded even where the template says nothing about processes.
