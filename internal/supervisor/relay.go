@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"sync"
 
+	"golang.org/x/time/rate"
+
 	"forage"
 	"forage/internal/audit"
 	"forage/internal/unixsock"
@@ -15,6 +17,14 @@ import (
 // maxRelayed bounds the connections to a sandbox's SSH port at one time.
 const maxRelayed = 64
 
+// What every user of the host can connect to must not fill the audit log, whose
+// end is the end of the sandbox's traffic: after a burst, connections beyond this many
+// in a second are closed unrecorded, as they lead nowhere.
+const (
+	relayedPerSecond = 5
+	relayedBurst     = 64
+)
+
 // relay leads connections from the sandbox's TCP port on the host to the
 // guest's SSH socket. Whoever connects still has to hold a key.
 type relay struct {
@@ -22,6 +32,7 @@ type relay struct {
 	socket   string
 	record   func(audit.Event) error
 	slots    chan struct{}
+	rate     *rate.Limiter
 	ctx      context.Context
 	cancel   context.CancelFunc
 	served   sync.WaitGroup
@@ -34,7 +45,8 @@ func newRelay(listen string, port int, socket string, record func(audit.Event) e
 		return nil, forage.Errorf(forage.ErrNoPort, "listening on the sandbox's SSH port: %w", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &relay{listener: listener, socket: socket, record: record, slots: make(chan struct{}, maxRelayed), ctx: ctx, cancel: cancel}
+	r := &relay{listener: listener, socket: socket, record: record, slots: make(chan struct{}, maxRelayed),
+		rate: rate.NewLimiter(relayedPerSecond, relayedBurst), ctx: ctx, cancel: cancel}
 	r.served.Go(r.accept)
 	return r, nil
 }
@@ -52,6 +64,10 @@ func (r *relay) accept() {
 		conn, err := r.listener.Accept()
 		if err != nil {
 			return // closed
+		}
+		if !r.rate.Allow() {
+			conn.Close()
+			continue
 		}
 		select {
 		case r.slots <- struct{}{}:

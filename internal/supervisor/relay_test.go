@@ -1,0 +1,32 @@
+package supervisor
+
+import (
+	"net"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+
+	"forage/internal/audit"
+)
+
+// TestRelayFlood: whoever may connect to the SSH port can't fill the audit log.
+func TestRelayFlood(t *testing.T) {
+	var recorded atomic.Int64
+	record := func(audit.Event) error { recorded.Add(1); return nil }
+	r, err := newRelay("127.0.0.1", 0, filepath.Join(t.TempDir(), "no.sock"), record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for range 600 {
+		conn, err := net.Dial("tcp", r.listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.Read(make([]byte, 1)) // until it is closed: there is no guest
+		conn.Close()
+	}
+	if n := recorded.Load(); n == 0 || n > 300 {
+		t.Errorf("600 connections at once left %d lines in the audit log", n)
+	}
+}
