@@ -71,8 +71,11 @@ func (p *planner) workspace(ctx context.Context) error {
 	prepared, err := direct.Provider{}.Prepare(ctx, workspace.Request{
 		Path: path, Home: s.Caller.Home, Ours: []string{s.Places.State, s.Places.Runtime},
 	})
+	if err != nil {
+		return err
+	}
 	p.plan.Workspace = prepared
-	return err
+	return s.staysWithin(path, prepared.Path)
 }
 
 // template chooses the template and lets the project's own file tighten it.

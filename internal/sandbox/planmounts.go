@@ -70,6 +70,9 @@ func (p *planner) parseMount(text string) (forage.Mount, error) {
 	if err := p.mayShow(text, resolved); err != nil {
 		return forage.Mount{}, err
 	}
+	if err := p.service.staysWithin(source, resolved); err != nil {
+		return forage.Mount{}, err
+	}
 	return forage.Mount{Source: resolved, Target: target, Writable: writable}, nil
 }
 

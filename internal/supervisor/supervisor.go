@@ -105,7 +105,7 @@ func Start(ctx context.Context, setup Setup) (_ *Sandbox, err error) {
 	if err := s.openDoors(); err != nil {
 		return nil, err
 	}
-	if err := s.guest.begin(ctx); err != nil {
+	if err := s.begin(ctx); err != nil {
 		return nil, err
 	}
 	if err := s.settle(); err != nil {
@@ -278,6 +278,19 @@ func (s *Sandbox) openDoors() error {
 	}
 	s.undo.add(relay.Close)
 	return nil
+}
+
+// beginLimit bounds how long a guest may take that has no init commands to run.
+const beginLimit = 2 * time.Minute
+
+// begin waits until the guest is ready.
+func (s *Sandbox) begin(ctx context.Context) error {
+	if len(s.setup.Plan.Spec.Init) == 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, beginLimit, fmt.Errorf("it was not ready within %v", beginLimit))
+		defer cancel()
+	}
+	return s.guest.begin(ctx)
 }
 
 // settle makes a sandbox whose guest is ready a running one.

@@ -1,0 +1,36 @@
+package sandbox
+
+import (
+	"path/filepath"
+
+	"forage"
+)
+
+// staysWithin refuses a path that leads into the workspace of a sandbox and, by
+// a link there, out of it again: the agent may have made that link. resolved is
+// where path led when it was looked at; that is what is mounted.
+func (s *Service) staysWithin(path, resolved string) error {
+	path = filepath.Clean(path)
+	if path == resolved {
+		return nil // no link is on the way
+	}
+	records, _, err := s.Store.List()
+	if err != nil {
+		return err
+	}
+	for _, record := range records {
+		root := record.Workspace
+		if record.Plan.Workspace.ReadOnly || resolved == root || below(resolved, root) {
+			continue
+		}
+		for part := path; part != "/"; part = filepath.Dir(part) {
+			real, err := filepath.EvalSymlinks(filepath.Dir(part))
+			if err == nil && (real == root || below(real, root)) {
+				return forage.WithHint(
+					forage.Errorf(forage.ErrRefused, "%s leads out of the workspace of sandbox %s, by a link that its agent can make", path, record.Name),
+					"name the folder that you mean: "+resolved)
+			}
+		}
+	}
+	return nil
+}
