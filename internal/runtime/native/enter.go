@@ -52,6 +52,7 @@ func Enter() (*Entered, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	unix.CloseOnExec(controlFD)
+	closeStrays()
 	control, err := frames.New(os.NewFile(controlFD, "control"), frames.FromHost())
 	if err != nil {
 		return nil, err
@@ -65,6 +66,22 @@ func Enter() (*Entered, error) {
 		return nil, err
 	}
 	return entered, nil
+}
+
+// lastStray is as far as closeStrays looks. Whatever the host's process had inherited is closed by
+// spawn; only what it opened without close-on-exec while it cloned us can be here,
+// at the lowest free numbers.
+const lastStray = 255
+
+// closeStrays closes files that are not ours: all but what Go's runtime has
+// made for itself, which are no files of any kind (anonymous inodes).
+func closeStrays() {
+	for fd := controlFD + 1; fd <= lastStray; fd++ {
+		var st unix.Stat_t
+		if unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT != 0 {
+			unix.Close(fd)
+		}
+	}
 }
 
 func reportFailure(control *frames.Conn, err error) error {

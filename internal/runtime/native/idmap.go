@@ -6,6 +6,7 @@ import (
 	"os"
 	goruntime "runtime"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -61,15 +62,18 @@ func (m idMaps) detached(fd int, t tree, owner ownership) (*os.File, error) {
 // maxID is one more than the largest id: (uid_t)-1 is none.
 const maxID = 1<<32 - 1
 
+// extent is a line of a map of ids.
+type extent struct{ inside, outside, size int }
+
 // swap maps every id to itself, but a and b to each other. All ids are mapped, so that files
 // of others than the owner keep their permissions: to write to a file
 // whose owner is not mapped is refused whatever its mode.
-func swap(a, b int) []syscall.SysProcIDMap {
+func swap(a, b int) []extent {
 	low, high := min(a, b), max(a, b)
-	var extents []syscall.SysProcIDMap
+	var extents []extent
 	add := func(from, to, size int) {
 		if size > 0 {
-			extents = append(extents, syscall.SysProcIDMap{ContainerID: from, HostID: to, Size: size})
+			extents = append(extents, extent{from, to, size})
 		}
 	}
 	add(0, 0, low)
@@ -87,13 +91,12 @@ func swap(a, b int) []syscall.SysProcIDMap {
 // in a session of its own: a signal to our process group (a terminal's
 // interrupt) that came to it while it is traced and before it has executed would stop
 // it there, and this thread with it, for good.
-func mapping(uids, gids []syscall.SysProcIDMap) (*os.File, error) {
+func mapping(uids, gids []extent) (*os.File, error) {
 	goruntime.LockOSThread() // the tracer is a thread
 	defer goruntime.UnlockOSThread()
 	pid, _, err := syscall.StartProcess(selfExe, []string{"forage-idmap"}, &syscall.ProcAttr{
 		Sys: &syscall.SysProcAttr{
-			Cloneflags: unix.CLONE_NEWUSER, UidMappings: uids, GidMappings: gids,
-			Setsid: true, Ptrace: true, Pdeathsig: syscall.SIGKILL,
+			Cloneflags: unix.CLONE_NEWUSER, Setsid: true, Ptrace: true, Pdeathsig: syscall.SIGKILL,
 		},
 	})
 	if err != nil {
@@ -107,5 +110,22 @@ func mapping(uids, gids []syscall.SysProcIDMap) (*os.File, error) {
 			}
 		}
 	}()
-	return os.Open("/proc/" + strconv.Itoa(pid) + "/ns/user")
+	proc := "/proc/" + strconv.Itoa(pid) + "/"
+	// Not by SysProcAttr: it opens these files without close-on-exec, and a guest that is
+	// cloned in that moment would have them.
+	for file, extents := range map[string][]extent{"uid_map": uids, "gid_map": gids} {
+		if err := writeFile(proc+file, mapText(extents)); err != nil {
+			return nil, fmt.Errorf("writing the owner's map: %w", err)
+		}
+	}
+	return os.Open(proc + "ns/user")
+}
+
+// mapText is a map as user_namespaces(7) wants it.
+func mapText(extents []extent) string {
+	var b strings.Builder
+	for _, e := range extents {
+		fmt.Fprintf(&b, "%d %d %d\n", e.inside, e.outside, e.size)
+	}
+	return b.String()
 }

@@ -151,12 +151,12 @@ func TestSwap(t *testing.T) {
 		seen := map[int]bool{}
 		total := 0
 		for _, e := range swap(pair[0], pair[1]) {
-			total += e.Size
+			total += e.size
 			for _, id := range []int{0, 1, 2, 5, 1000, 1001, 54321, maxID - 1} {
-				if id < e.ContainerID || id >= e.ContainerID+e.Size {
+				if id < e.inside || id >= e.inside+e.size {
 					continue
 				}
-				to := id - e.ContainerID + e.HostID
+				to := id - e.inside + e.outside
 				want := map[int]int{pair[0]: pair[1], pair[1]: pair[0]}
 				if w, ok := want[id]; ok && to != w || !ok && to != id || seen[to] {
 					t.Errorf("%v: %d becomes %d", pair, id, to)
