@@ -1,12 +1,14 @@
 package main
 
 import (
+	"debug/elf"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -192,7 +194,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// condition answers [root], and [account]: the user is one that the system knows.
+// condition answers [root], [account] (the user is one that the system knows)
+// and [static] (the program needs nothing of the root filesystem it runs in).
 func condition(name string) (bool, error) {
 	switch name {
 	case "root":
@@ -200,6 +203,18 @@ func condition(name string) (bool, error) {
 	case "account":
 		_, err := user.LookupId(fmt.Sprint(os.Getuid()))
 		return err == nil, nil
+	case "static":
+		return isStatic("/proc/self/exe")
 	}
 	return false, fmt.Errorf("unknown condition %q", name)
+}
+
+// isStatic says whether a program names no interpreter (elf(5), PT_INTERP).
+func isStatic(path string) (bool, error) {
+	file, err := elf.Open(path)
+	if err != nil {
+		return false, err
+	}
+	defer file.Close()
+	return !slices.ContainsFunc(file.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }), nil
 }
