@@ -2,6 +2,7 @@ package native
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -211,6 +212,31 @@ func TestInnerMount(t *testing.T) {
 	must(t, unix.Mkfifo(filepath.Join(inner, "deeper/fifo"), 0o666))
 	must(t, os.WriteFile(filepath.Join(inner, "file"), []byte("seen"), 0o644))
 	wantOut(t, inside(t, baseSpec(t, dir), `cd /workspace/inner; cat file; test -p deeper/fifo && echo FIFO; grep -c " /workspace/inner .*nosuid" /proc/self/mounts`), "seen1")
+}
+
+// TestPropagation: what the host mounts later, below a folder whose mounts
+// are shared as systemd makes them, does not come up inside.
+func TestPropagation(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to mount something on the host")
+	}
+	dir := makeTree(t)
+	must(t, unix.Mount("forage-test", dir, "tmpfs", 0, "mode=0777"))
+	defer unix.Unmount(dir, unix.MNT_DETACH)
+	must(t, unix.Mount("", dir, "", unix.MS_SHARED, ""))
+	later := filepath.Join(dir, "later")
+	must(t, os.Mkdir(later, 0o777))
+	i, err := boxed(t, baseSpec(t, dir), sleeping())
+	must(t, err)
+	must(t, unix.Mount("forage-later", later, "tmpfs", 0, ""))
+	defer unix.Unmount(later, unix.MNT_DETACH)
+	table, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", i.PID()))
+	must(t, err)
+	for _, bad := range []string{"forage-later", "shared:", "master:"} {
+		if strings.Contains(string(table), bad) {
+			t.Errorf("%s in the sandbox's mounts:\n%s", bad, table)
+		}
+	}
 }
 
 func TestManySockets(t *testing.T) {
