@@ -27,7 +27,7 @@ every connection made from then on, and ends none of what runs inside.
   full        any public name or address over TCP; no LAN, no host, no metadata`,
 		Example: `
 forage-ctl network work
-forage-ctl network work restricted --allow api.github.com --allow '*.pypi.org'
+forage-ctl network work restricted --allow api.github.com --allow '*.example.com'
 forage-ctl network work --allow host.forage.internal:5432
 forage-ctl network work --remove github.com
 forage-ctl network work none`,

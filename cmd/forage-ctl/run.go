@@ -30,7 +30,7 @@ system's folders is shown inside, read-only, with the files that it needs.`,
 forage-ctl run -- claude
 forage-ctl run -w ~/project --env ANTHROPIC_API_KEY -- claude -p 'fix the tests'
 forage-ctl run --network none --timeout 5m -- make test
-forage-ctl run --allow pypi.org --allow files.pythonhosted.org -- pip install -r requirements.txt
+forage-ctl run --allow docs.example.com --allow git.example.com:22 -- make docs
 forage-ctl run --print-effective-config -- claude`,
 		Annotations: map[string]string{exitNote: "3 5 6 7 8 " + insideExit},
 		RunE: func(c *cobra.Command, args []string) error {
