@@ -239,6 +239,36 @@ func TestPropagation(t *testing.T) {
 	}
 }
 
+// TestSystemSocket: a socket that a host's program has below a part of the system is covered.
+func TestSystemSocket(t *testing.T) {
+	dir := makeTree(t, "run/", "file")
+	l, err := net.Listen("unix", filepath.Join(dir, "run/app.sock"))
+	must(t, err)
+	defer l.Close()
+	must(t, os.Chmod(filepath.Join(dir, "run/app.sock"), 0o777))
+	spec := with(baseSpec(t, makeTree(t)), forage.Mount{Source: dir, Target: dir, System: true})
+	wantOut(t, inside(t, spec, "cat "+dir+"/file; test -S "+dir+"/run/app.sock && echo socket; test -e "+dir+"/run/app.sock && echo " covered"), "file covered")
+}
+
+// TestDeepTree: a tree that is deeper than paths can say does not keep a
+// sandbox from starting, and is not seen where it was not looked at.
+func TestDeepTree(t *testing.T) {
+	dir := makeTree(t, "x")
+	at, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	must(t, err)
+	for range 3000 {
+		must(t, unix.Mkdirat(at, "deep", 0o755))
+		next, err := unix.Openat(at, "deep", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		must(t, err)
+		unix.Close(at)
+		at = next
+	}
+	must(t, unix.Mkfifoat(at, "fifo", 0o666))
+	unix.Close(at)
+	chownWorkspace(t, dir)
+	wantOut(t, inside(t, baseSpec(t, dir), `cd /workspace; n=0; while cd deep 2>/dev/null; do n=$((n+1)); done; echo $n; ls`), "201")
+}
+
 func TestManySockets(t *testing.T) {
 	dir := makeTree(t, "x")
 	for n := range maxSpecial + 1 {

@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"strings"
+	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -26,23 +29,44 @@ type specialFile struct {
 
 // treeScan is a scan that runs.
 type treeScan struct {
-	done  chan struct{}
+	done chan struct{}
+
+	folders atomic.Int64   // looked at so far
+	helpers chan struct{}  // one place for each goroutine beside the first
+	working sync.WaitGroup // helpers
+
+	mu    sync.Mutex
 	found []specialFile
-	err   error
-	buf   [32 << 10]byte
+	err   error // the first
 }
+
+// A large tree is looked through on several threads; for a small one they
+// would only cost.
+const (
+	scanHelpers = 3
+	scanLarge   = 200 // folders
+	scanBuffer  = 32 << 10
+)
+
+// What lies deeper than this is covered, unseen: such trees are made to be in
+// the way of whoever looks through them.
+const (
+	scanDepth  = 200
+	scanLength = 3500 // bytes of a path; PATH_MAX is 4096
+)
 
 // startScan begins to look through the tree at root, a detached mount.
 func startScan(root int) *treeScan {
-	s := &treeScan{done: make(chan struct{})}
+	s := &treeScan{done: make(chan struct{}), helpers: make(chan struct{}, scanHelpers)}
 	go func() {
 		defer close(s.done)
 		fd, err := unix.Openat(root, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		if err != nil {
-			s.err = fmt.Errorf("looking through it: %w", err)
+			s.fail(fmt.Errorf("looking through it: %w", err))
 			return
 		}
-		s.err = s.folder(fd, "")
+		s.folder(fd, "", make([]byte, scanBuffer))
+		s.working.Wait()
 	}()
 	return s
 }
@@ -52,23 +76,73 @@ func (s *treeScan) wait() ([]specialFile, error) {
 	return s.found, s.err
 }
 
-// folder looks through the folder that fd is open on and closes it.
-func (s *treeScan) folder(fd int, at string) error {
-	folders, err := s.list(fd, at)
-	for _, name := range folders {
-		if err != nil {
-			break
-		}
-		err = s.enter(fd, at, name)
+func (s *treeScan) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		s.err = err
 	}
-	unix.Close(fd)
-	return err
 }
 
-// enter goes into one folder. What the kernel doesn't let us read is masked: its
-// owner, which the agent may be, could still open it up.
-func (s *treeScan) enter(dir int, at, name string) error {
-	rel := path.Join(at, name)
+func (s *treeScan) failed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err != nil
+}
+
+// folder looks through the folder that fd is open on and closes it.
+func (s *treeScan) folder(fd int, at string, buf []byte) {
+	defer unix.Close(fd)
+	s.folders.Add(1)
+	names, err := s.list(fd, at, buf)
+	if err != nil {
+		s.fail(err)
+		return
+	}
+	for _, name := range names {
+		if s.failed() {
+			return
+		}
+		rel := path.Join(at, name)
+		if len(rel) > scanLength || strings.Count(rel, "/") >= scanDepth {
+			if err := s.add(specialFile{rel, true}); err != nil {
+				s.fail(err)
+			}
+			continue
+		}
+		inner, err := s.open(fd, name, rel)
+		if err != nil {
+			s.fail(err)
+			return
+		}
+		if inner >= 0 {
+			s.descend(inner, rel, buf)
+		}
+	}
+}
+
+// descend looks through a folder, on a thread of its own if one is free.
+func (s *treeScan) descend(fd int, at string, buf []byte) {
+	if s.folders.Load() < scanLarge {
+		s.folder(fd, at, buf)
+		return
+	}
+	select {
+	case s.helpers <- struct{}{}:
+		s.working.Add(1)
+		go func() {
+			defer s.working.Done()
+			s.folder(fd, at, make([]byte, scanBuffer))
+			<-s.helpers
+		}()
+	default:
+		s.folder(fd, at, buf)
+	}
+}
+
+// open opens one folder; -1 for one that is not to be looked through. What
+// the kernel doesn't let us read is masked: whoever owns it may let others go through it.
+func (s *treeScan) open(dir int, name, rel string) (int, error) {
 	fd, err := unix.Openat2(dir, name, &unix.OpenHow{
 		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC | unix.O_NOATIME,
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
@@ -80,14 +154,14 @@ func (s *treeScan) enter(dir int, at, name string) error {
 		fd, err = openMounted(dir, name)
 	}
 	switch {
-	case err == nil && fd >= 0:
-		return s.folder(fd, rel)
+	case err == nil:
+		return fd, nil
 	case errors.Is(err, unix.EACCES):
-		return s.add(specialFile{rel, true})
-	case err == nil, errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
-		return nil // nothing to see, or it has just changed
+		return -1, s.add(specialFile{rel, true})
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
+		return -1, nil // it has just changed
 	default:
-		return fmt.Errorf("looking through %q: %w", rel, err)
+		return -1, fmt.Errorf("looking through %q: %w", rel, err)
 	}
 }
 
@@ -110,6 +184,8 @@ func openMounted(dir int, name string) (int, error) {
 }
 
 func (s *treeScan) add(f specialFile) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if len(s.found) == maxSpecial {
 		return fmt.Errorf("it holds more than %d sockets and FIFOs", maxSpecial)
 	}
@@ -118,16 +194,16 @@ func (s *treeScan) add(f specialFile) error {
 }
 
 // list reads a folder: it adds what is special and returns the names of the folders.
-func (s *treeScan) list(fd int, at string) (folders []string, err error) {
+func (s *treeScan) list(fd int, at string, buf []byte) (folders []string, err error) {
 	for {
-		n, err := unix.Getdents(fd, s.buf[:])
+		n, err := unix.Getdents(fd, buf)
 		if err != nil {
 			return nil, fmt.Errorf("reading the folder %q: %w", at, err)
 		}
 		if n == 0 {
 			return folders, nil
 		}
-		for rest := s.buf[:n]; len(rest) > 0; {
+		for rest := buf[:n]; len(rest) > 0; {
 			name, kind, size := parseDirent(rest)
 			rest = rest[size:]
 			if kind == unix.DT_UNKNOWN {
