@@ -247,7 +247,7 @@ func TestSystemSocket(t *testing.T) {
 	defer l.Close()
 	must(t, os.Chmod(filepath.Join(dir, "run/app.sock"), 0o777))
 	spec := with(baseSpec(t, makeTree(t)), forage.Mount{Source: dir, Target: dir, System: true})
-	wantOut(t, inside(t, spec, "cat "+dir+"/file; test -S "+dir+"/run/app.sock && echo socket; test -e "+dir+"/run/app.sock && echo " covered"), "file covered")
+	wantOut(t, inside(t, spec, "cd "+dir+"; cat file; test -S run/app.sock && echo socket; test -e run/app.sock && echo ' covered'"), "file covered")
 }
 
 // TestDeepTree: a tree that is deeper than paths can say does not keep a
