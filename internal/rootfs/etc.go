@@ -41,6 +41,8 @@ func (p *planner) etc() error {
 		}
 		return fmt.Errorf("reading /etc: %w", err)
 	}
+	info, err := fs.Lstat(p.host, "etc")
+	p.plainEtc = err == nil && info.IsDir()
 	for _, pattern := range etcEntries {
 		first, _, nested := strings.Cut(pattern, "/")
 		if nested {
@@ -65,7 +67,7 @@ func byName(e fs.DirEntry, name string) int { return strings.Compare(e.Name(), n
 // etcEntry shows one entry of /etc. A link is kept as one where what it leads
 // to is shown; otherwise what it leads to takes its place.
 func (p *planner) etcEntry(name string) {
-	target, info, err := resolve(p.host, name)
+	target, info, err := p.resolveEtc(name)
 	if err != nil || !readableByAll(info) {
 		return
 	}
@@ -83,6 +85,16 @@ func (p *planner) etcEntry(name string) {
 	if !p.shown("/" + name) {
 		p.view.Links = append(p.view.Links, forage.Link{Path: "/" + name, Target: target})
 	}
+}
+
+// resolveEtc is resolve, quicker for most of what is in /etc.
+func (p *planner) resolveEtc(name string) (string, fs.FileInfo, error) {
+	if p.plainEtc && path.Dir(name) == "etc" {
+		if info, err := fs.Lstat(p.host, name); err != nil || info.Mode()&fs.ModeSymlink == 0 {
+			return "/" + name, info, err
+		}
+	}
+	return resolve(p.host, name)
 }
 
 // readableByAll says whether every user of the host can read the file or list

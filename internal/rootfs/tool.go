@@ -80,7 +80,7 @@ func (s *toolSearch) lookup(name string) string {
 		return "" // relative to the workspace, which is visible
 	}
 	for _, dir := range s.path {
-		if filepath.IsAbs(dir) && !s.hostile(dir) && executable(filepath.Join(dir, name)) {
+		if filepath.IsAbs(dir) && executable(filepath.Join(dir, name)) && !s.hostile(dir) {
 			return filepath.Join(dir, name)
 		}
 	}
@@ -122,11 +122,13 @@ func (s *toolSearch) program(path string, depth int) error {
 	if s.hostile(filepath.Dir(real)) {
 		return errors.New("it leads into a folder that sandboxes write to")
 	}
-	for _, tree := range treesOf(real, s.caller.Home) {
-		s.show(tree)
-	}
-	if err := s.companions(real); err != nil {
-		return err
+	if !inSystem(real) {
+		for _, tree := range treesOf(real, s.caller.Home) {
+			s.show(tree)
+		}
+		if err := s.companions(real); err != nil {
+			return err
+		}
 	}
 	started, err := startedBy(real)
 	if err != nil {

@@ -60,8 +60,9 @@ func Host(host fs.FS, name string, who forage.Identity) (View, error) {
 }
 
 type planner struct {
-	host fs.FS
-	view View
+	host     fs.FS
+	view     View
+	plainEtc bool // /etc is a folder and no link to one
 }
 
 // tree shows the folder at name (relative to the root). A link into a tree

@@ -106,6 +106,11 @@ func TestHost(t *testing.T) {
 			},
 		},
 		{
+			"an /etc that is elsewhere",
+			host("usr/bin/", "etc -> usr/etc", "usr/etc/services", "usr/etc/shadow 0640"),
+			[]string{"/usr", "/etc/services -> /usr/etc/services", "/etc/mtab -> /proc/self/mounts"},
+		},
+		{
 			"links that lead where nothing is meant to be seen",
 			host("usr/bin/", "opt -> home/user", "home/user/", "lib32 -> gone", "etc/services -> /root/x", "root/x", "etc/localtime -> /etc/shadow", "etc/shadow 0640", "etc/terminfo -> /var/lib/x", "var/lib/x/", "etc/fonts/ 0750", "etc/protocols 0600", "lib64 -> lib64", "sbin"),
 			[]string{"/usr", "/etc/mtab -> /proc/self/mounts"},
