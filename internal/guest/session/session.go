@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"forage"
 	"forage/internal/guest/boot"
@@ -65,8 +66,29 @@ func New(options Options) (*Session, error) {
 }
 
 // Start starts the session, unless the agent's window is there already. If only the
-// window is missing or its program has ended, it is started again.
+// window is missing or its program has ended, it is started again. A tmux server that
+// has lost its last window takes a moment to be gone, and does nothing more then: it is waited for.
 func (s *Session) Start(ctx context.Context) error {
+	for wait := time.Millisecond; ; wait *= 2 {
+		err := s.start(ctx)
+		if !errors.Is(err, errEnding) || wait > longestWait {
+			return err
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return errors.Join(err, context.Cause(ctx))
+		}
+	}
+}
+
+// longestWait is the last of the waits, each twice the one before, for a server that is ending.
+const longestWait = 512 * time.Millisecond
+
+// errEnding is that the server was about to end, so that nothing was done.
+var errEnding = errors.New("the tmux server was ending")
+
+func (s *Session) start(ctx context.Context) error {
 	windows, err := s.windows(ctx)
 	if err != nil {
 		return err
@@ -157,6 +179,9 @@ func (s *Session) run(ctx context.Context, args []string) error {
 	output, ok, err := s.ask(ctx, args...)
 	if err != nil {
 		return err
+	}
+	if !ok && strings.Contains(output, "server exited") { // tmux(1)'s client, cut off before an answer
+		return fmt.Errorf("%w: %s", errEnding, strings.TrimSpace(output))
 	}
 	if !ok {
 		return fmt.Errorf("tmux: %s", strings.TrimSpace(output))
