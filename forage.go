@@ -68,6 +68,10 @@ type Plan struct {
 	Spec      Spec         `json:"spec"`
 	Network   Network      `json:"network"`
 	Facts     NetworkFacts `json:"networkFacts"`
+	Traffic   Traffic      `json:"traffic,omitzero"`
+	// Secrets are put into requests on the host, or with SecretsWrapped into files inside.
+	Secrets    []Binding  `json:"secrets,omitempty"`
+	SecretMode SecretMode `json:"secretMode,omitempty"`
 	// AuthorizedKeys are OpenSSH public keys (authorized_keys lines) that may
 	// log in, beside the state folder's own key.
 	AuthorizedKeys []string `json:"authorizedKeys,omitempty"`
@@ -165,11 +169,14 @@ type Link struct {
 }
 
 // File is a small file that Forage itself puts inside, readable by the agent
-// and not writable.
+// and, unless it is Owned, not writable.
 type File struct {
 	Path    string `json:"path"` // inside: absolute and clean
 	Content []byte `json:"content"`
 	Mode    uint32 `json:"mode"` // permission bits; 0 means 0444
+	// Owned files belong to the agent, who may change or remove them, as do the folders
+	// made for them. They are below the home.
+	Owned bool `json:"owned,omitempty"`
 }
 
 // Limits bound what a sandbox uses. Zero means no limit was asked for. A
@@ -189,36 +196,6 @@ type Security struct {
 	NestedNamespaces bool `json:"nestedNamespaces,omitempty"`
 }
 
-// NetworkMode is how much of the network a sandbox may ask for.
-type NetworkMode string
-
-// The network modes. The empty mode is NetworkNone.
-const (
-	NetworkNone       NetworkMode = "none"
-	NetworkRestricted NetworkMode = "restricted"
-	NetworkFull       NetworkMode = "full"
-)
-
-// Network is a sandbox's network policy as written. The zero value denies all.
-type Network struct {
-	Mode NetworkMode `json:"mode"`
-	// Allow are the allowed destinations: "host", "host:port", "*.suffix",
-	// "*.suffix:port", or a literal address, "address:port" or "[v6]:port".
-	Allow []string `json:"allow,omitempty"`
-}
-
-// NetworkFacts are host-side facts about the network, the same for every
-// template.
-type NetworkFacts struct {
-	// Resolve dials "address:port" instead of "name:port", and so allows that
-	// address for that name.
-	Resolve map[string]string `json:"resolve,omitempty"`
-	// UpstreamCA is a PEM file with further roots that egress and the sandbox trust.
-	UpstreamCA string `json:"upstreamCA,omitempty"`
-	// UpstreamProxy is an http:// URL that egress dials through.
-	UpstreamProxy string `json:"upstreamProxy,omitempty"`
-}
-
 // Template describes a kind of sandbox.
 type Template struct {
 	Name              string            `json:"name"`
@@ -227,6 +204,8 @@ type Template struct {
 	Runtime           string            `json:"runtime,omitempty"` // empty: the best that this host can run
 	Rootfs            Rootfs            `json:"rootfs"`
 	Network           Network           `json:"network"`
+	Traffic           Traffic           `json:"traffic,omitzero"`
+	SecretMode        SecretMode        `json:"secretMode,omitempty"`
 	ReadOnlyWorkspace bool              `json:"readOnlyWorkspace,omitempty"`
 	Limits            Limits            `json:"resourceLimits"`
 	Security          Security          `json:"security"`
@@ -239,4 +218,9 @@ type Template struct {
 type Agent struct {
 	Command    []string `json:"command"`
 	AuthEnvVar string   `json:"authEnvVar,omitempty"` // variable its API key is expected in
+	// Secret is the name of the secret that it authenticates with; "" is none.
+	Secret string `json:"secret,omitempty"`
+	// BaseURLEnvVar is the variable that it takes its API's address from; where it
+	// is set, the agent is sent to the gateway, and its TLS needs no looking into.
+	BaseURLEnvVar string `json:"baseUrlEnvVar,omitempty"`
 }

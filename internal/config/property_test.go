@@ -62,7 +62,7 @@ func TestTightenNeverLoosens(t *testing.T) {
 }
 
 func compile(r *rapid.T, n forage.Network) policy.Policy {
-	p, err := policy.Compile(string(n.Mode), n.Allow)
+	p, err := policy.Compile(n)
 	if err != nil {
 		r.Fatal(err)
 	}

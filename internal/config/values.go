@@ -143,7 +143,7 @@ func resolvePath(path, base, home string) (string, error) {
 }
 
 func checkHost(entry string) error {
-	_, err := policy.Compile(string(forage.NetworkRestricted), []string{entry})
+	_, err := policy.Compile(forage.Network{Mode: forage.NetworkRestricted, Allow: []string{entry}})
 	return err
 }
 

@@ -25,6 +25,7 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
+	"forage"
 	"forage/internal/audit"
 	"forage/internal/policy"
 )
@@ -118,7 +119,7 @@ func (w *world) closed(kind audit.Kind) audit.Event {
 
 func mustPolicy(t testing.TB, mode string, allow ...string) policy.Policy {
 	t.Helper()
-	p, err := policy.Compile(mode, allow)
+	p, err := policy.Compile(forage.Network{Mode: forage.NetworkMode(mode), Allow: allow})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,9 @@ var rooms = []room{
 	{"probe", 0, "attacks from inside, knowing nothing of what it attacks"},
 	{"follow", 0, "reading a file that grows is a matter of the kernel alone"},
 
+	{"secrets", 1, "reads values where they are kept; who may have them is decided above"},
+	{"preset", 1, "facts about services, which everybody may look up"},
+
 	{"config", 1, "turns files into nouns; what they mean is decided above"},
 	{"audit", 1, "events are recorded by everybody, so it can know nobody"},
 	{"store", 1, "keeps records; it must open one whatever wrote it"},
@@ -36,6 +39,7 @@ var rooms = []room{
 	{"runtime", 2, "isolates; it knows no records, no policy and no SSH"},
 	{"workspace", 2, "prepares files; it doesn't know what will run on them"},
 	{"egress", 2, "judges traffic; it doesn't know what runtime it comes from"},
+	{"inject", 2, "what agents find inside; it doesn't know what runtime puts it there"},
 
 	{"guest", 3, "runs inside: what it links, the sandbox's first process carries"},
 

@@ -9,6 +9,8 @@ package policy
 import (
 	"fmt"
 	"net/netip"
+
+	"forage"
 )
 
 // Verdict is the answer to a request. The zero value denies.
@@ -53,6 +55,11 @@ type Request struct {
 	Host string     // canonical name: lower case, ASCII (IDNA), no trailing dot
 	Addr netip.Addr // literal address, unmapped; valid only when Host is ""
 	Port uint16     // 0: a DNS question, asked before a port is known
+	// Method and Path are those of an HTTP request, the path as it is on the wire, without
+	// query. Both are empty where only a connection is asked for.
+	Method, Path string
+	// Query is what follows the path, without "?"; it is looked at by rules about git only.
+	Query string
 	// Pinned says that the host's configuration names the address to dial for
 	// this destination ([network] resolve), so a name without a dot is no guess.
 	Pinned bool
@@ -79,6 +86,14 @@ type Decision struct {
 	Verdict Verdict
 	Rule    string // the rule that decided, as it was written, or a built-in's name: "default-deny"
 	Reason  string // for people
+	// Inspect says that the verdict on a connection is no more than that some
+	// requests on it may be allowed: each has to be judged by itself.
+	Inspect bool
+	// Push is, on a request that is a git push, what may be pushed; nil on every other.
+	Push *forage.GitRule
+	// Monitored says that Verdict is Allow only because the policy is in
+	// monitor mode; Rule and Reason are those of the denial.
+	Monitored bool
 	// Named says that the rule names this one destination with its port, so
 	// that a private address is what the user meant.
 	Named bool
@@ -112,29 +127,29 @@ type rule struct {
 // on a connection (an encrypted one included) could not change a verdict.
 func (p Policy) Full() bool { return p.mode == modeFull }
 
-// Compile makes a policy of a mode ("none", "restricted" or "full"; "" is
-// "none") and the entries it allows: "host", "host:port", "*.suffix",
+// Compile makes a policy of a network as it is written. Its mode "" is none; the entries
+// it allows are "host", "host:port", "*.suffix",
 // "*.suffix:port", "address", "address:port" or "[v6]:port". Without a port any port is
 // allowed. "*.suffix" is every name below suffix, not suffix itself. What is not
 // public has to be named with its port. The error names the entry and what
 // was expected of it.
-func Compile(modeName string, allow []string) (Policy, error) {
+func Compile(network forage.Network) (Policy, error) {
 	p := Policy{
 		names: make(map[string][]rule),
 		under: make(map[string][]rule),
 		addrs: make(map[netip.Addr][]rule),
 	}
-	switch modeName {
-	case "", "none":
+	switch network.Mode {
+	case "", forage.NetworkNone:
 		p.mode = modeNone
-	case "restricted":
+	case forage.NetworkRestricted:
 		p.mode = modeRestricted
-	case "full":
+	case forage.NetworkFull:
 		p.mode = modeFull
 	default:
-		return Policy{}, fmt.Errorf("network mode %q: expected none, restricted or full", modeName)
+		return Policy{}, fmt.Errorf("network mode %q: expected none, restricted or full", network.Mode)
 	}
-	for _, text := range allow {
+	for _, text := range network.Allow {
 		if err := p.add(text); err != nil {
 			return Policy{}, fmt.Errorf("allowed host %q: %w", text, err)
 		}

@@ -7,12 +7,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"forage"
 	"forage/internal/policy"
 )
 
 func compile(t *testing.T, mode string, allow ...string) policy.Policy {
 	t.Helper()
-	p, err := policy.Compile(mode, allow)
+	p, err := policy.Compile(forage.Network{Mode: forage.NetworkMode(mode), Allow: allow})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +226,7 @@ func TestCompileErrors(t *testing.T) {
 		{"xn--a.example", "not a host name"},
 	}
 	for _, tt := range tests {
-		_, err := policy.Compile("restricted", []string{"fine.example", tt.entry})
+		_, err := policy.Compile(forage.Network{Mode: "restricted", Allow: []string{"fine.example", tt.entry}})
 		if err == nil {
 			t.Errorf("%q was accepted", tt.entry)
 			continue
@@ -234,7 +235,7 @@ func TestCompileErrors(t *testing.T) {
 			t.Errorf("%q: %q does not name the entry and %q", tt.entry, msg, tt.expected)
 		}
 	}
-	if _, err := policy.Compile("open", nil); err == nil || !strings.Contains(err.Error(), "none, restricted or full") {
+	if _, err := policy.Compile(forage.Network{Mode: "open"}); err == nil || !strings.Contains(err.Error(), "none, restricted or full") {
 		t.Errorf("a mode that is none: %v", err)
 	}
 }

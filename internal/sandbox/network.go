@@ -76,7 +76,7 @@ func changed(network forage.Network, change NetworkChange) (forage.Network, erro
 			network.Allow = append(network.Allow, host)
 		}
 	}
-	if _, err := policy.Compile(string(network.Mode), network.Allow); err != nil {
+	if _, err := policy.Compile(network); err != nil {
 		return forage.Network{}, forage.Errorf(forage.ErrUsage, "%w", err)
 	}
 	return network, nil

@@ -167,7 +167,7 @@ func (p *planner) network(context.Context) error {
 			network.Allow = append(network.Allow, host)
 		}
 	}
-	if _, err := policy.Compile(string(network.Mode), network.Allow); err != nil {
+	if _, err := policy.Compile(network); err != nil {
 		return forage.Errorf(forage.ErrUsage, "%w", err)
 	}
 	if len(p.opts.Allow) > 0 && network.Mode == forage.NetworkNone {

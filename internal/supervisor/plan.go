@@ -16,7 +16,7 @@ import (
 
 // egressConfig is the engine's configuration for a plan under a live policy.
 func egressConfig(plan forage.Plan, network forage.Network) (egress.Config, error) {
-	rules, err := policy.Compile(string(network.Mode), network.Allow)
+	rules, err := policy.Compile(network)
 	if err != nil {
 		return egress.Config{}, err
 	}
