@@ -205,6 +205,7 @@ type Template struct {
 	Rootfs            Rootfs            `json:"rootfs"`
 	Network           Network           `json:"network"`
 	Traffic           Traffic           `json:"traffic,omitzero"`
+	Secrets           []string          `json:"secrets,omitempty"` // names, beside those of the agents
 	SecretMode        SecretMode        `json:"secretMode,omitempty"`
 	ReadOnlyWorkspace bool              `json:"readOnlyWorkspace,omitempty"`
 	Limits            Limits            `json:"resourceLimits"`

@@ -40,9 +40,18 @@ type Secret struct {
 	Env     string   // variable of the caller's environment
 	Command []string // argv whose output it is
 	Keyring string   // "service/user"
-	Hosts   []string
-	Header  string // "" is what is built in for the hosts
-	Format  string // with "{}" for the value; "" is the value alone
+	Login   forage.LoginKind
+	// LoginFile is where that login is, absolute; "" is the agent's own place.
+	LoginFile string
+	// Preset is what is built in for a service and holds where the rest says nothing;
+	// "" is that of the secret's own name, if there is one.
+	Preset string
+	Hosts  []string
+	Place  forage.SecretPlace // "" is the preset's, else a header
+	Header string
+	Format string // with "{}" for the value; "" is the value alone
+	Query  string // parameter, of forage.PlaceQuery
+	User   string // of forage.PlaceBasic
 }
 
 // KeyUse is a key that a file uses.
