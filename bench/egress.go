@@ -64,20 +64,29 @@ type place struct {
 // measure runs `bench inside ARGS` there and gives the median of what it reports.
 func (p place) measure(args ...string) contestant {
 	return func(ctx context.Context) (time.Duration, error) {
-		if p.err != nil {
-			return 0, p.err
-		}
-		out, err := p.enter(append([]string{insideArgument}, args...)...).output(ctx)
-		if err != nil {
-			return 0, err
-		}
-		var r report
-		if err := json.Unmarshal(out, &r); err != nil || len(r.Nanos) == 0 {
-			return 0, fmt.Errorf("measuring inside: %w: %q", err, out)
-		}
-		slices.Sort(r.Nanos)
-		return time.Duration(r.Nanos[len(r.Nanos)/2]), nil
+		times, err := p.times(ctx, args...)
+		return sample{times: times}.median(), err
 	}
+}
+
+// times runs `bench inside ARGS` there and gives all that it reports.
+func (p place) times(ctx context.Context, args ...string) ([]time.Duration, error) {
+	if p.err != nil {
+		return nil, p.err
+	}
+	out, err := p.enter(append([]string{insideArgument}, args...)...).output(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var r report
+	if err := json.Unmarshal(out, &r); err != nil || len(r.Nanos) == 0 {
+		return nil, fmt.Errorf("measuring inside: %w: %q", err, out)
+	}
+	times := make([]time.Duration, len(r.Nanos))
+	for i, n := range r.Nanos {
+		times[i] = time.Duration(n)
+	}
+	return times, nil
 }
 
 // egress compares the way out of a sandbox with having no sandbox, and with the two

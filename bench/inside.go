@@ -48,10 +48,16 @@ func insideReport(args []string) (report, error) {
 		return requests(args[1], args[2], true)
 	case len(args) == 3 && args[0] == "keep":
 		return requests(args[1], args[2], false)
+	case len(args) == 4 && args[0] == "warm":
+		return warm(args[1], args[2] == "proxied", args[3])
+	case len(args) == 5 && args[0] == "rate":
+		return rate(args[1], args[2] == "proxied", args[3], args[4])
+	case len(args) == 3 && args[0] == "streams":
+		return report{}, streams(args[1], args[2])
 	case len(args) > 1 && args[0] == "time":
 		return timeCommand(args[1:])
 	}
-	return report{}, errors.New("usage: inside download URL | proxied URL | connect URL N | keep URL N | time COMMAND ARGUMENT | relay ADDRESS")
+	return report{}, errors.New("usage: inside download URL | proxied URL | connect URL N | keep URL N | warm URL direct|proxied N | rate URL direct|proxied N CONNECTIONS | streams URL N | time COMMAND ARGUMENT | relay ADDRESS")
 }
 
 // client asks over one connection, or a new one for each request.
@@ -87,9 +93,13 @@ func requests(url, count string, fresh bool) (report, error) {
 	if err != nil {
 		return report{}, err
 	}
-	c := client(false, fresh)
+	return repeat(client(false, fresh), url, n, 1)
+}
+
+// repeat fetches url n times after a few that are not measured, and measures each whole.
+func repeat(c *http.Client, url string, n, unmeasured int) (report, error) {
 	var r report
-	for i := range n + 1 {
+	for i := range n + unmeasured {
 		start := time.Now()
 		resp, err := c.Get(url)
 		if err != nil {
@@ -100,7 +110,7 @@ func requests(url, count string, fresh bool) (report, error) {
 		if err != nil {
 			return r, err
 		}
-		if i > 0 { // the first one also resolves the name
+		if i >= unmeasured { // the first one also resolves the name
 			r.Nanos = append(r.Nanos, time.Since(start).Nanoseconds())
 		}
 	}

@@ -99,6 +99,7 @@ func groups() []group {
 		{"weight", (*bench).weight},
 		{"exec", (*bench).execInRunning},
 		{"egress", (*bench).egress},
+		{"tls", (*bench).tls},
 		{"workspace", (*bench).workspace},
 		{"idle", (*bench).idle},
 		{"many", (*bench).many},

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Installs what `make bench` compares with, outside the checkout: bubblewrap, runc,
 # passt (pasta), slirp4netns and what sandbox-runtime needs, with the system's package
-# manager (as root), and sandbox-runtime itself with npm into a cache folder.
+# manager (as root), and into a cache folder sandbox-runtime (npm) and the proxies that
+# intercept TLS: mitmproxy (pip) and martian (go).
 set -eu
 
 if [ "$(id -u)" = 0 ]; then
@@ -26,5 +27,9 @@ fi
 umask 022
 mkdir -p "$cache"
 npm install --no-fund --no-audit --prefix "$cache" @anthropic-ai/sandbox-runtime
+python3 -m venv "$cache/mitmproxy" && "$cache/mitmproxy/bin/pip" install --quiet mitmproxy ||
+	echo "peers.sh: mitmproxy could not be installed" >&2
+GOBIN="$cache/bin" go install github.com/google/martian/v3/cmd/proxy@latest ||
+	echo "peers.sh: martian could not be installed" >&2
 chmod -R a+rX "$cache"
-echo "peers.sh: sandbox-runtime is in $cache"
+echo "peers.sh: what is not a package of the system is in $cache"

@@ -17,11 +17,16 @@ type sample struct {
 }
 
 func (s sample) median() time.Duration {
+	return s.percentile(50)
+}
+
+// percentile is the time that p percent of the runs stay below.
+func (s sample) percentile(p int) time.Duration {
 	if len(s.times) == 0 {
 		return 0
 	}
 	sorted := slices.Sorted(slices.Values(s.times))
-	return sorted[len(sorted)/2]
+	return sorted[min(len(sorted)*p/100, len(sorted)-1)]
 }
 
 // String is the median in a unit that is easy to read, and the quickest.

@@ -174,6 +174,7 @@ type bench struct {
 	nothing   string
 	env       []string // of ours and of the peers
 	server    *server
+	tlsServer *tlsServer
 	reader    net.Conn // nil: nobody reads memory figures for us
 	readLines *bufio.Scanner
 }
@@ -195,6 +196,9 @@ func newBench(ctx context.Context, o options) (*bench, error) {
 	if b.server, err = startServer(o.size); err != nil {
 		return nil, errors.Join(err, b.close())
 	}
+	if b.tlsServer, err = startTLSServer(dir); err != nil {
+		return nil, errors.Join(err, b.close())
+	}
 	return b, errors.Join(os.Mkdir(b.project, 0o755), b.writeConfig())
 }
 
@@ -210,15 +214,33 @@ func inheritedReader() (net.Conn, error) {
 
 func (b *bench) config() string { return filepath.Join(b.dir, "config.json") }
 
-// host is the server's name inside a sandbox.
-const host = "bench.test"
+// host is the server's name inside a sandbox, and benchTemplate is the template that
+// treats the names of the TLS server as they say.
+const (
+	host          = "bench.test"
+	benchTemplate = "bench"
+)
 
-// writeConfig lets sandboxes reach our server by name, and gives them enough ports.
+// writeConfig lets sandboxes reach our servers by name, and gives them enough ports.
 func (b *bench) writeConfig() error {
-	raw, err := json.Marshal(map[string]any{
-		"portRange": map[string]int{"from": 21000, "to": 21999},
-		"network":   map[string]any{"resolve": map[string]string{host + ":8080": b.server.addr, host + ":80": b.server.addr}},
+	type table = map[string]any
+	secret := filepath.Join(b.dir, "secret")
+	resolve := table{host + ":8080": b.server.addr, host + ":80": b.server.addr}
+	hosts := []string{splicedHost, inspectHost, injectedHost}
+	for _, name := range hosts {
+		resolve[name+":443"] = b.tlsServer.addr
+	}
+	raw, err := json.Marshal(table{
+		"portRange": table{"from": 21000, "to": 21999},
+		"network":   table{"resolve": resolve, "upstreamCA": b.tlsServer.ca},
+		"secrets":   table{"bench": table{"file": secret, "hosts": []string{injectedHost}, "header": "x-api-key"}},
+		"templates": table{benchTemplate: table{
+			"allowedHosts": hosts, "rules": []table{{"host": inspectHost, "inspect": true}}, "secrets": []string{"bench"},
+		}},
 	})
+	if err == nil {
+		err = os.WriteFile(secret, []byte("a value of some length, as keys have"), 0o600)
+	}
 	if err != nil {
 		return err
 	}
@@ -229,6 +251,9 @@ func (b *bench) close() error {
 	down := b.forage("down", "--all", "--force").run(context.WithoutCancel(context.Background()))
 	if b.server != nil {
 		b.server.close()
+	}
+	if b.tlsServer != nil {
+		b.tlsServer.close()
 	}
 	if b.reader != nil {
 		b.reader.Close()
