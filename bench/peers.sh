@@ -7,7 +7,7 @@ set -eu
 
 if [ "$(id -u)" = 0 ]; then
 	if command -v apt-get >/dev/null; then
-		apt-get install -y --no-install-recommends bubblewrap runc passt slirp4netns socat ripgrep nodejs npm git tmux ||
+		apt-get install -y --no-install-recommends bubblewrap runc passt slirp4netns socat ripgrep nodejs npm git tmux python3-venv ||
 			echo "peers.sh: not all packages could be installed" >&2
 	elif command -v dnf >/dev/null; then
 		dnf install -y bubblewrap runc passt slirp4netns socat ripgrep nodejs npm git tmux
@@ -27,7 +27,8 @@ fi
 umask 022
 mkdir -p "$cache"
 npm install --no-fund --no-audit --prefix "$cache" @anthropic-ai/sandbox-runtime
-python3 -m venv "$cache/mitmproxy" && "$cache/mitmproxy/bin/pip" install --quiet mitmproxy ||
+# The system's Python, which everybody sees: another one may live in somebody's home.
+/usr/bin/python3 -m venv --clear "$cache/mitmproxy" && "$cache/mitmproxy/bin/pip" install --quiet mitmproxy ||
 	echo "peers.sh: mitmproxy could not be installed" >&2
 GOBIN="$cache/bin" go install github.com/google/martian/v3/cmd/proxy@latest ||
 	echo "peers.sh: martian could not be installed" >&2
