@@ -8,12 +8,27 @@ import (
 
 	"forage/internal/audit"
 	"forage/internal/egress/relay"
+	"forage/internal/egress/sniff"
 	"forage/internal/policy"
 )
 
 // serveProxy serves the explicit proxy.
 func (f *flow) serveProxy() {
 	f.e.http.serve(f, nil, nil) // each request has its own lines
+}
+
+// RuleIdentity is the rule of a *sniff.Error that asks the client to say who it is: it is answered with 407.
+const RuleIdentity = "proxy-identity"
+
+// ServeProxyConn begins to serve a connection to the explicit proxy that was
+// accepted elsewhere, and returns. prefix was read from it already. check is asked about each head for
+// the proxy before anything is done about it, the first included; its error is a *sniff.Error. The
+// connection is the engine's from here on.
+func (e *Engine) ServeProxyConn(conn net.Conn, prefix []byte, check func(sniff.Head) error) {
+	e.start(conn, func(f *flow) {
+		f.check = check
+		e.http.serve(f, prefix, nil)
+	})
 }
 
 // serveConnect makes a tunnel of a connection to the explicit proxy: what goes

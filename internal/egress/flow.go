@@ -10,6 +10,7 @@ import (
 
 	"forage/internal/audit"
 	"forage/internal/egress/relay"
+	"forage/internal/egress/sniff"
 	"forage/internal/policy"
 )
 
@@ -20,6 +21,7 @@ type flow struct {
 	ctx    context.Context // ends with the flow
 	cancel context.CancelFunc
 	counts relay.Counts
+	check  func(sniff.Head) error // of ServeProxyConn; nil: anybody may ask
 
 	// Guarded by e.mu: what it was last judged for, and what it leads to.
 	request  policy.Request

@@ -179,8 +179,12 @@ func (c *gateConn) refuse(refused *sniff.Error) {
 		if refused.Rule == policy.RuleMalformed || refused.Rule == "host-mismatch" {
 			status = http.StatusForbidden
 		}
-		fmt.Fprintf(c, "HTTP/1.1 %d %s\r\nConnection: close\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\n\r\n%s",
-			status, http.StatusText(status), len(text), text)
+		challenge := ""
+		if refused.Rule == RuleIdentity {
+			status, challenge = http.StatusProxyAuthRequired, "Proxy-Authenticate: Basic realm=\"forage\"\r\n"
+		}
+		fmt.Fprintf(c, "HTTP/1.1 %d %s\r\n%sConnection: close\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\n\r\n%s",
+			status, http.StatusText(status), challenge, len(text), text)
 		c.Close()
 	}
 }

@@ -25,6 +25,11 @@ func (c *gateConn) checkHead(h sniff.Head) error {
 	if c.fixed != nil {
 		return checkServerHead(h)
 	}
+	if c.f.check != nil {
+		if err := c.f.check(h); err != nil {
+			return err
+		}
+	}
 	authority, port := h.Target, uint16(0)
 	if h.Method != http.MethodConnect {
 		var absolute bool

@@ -241,7 +241,7 @@ func (g *Gate) stepTrailer() (more bool, err error) {
 	if err := fields.add(string(line)); err != nil {
 		return false, err
 	}
-	if fields.hosts+len(fields.lengths)+len(fields.codings) > 0 {
+	if fields.hosts+fields.proxyAuths+len(fields.lengths)+len(fields.codings) > 0 {
 		return false, strict("a field in its trailer that belongs into its head")
 	}
 	return false, nil

@@ -10,6 +10,8 @@ type Head struct {
 	Method string
 	Target string // as sent: "/path", "http://host/path", "host:443", "*"
 	Host   string // the Host field; "" if there is none
+	// ProxyAuthorization is that field as sent; "" if there is none.
+	ProxyAuthorization string
 }
 
 // framing says how long the body after a head is.
@@ -43,7 +45,7 @@ func parseHead(text string) (Head, framing, error) {
 	if fields.hosts == 0 && (version == "HTTP/1.1" && h.Method != "CONNECT") {
 		return Head{}, framing{}, strict("a request without Host")
 	}
-	h.Host = fields.host
+	h.Host, h.ProxyAuthorization = fields.host, fields.proxyAuth
 	body, err := fields.framing(version)
 	if err == nil && h.Method == "CONNECT" && (body.chunked || body.length > 0) {
 		err = strict("CONNECT with a body")
@@ -70,10 +72,12 @@ func parseRequestLine(line string) (h Head, version string, err error) {
 
 // requestFields are the fields that say where a request goes and where it ends.
 type requestFields struct {
-	host    string
-	hosts   int
-	lengths []string
-	codings []string
+	host       string
+	hosts      int
+	lengths    []string
+	codings    []string
+	proxyAuth  string
+	proxyAuths int
 }
 
 func (f *requestFields) add(line string) error {
@@ -91,6 +95,11 @@ func (f *requestFields) add(line string) error {
 			return strict("more than one Host")
 		}
 		f.host = value
+	case "proxy-authorization":
+		if f.proxyAuths++; f.proxyAuths > 1 {
+			return strict("more than one Proxy-Authorization")
+		}
+		f.proxyAuth = value
 	case "content-length":
 		f.lengths = append(f.lengths, value)
 	case "transfer-encoding":

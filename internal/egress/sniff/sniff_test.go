@@ -259,8 +259,11 @@ func TestGatePasses(t *testing.T) {
 	chunked := "PUT /c HTTP/1.1\r\nhost: b.example\r\ntransfer-encoding: Chunked\r\n\r\n" +
 		"5\r\nhello\r\n00a\r\n0\r\n\r\n12345\r\n0\r\nX-Trailer: y\r\n\r\n"
 	old := "GET / HTTP/1.0\r\n\r\n"
-	absolute := "GET http://c.example/ HTTP/1.1\r\nHost: c.example\r\n\r\n"
-	want := []Head{{"GET", "/a?b", "a.example"}, {"POST", "/p", "a.example"}, {"PUT", "/c", "b.example"}, {"GET", "/", ""}, {"GET", "http://c.example/", "c.example"}}
+	absolute := "GET http://c.example/ HTTP/1.1\r\nHost: c.example\r\nproxy-authorization: Bearer t\r\n\r\n"
+	want := []Head{
+		{Method: "GET", Target: "/a?b", Host: "a.example"}, {Method: "POST", Target: "/p", Host: "a.example"}, {Method: "PUT", Target: "/c", Host: "b.example"},
+		{Method: "GET", Target: "/"}, {Method: "GET", Target: "http://c.example/", Host: "c.example", ProxyAuthorization: "Bearer t"},
+	}
 	all := get + post + chunked + old + absolute
 	for how, run := range map[string]func() (string, []Head, error){
 		"at once":      func() (string, []Head, error) { return through(strings.NewReader(all), "") },
@@ -309,6 +312,8 @@ func TestGateRefuses(t *testing.T) {
 		"a bare CR in a field":   "GET / HTTP/1.1\r\n" + host + "X: y\rHost: b.example\r\n\r\n",
 		"NUL in a field":         "GET / HTTP/1.1\r\n" + host + "X: y\x00\r\n\r\n",
 		"two hosts":              "GET / HTTP/1.1\r\n" + host + "host: b.example\r\n\r\n",
+		"two identities":         "GET / HTTP/1.1\r\n" + host + "Proxy-Authorization: Bearer a\r\nproxy-authorization: Bearer b\r\n\r\n",
+		"an identity at the end": "POST / HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n0\r\nProxy-Authorization: Bearer b\r\n\r\n",
 		"no host":                "GET / HTTP/1.1\r\n\r\n",
 		"no version":             "GET /\r\n\r\n",
 		"HTTP/2":                 "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
