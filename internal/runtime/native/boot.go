@@ -63,6 +63,7 @@ func (b *boot) encode() []byte {
 		w.text(f.Path)
 		w.text(string(f.Content))
 		w.number(int64(f.Mode))
+		w.flags(f.Owned)
 	})
 	writeList(w, b.Masks, (*writer).text)
 	writeTree(w, b.Program)
@@ -94,7 +95,9 @@ func decodeBoot(blob []byte) (boot, error) {
 	b.Mounts = list(r, readTree)
 	b.Links = list(r, func(r *reader) forage.Link { return forage.Link{Path: r.text(), Target: r.text()} })
 	b.Files = list(r, func(r *reader) forage.File {
-		return forage.File{Path: r.text(), Content: []byte(r.text()), Mode: uint32(r.number())}
+		f := forage.File{Path: r.text(), Content: []byte(r.text()), Mode: uint32(r.number())}
+		r.flags(&f.Owned)
+		return f
 	})
 	b.Masks = list(r, (*reader).text)
 	b.Program = readTree(r)

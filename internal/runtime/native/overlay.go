@@ -87,7 +87,7 @@ func (b *builder) prepareUpper() error {
 		}
 	}
 	for _, f := range b.boot.Files {
-		if rootfs.Within(f.Path, "/etc") {
+		if rootfs.Within(f.Path, "/etc") && !f.Owned {
 			if err := p.file(relative(f.Path), nil, 0o444); err != nil {
 				return err
 			}

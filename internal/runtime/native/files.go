@@ -1,0 +1,92 @@
+package native
+
+import (
+	"errors"
+	"fmt"
+	"path"
+
+	"golang.org/x/sys/unix"
+
+	"forage"
+	"forage/internal/rootfs"
+)
+
+// placeFiles puts generated files inside, where the agent can't change them
+// unless they are its own.
+func (b *builder) placeFiles() error {
+	for i, f := range b.boot.Files {
+		if f.Mode == 0 {
+			f.Mode = 0o444
+		}
+		if f.Content == nil {
+			f.Content = []byte{}
+		}
+		place := b.placeFile
+		if f.Owned {
+			place = b.placeOwned
+		}
+		if err := place(fmt.Sprintf("%s/%d", dirFiles, i), f); err != nil {
+			return fmt.Errorf("%s: %w", f.Path, err)
+		}
+	}
+	return nil
+}
+
+func (b *builder) placeFile(hidden string, f forage.File) error {
+	store := newPlanter(b.tmpfs)
+	if rootfs.Within(f.Path, forage.RunPath) {
+		return store.file(path.Join(dirForage, relative(f.Path[len(forage.RunPath):])), f.Content, f.Mode)
+	}
+	plant, rel := b.planterFor(f.Path)
+	mounted := b.isMounted(f.Path)
+	if plant == b.plant && len(b.boot.Lower) == 0 && !mounted {
+		return plant.file(rel, f.Content, f.Mode) // "/" is read-only there
+	}
+	if err := store.file(hidden, f.Content, f.Mode); err != nil {
+		return err
+	}
+	at, err := b.placeOver(f.Path, mounted)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(at)
+	fd, err := cloneAt(b.tmpfs, hidden, 0, attrReadOnly)
+	if err != nil {
+		return err
+	}
+	return attach(fd, at, "")
+}
+
+// placeOver is the place of a file that is shown over what is there; mounted: that is
+// a mount of its own.
+func (b *builder) placeOver(target string, mounted bool) (int, error) {
+	if mounted {
+		return openBelow(b.root, relative(target))
+	}
+	return b.place(target, false)
+}
+
+// isMounted says whether the host's own file is mounted at target.
+func (b *builder) isMounted(target string) bool {
+	for _, t := range b.boot.Mounts {
+		if t.Target == target {
+			return true
+		}
+	}
+	return false
+}
+
+// placeOwned makes a file of the agent's own, which we are inside: it and the
+// folders on the way are as if the agent had made them.
+func (b *builder) placeOwned(_ string, f forage.File) error {
+	plant, rel := b.planterFor(f.Path)
+	home := b.boot.Identity.Home
+	switch {
+	case f.Path == home || !rootfs.Within(f.Path, home):
+		return errors.New("a file of the agent's is below its home")
+	case plant == nil || b.isMounted(f.Path):
+		return forage.WithHint(errors.New("it would be in a folder of yours that is mounted there"),
+			"leave out that mount: Forage makes nothing in your folders")
+	}
+	return plant.file(rel, f.Content, f.Mode)
+}
