@@ -7,7 +7,10 @@ set -eu
 
 if [ "$(id -u)" = 0 ]; then
 	if command -v apt-get >/dev/null; then
-		apt-get install -y --no-install-recommends bubblewrap runc passt slirp4netns socat ripgrep nodejs npm git tmux python3-venv ||
+		# npm may have come with a Node.js that the distribution's own conflicts with.
+		command -v npm >/dev/null || node='nodejs npm'
+		# shellcheck disable=SC2086
+		apt-get install -y --no-install-recommends bubblewrap runc passt slirp4netns socat ripgrep git tmux python3-venv ${node:-} ||
 			echo "peers.sh: not all packages could be installed" >&2
 	elif command -v dnf >/dev/null; then
 		dnf install -y bubblewrap runc passt slirp4netns socat ripgrep nodejs npm git tmux
