@@ -28,6 +28,7 @@ func convert(c *Config, root *node, home string, p *problems) {
 	for name, template := range raw.Templates {
 		v.template(name, template)
 	}
+	v.proxy(raw.Proxy)
 	if _, ok := c.Templates[c.DefaultTemplate]; !ok {
 		known := slices.Sorted(maps.Keys(c.Templates))
 		v.wrong([]any{"defaultTemplate"}, "no template is called %.80q%s", c.DefaultTemplate, didYouMean(c.DefaultTemplate, known))

@@ -27,6 +27,8 @@ type rawFile struct {
 	Secrets map[string]rawSecret `json:"secrets,omitempty" toml:"secrets,omitempty"`
 	// Kinds of sandbox, by name.
 	Templates map[string]rawTemplate `json:"templates,omitempty" toml:"templates,omitempty"`
+	// What forage-ctl proxy serves.
+	Proxy *rawProxy `json:"proxy,omitempty" toml:"proxy,omitempty"`
 }
 
 // rawPortRange is a range of ports, both ends included.

@@ -105,6 +105,7 @@ func TestTagsAgree(t *testing.T) {
 	for _, raw := range []any{
 		rawFile{}, rawPortRange{}, rawNetwork{}, rawForbid{}, rawSecret{}, rawTemplate{}, rawLimits{}, rawSkills{},
 		rawAgent{}, rawPermissions{}, rawRule{}, rawWorkspace{}, rawWorkspaceMount{}, rawProject{},
+		rawProxy{}, rawProxyClient{}, rawProxyToken{},
 	} {
 		typ := reflect.TypeOf(raw)
 		for i := range typ.NumField() {

@@ -40,6 +40,7 @@ func (c *Config) effective() rawFile {
 		Forbid:          c.Forbid.raw(),
 		Secrets:         map[string]rawSecret{},
 		Templates:       map[string]rawTemplate{},
+		Proxy:           c.Proxy.raw(),
 	}
 	if n := c.Network; n.UpstreamCA != "" || n.UpstreamProxy != "" || len(n.Resolve) > 0 {
 		raw.Network = &rawNetwork{Resolve: n.Resolve, UpstreamCA: text(n.UpstreamCA), UpstreamProxy: text(n.UpstreamProxy)}

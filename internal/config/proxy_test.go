@@ -1,0 +1,112 @@
+package config_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"forage"
+	"forage/internal/config"
+)
+
+const proxyText = `
+[proxy]
+listen = ["127.0.0.1:3128", "[::1]:3128", "unix:proxy.sock", "tls:0.0.0.0:3129"]
+socketMode = "0660"
+certificate = "server.pem"
+key = "server.key"
+clientCA = "clients.pem"
+auditDir = "audit"
+[proxy.clients.build]
+template = "claude"
+token = { file = "build.token" }
+certificate = "URI:spiffe://example.com/build"
+peerUid = 1000
+caFile = "ca.pem"
+[proxy.clients.test]
+template = "generic"
+token = { command = ["pass", "x"] }
+`
+
+func TestProxy(t *testing.T) {
+	c, err := load(t, "config.toml", proxyText)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Dir(c.Files[0])
+	uid := 1000
+	want := &config.Proxy{
+		Listen: []config.ProxyListen{
+			{Kind: config.ListenTCP, Address: "127.0.0.1:3128"}, {Kind: config.ListenTCP, Address: "[::1]:3128"},
+			{Kind: config.ListenUnix, Address: dir + "/proxy.sock"}, {Kind: config.ListenTLS, Address: "0.0.0.0:3129"},
+		},
+		SocketMode: 0o660, Certificate: dir + "/server.pem", Key: dir + "/server.key", ClientCA: dir + "/clients.pem", AuditDir: dir + "/audit",
+		Clients: map[string]config.ProxyClient{
+			"build": {
+				Template: "claude", Token: &forage.SecretSource{File: dir + "/build.token"},
+				Certificate: "URI:spiffe://example.com/build", PeerUID: &uid, CAFile: dir + "/ca.pem",
+			},
+			"test": {Template: "generic", Token: &forage.SecretSource{Command: []string{"pass", "x"}}},
+		},
+	}
+	if diff := cmp.Diff(want, c.Proxy); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	shown, err := c.TOML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := load(t, "config.toml", string(shown))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(c.Proxy, again.Proxy); diff != "" {
+		t.Errorf("what is shown says something else (-want +got):\n%s", diff)
+	}
+}
+
+func TestProxyMistakes(t *testing.T) {
+	const (
+		top    = "[proxy]\nauditDir = '/a'\nlisten = ['127.0.0.1:1', 'unix:/s']\n"
+		client = top + "[proxy.clients.c]\ntemplate = 'generic'\n"
+	)
+	for _, test := range []struct{ name, text, want string }{
+		{"nothing", "[proxy]\nauditDir = '/a'", `:1:2: proxy: expected listen`},
+		{"no audit", "[proxy]\nlisten = ['127.0.0.1:1']", `:1:2: proxy: expected auditDir`},
+		{"open", "[proxy]\nauditDir = '/a'\nlisten = ['127.0.0.1:1', '0.0.0.0:3128']",
+			`:3:26: proxy.listen[1]: "0.0.0.0:3128": tokens don't cross a network: expected an address of loopback, or "tls:0.0.0.0:3128" with certificate`},
+		{"open v6", "[proxy]\nauditDir = '/a'\nlisten = ['[::]:3128']", `tokens don't cross a network`},
+		{"mapped", "[proxy]\nauditDir = '/a'\nlisten = ['[::ffff:10.0.0.1]:3128']", `tokens don't cross a network`},
+		{"name", "[proxy]\nauditDir = '/a'\nlisten = ['localhost:3128']", `:3:11: proxy.listen[0]: "localhost:3128": expected address:port`},
+		{"port", "[proxy]\nauditDir = '/a'\nlisten = ['127.0.0.1:0']", `expected address:port`},
+		{"no certificate", "[proxy]\nauditDir = '/a'\nlisten = ['tls:127.0.0.1:1']\nkey = '/k'\nclientCA = '/c'", `:1:2: proxy: expected certificate`},
+		{"no client CA", "[proxy]\nauditDir = '/a'\nlisten = ['tls:127.0.0.1:1']\nkey = '/k'\ncertificate = '/c'", `proxy: expected clientCA`},
+		{"mode", top + "socketMode = '0999'", `:4:14: proxy.socketMode: "0999": expected permissions`},
+		{"mode for others alone", top + "socketMode = '0066'", `expected permissions`},
+		{"near key", top + "listens = []", `proxy.listens: unknown key; did you mean "listen"?`},
+		{"client name", top + "[proxy.clients.'C c']\ntemplate = 'generic'\ntoken = {env = 'T'}", `is not a sandbox name`},
+		{"no template", top + "[proxy.clients.c]\ntoken = {env = 'T'}", `:4:16: proxy.clients.c: expected a template; "" is none`},
+		{"template", top + "[proxy.clients.c]\ntoken = {env = 'T'}\ntemplate = 'cluade'", `:6:12: proxy.clients.c.template: expected a template; "cluade" is none; did you mean "claude"?`},
+		{"nobody", client, `:4:16: proxy.clients.c: expected token, certificate or both`},
+		{"token", client + "token = {}", `:6:9: proxy.clients.c.token: expected one of file, env and command, found 0`},
+		{"token as text", client + "token = 'very-secret-token'", `:6:9: proxy.clients.c.token: expected a table, found a string`},
+		{"two tokens", client + "token = {env = 'T', file = '/t'}", `found 2`},
+		{"token variable", client + "token = {env = 'T T'}", `:6:16: proxy.clients.c.token.env: "T T" is not a variable's name`},
+		{"token command", client + "token = {command = []}", `expected a program`},
+		{"token nowhere", "[proxy]\nauditDir = '/a'\nlisten = ['tls:127.0.0.1:1']\ncertificate = '/c'\nkey = '/k'\nclientCA = '/c'\n" +
+			"[proxy.clients.c]\ntemplate = 'generic'\ntoken = {env = 'T'}", `:9:9: proxy.clients.c.token: tokens are for loopback and unix sockets`},
+		{"certificate nowhere", client + "certificate = 'CN:x'", `:6:15: proxy.clients.c.certificate: certificates are for tls listeners`},
+		{"certificate form", client + "certificate = 'x'", `"x": expected URI:..., DNS:... or CN:...`},
+		{"certificate of nothing", client + "certificate = 'CN:'", `expected URI:`},
+		{"one certificate for two", "[proxy]\nauditDir = '/a'\nlisten = ['tls:127.0.0.1:1']\ncertificate = '/c'\nkey = '/k'\nclientCA = '/c'\n" +
+			"[proxy.clients.b]\ntemplate = 'generic'\ncertificate = 'CN:x'\n[proxy.clients.c]\ntemplate = 'generic'\ncertificate = 'CN:x'", `:12:15: proxy.clients.c.certificate: "CN:x" is that of b too`},
+		{"uid", client + "token = {env = 'T'}\npeerUid = -1", `:7:11: proxy.clients.c.peerUid: -1: expected a user's number`},
+		{"uid without unix", "[proxy]\nauditDir = '/a'\nlisten = ['127.0.0.1:1']\n[proxy.clients.c]\ntemplate = 'generic'\ntoken = {env = 'T'}\npeerUid = 1", `expected a token and a unix socket`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := load(t, "config.toml", test.text)
+			checkMistake(t, err, "config.toml", test.want)
+		})
+	}
+}
