@@ -43,6 +43,8 @@ var rooms = []room{
 
 	{"guest", 3, "runs inside: what it links, the sandbox's first process carries"},
 
+	{"outlet", 3, "the wiring of egress is the same for a sandbox and for the proxy"},
+
 	{"supervisor", 4, "realises a plan, the guest's configuration included; the one place where runtime, egress and guest meet"},
 
 	{"sandbox", 5, "plans and records: what commands call"},

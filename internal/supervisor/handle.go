@@ -7,6 +7,7 @@ import (
 
 	"forage"
 	"forage/internal/audit"
+	"forage/internal/outlet"
 	"forage/internal/store"
 )
 
@@ -78,7 +79,7 @@ func (s *Sandbox) stopInstance(ctx context.Context, grace time.Duration) error {
 // SetNetwork replaces the live network policy: connections that it no longer
 // allows are cut. The record and the audit log know of it first.
 func (s *Sandbox) SetNetwork(network forage.Network) error {
-	config, err := egressConfig(s.setup.Plan, network)
+	config, err := outlet.EngineConfig(s.setup.Plan.Name, network, s.setup.Plan.Facts)
 	if err != nil {
 		return err
 	}

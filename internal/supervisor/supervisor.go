@@ -21,6 +21,7 @@ import (
 	"forage/internal/egress"
 	"forage/internal/guest"
 	"forage/internal/image"
+	"forage/internal/outlet"
 	"forage/internal/rootfs"
 	"forage/internal/runtime"
 	"forage/internal/store"
@@ -249,7 +250,7 @@ func (s *Sandbox) guestConfig() guest.Config {
 }
 
 func (s *Sandbox) startEgress() error {
-	config, err := egressConfig(s.setup.Plan, s.network)
+	config, err := outlet.EngineConfig(s.setup.Plan.Name, s.network, s.setup.Plan.Facts)
 	if err != nil {
 		return err
 	}
