@@ -1,9 +1,26 @@
 // Package meter counts what a sandbox uses of the network and of language
-// models, and says when it has had enough.
+// models, and says when it has had enough. It decides nothing else and knows no connection:
+// the engine asks an Account before it goes on, and tells it what was moved.
+//
+// Tokens are read from the answers of the hosts that Metered names, as they pass (Watch):
+// Anthropic's Messages, OpenAI's Chat Completions and Responses and what is
+// compatible with them, and Gemini's generateContent, as JSON or as a stream of
+// events. An answer that tells no use, or whose end the client didn't wait
+// for, is estimated from its text, four bytes a token. What is not counted: what
+// was asked for in batches, and answers to GET that tell nothing; images and searches are
+// counted by their tokens alone. WebSockets to such hosts can't be counted, so Prepare
+// refuses them where there is a budget.
+//
+// A budget is looked at before a request, and an answer is counted at its end:
+// answers that are on their way when it is reached go on to their end, so it
+// may be exceeded by what is under way at that moment.
 package meter
 
 import (
+	"fmt"
+	"math"
 	"net/http"
+	"sync"
 	"time"
 
 	"forage"
@@ -11,9 +28,17 @@ import (
 
 // Usage is what one answer of a language model took, in tokens.
 type Usage struct {
-	Model                 string
-	In, Out               int64 // In is without what was read from or written to a cache
+	Host                  string // that answered
+	Model                 string // as the answer names it
+	In, Out               int64  // In is without what was read from or written to a cache
 	CacheRead, CacheWrite int64
+	CacheWriteHour        int64 // those of CacheWrite that are kept for an hour, and cost more
+	Estimated             bool  // the answer did not tell, or not all
+}
+
+// Tokens are all of them.
+func (u Usage) Tokens() int64 {
+	return add(add(add(u.In, u.Out), u.CacheRead), u.CacheWrite)
 }
 
 // Totals is what a sandbox has used so far, over all its starts.
@@ -25,46 +50,156 @@ type Totals struct {
 }
 
 // Account is one sandbox's use, and its bounds. It may be used from any goroutine.
-type Account struct{}
+type Account struct {
+	now func() time.Time
+
+	mu     sync.Mutex
+	bounds forage.Traffic
+	used   Totals
+	open   int64 // connections
+	minute window
+}
 
 // NewAccount continues from what was used before.
 func NewAccount(bounds forage.Traffic, before Totals, now func() time.Time) *Account {
-	return &Account{}
+	return &Account{now: now, bounds: bounds, used: before, minute: window{began: now()}}
 }
 
-// Admit counts a request, or a connection that is not looked into. The error is
-// a *Limited.
-func (a *Account) Admit() error { return nil }
+// Admit counts a request to host ("" where it has no name), or a connection that is not looked into. The
+// error is a *Limited, and then nothing is counted.
+func (a *Account) Admit(host string) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.spentLocked(host); err != nil {
+		return err
+	}
+	if limit := a.bounds.RequestsPerMinute; limit > 0 {
+		if wait := a.minute.take(a.now(), limit); wait > 0 {
+			return &Limited{Rule: "requests-per-minute", RetryAfter: wait,
+				Reason: fmt.Sprintf("%d requests were made within a minute, which is the sandbox's bound", limit)}
+		}
+	}
+	a.used.Requests = add(a.used.Requests, 1)
+	return nil
+}
+
+// spentLocked says what has been used up of what a request to host takes.
+func (a *Account) spentLocked(host string) error {
+	b := a.bounds
+	switch {
+	case b.BytesMax > 0 && a.used.Bytes >= b.BytesMax:
+		return &Limited{Rule: "bytes-max", Reason: fmt.Sprintf("the sandbox has moved %d bytes, its bound is %d", a.used.Bytes, b.BytesMax)}
+	case !a.budgetLocked() || !Metered(host):
+	case b.MaxTokens > 0 && a.used.Tokens >= b.MaxTokens:
+		return &Limited{Rule: "max-tokens", Reason: fmt.Sprintf("the sandbox has used %d tokens, its budget is %d", a.used.Tokens, b.MaxTokens)}
+	case b.MaxCost > 0 && a.used.Cost >= b.MaxCost:
+		return &Limited{Rule: "max-cost", Reason: fmt.Sprintf("the sandbox has used language models for $%.2f, its budget is $%.2f", a.used.Cost, b.MaxCost)}
+	}
+	return nil
+}
+
+// Budget says whether tokens or cost are bounded, so that the answers of
+// metered hosts have to be looked into.
+func (a *Account) Budget() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.budgetLocked()
+}
+
+func (a *Account) budgetLocked() bool { return a.bounds.MaxTokens > 0 || a.bounds.MaxCost > 0 }
+
+// Prepare changes a request to host, before it is sent on, so that its answer can be
+// read. One whose answer can't be counted is refused with a *Limited where there is a budget.
+func (a *Account) Prepare(host string, r *http.Request) error {
+	if !Metered(host) {
+		return nil
+	}
+	if r.Header.Get("Upgrade") != "" && a.Budget() {
+		return &Limited{Rule: "not-metered", Reason: "the sandbox has a budget of tokens, and what a WebSocket takes of it can't be counted; use HTTP"}
+	}
+	r.Header.Set("Accept-Encoding", "identity")
+	return nil
+}
 
 // Open counts a connection until it is closed. The error is a *Limited.
-func (a *Account) Open() (close func(), err error) { return func() {}, nil }
+func (a *Account) Open() (close func(), err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if limit := a.bounds.ConnectionsMax; limit > 0 && a.open >= limit {
+		return nil, &Limited{Rule: "connections-max", RetryAfter: time.Second,
+			Reason: fmt.Sprintf("%d connections are open, which is the sandbox's bound", a.open)}
+	}
+	a.open++
+	return sync.OnceFunc(func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.open--
+	}), nil
+}
 
 // Bytes counts bytes that have been moved; false says that there may be no more.
-func (a *Account) Bytes(n int64) bool { return true }
+func (a *Account) Bytes(n int64) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.used.Bytes = add(a.used.Bytes, n)
+	return a.bounds.BytesMax <= 0 || a.used.Bytes <= a.bounds.BytesMax
+}
 
-// Spend counts what a language model took.
-func (a *Account) Spend(u Usage) (cost float64) { return 0 }
+// Spend counts what a language model took, and returns what that costs in US dollars.
+func (a *Account) Spend(u Usage) (cost float64) {
+	cost = priceOf(u)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.used.Tokens = add(a.used.Tokens, u.Tokens())
+	a.used.Cost += cost
+	return cost
+}
 
 // Totals is what has been used.
-func (a *Account) Totals() Totals { return Totals{} }
+func (a *Account) Totals() Totals {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.used
+}
 
-// SetBounds changes the bounds.
-func (a *Account) SetBounds(forage.Traffic) {}
+// Connections are those that are open.
+func (a *Account) Connections() int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.open
+}
+
+// SetBounds changes the bounds. What was used stays used.
+func (a *Account) SetBounds(bounds forage.Traffic) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.bounds = bounds
+}
 
 // Limited says that a bound is reached.
 type Limited struct {
-	Rule       string        // "requests-per-minute", "bytes-max", "connections-max", "max-tokens" or "max-cost"
+	Rule       string        // "requests-per-minute", "bytes-max", "connections-max", "max-tokens", "max-cost" or "not-metered"
 	Reason     string        // for people
 	RetryAfter time.Duration // 0: waiting doesn't help
 }
 
 func (l *Limited) Error() string { return l.Reason }
 
-// Metered says whether the answers of a host tell the use of a language model,
-// so that a budget has to look into them.
-func Metered(host string) bool { return false }
+// Header is the value of Retry-After (RFC 9110, section 10.2.3); "" is none.
+func (l *Limited) Header() string {
+	if l.RetryAfter <= 0 {
+		return ""
+	}
+	return fmt.Sprint(int64(math.Ceil(l.RetryAfter.Seconds())))
+}
 
-// Watch reads along in the body of an answer to a request, without holding it up, and
-// calls done once, when the body has ended or is closed, with what it told; not
-// if it told nothing.
-func Watch(res *http.Response, done func(Usage)) {}
+// add is a + n without wrapping around; a negative n counts for nothing.
+func add(a, n int64) int64 {
+	switch {
+	case n <= 0:
+		return a
+	case a > math.MaxInt64-n:
+		return math.MaxInt64
+	}
+	return a + n
+}

@@ -1,0 +1,106 @@
+package meter
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+)
+
+// Watch reads along in the body of an answer to a request, without holding it up, and
+// calls done once, when the body has ended or is closed, with what it told; not
+// if it told nothing. It keeps a few hundred bytes, whatever the body is. An encoded body is
+// not understood, only estimated: call it after the encoding was taken off.
+func Watch(res *http.Response, done func(Usage)) {
+	if res.Body == nil || res.Body == http.NoBody || res.Request == nil || res.StatusCode == http.StatusSwitchingProtocols {
+		return
+	}
+	w := &watched{ReadCloser: res.Body, done: done, host: res.Request.URL.Hostname()}
+	if res.Request.Method == http.MethodPost && res.StatusCode < 300 {
+		w.estimate, w.sent = true, max(res.Request.ContentLength, 0)
+	}
+	kind := strings.ToLower(res.Header.Get("Content-Type"))
+	switch encoding := res.Header.Get("Content-Encoding"); {
+	case encoding != "" && !strings.EqualFold(encoding, "identity"):
+		w.opaque = true
+	case strings.HasPrefix(kind, "text/event-stream"):
+		w.scan.events = true
+	case kind != "" && !strings.Contains(kind, "json") && !strings.HasPrefix(kind, "text/"):
+		return
+	}
+	res.Body = w
+}
+
+// watched is a body that is read along.
+type watched struct {
+	io.ReadCloser
+	done     func(Usage)
+	host     string
+	estimate bool  // where the answer does not tell
+	sent     int64 // bytes of the request's body, 0 where that is not known
+	opaque   bool  // the body can't be read
+
+	mu       sync.Mutex // a body may be closed while it is read
+	finished bool
+	read     int64
+	scan     scanner
+}
+
+func (w *watched) Read(p []byte) (int, error) {
+	n, err := w.ReadCloser.Read(p)
+	w.mu.Lock()
+	if !w.finished {
+		w.read += int64(n)
+		if !w.opaque {
+			w.scan.feed(p[:n])
+		}
+	}
+	w.mu.Unlock()
+	if err != nil {
+		w.finish()
+	}
+	return n, err
+}
+
+func (w *watched) Close() error {
+	w.finish()
+	return w.ReadCloser.Close()
+}
+
+func (w *watched) finish() {
+	w.mu.Lock()
+	if w.finished {
+		w.mu.Unlock()
+		return
+	}
+	w.finished = true
+	u := w.scan.usage()
+	u.Host = w.host
+	if w.estimate && !w.scan.told.final {
+		text := w.scan.text
+		if w.opaque {
+			text = w.read
+		}
+		u.guess(text, w.sent)
+	}
+	w.mu.Unlock()
+	if u.Tokens() > 0 {
+		w.done(u)
+	}
+}
+
+// bytesPerToken is what makers say of English text.
+const bytesPerToken = 4
+
+// guess completes what an answer with so many bytes of text did not tell.
+func (u *Usage) guess(text, sent int64) {
+	if text == 0 {
+		return
+	}
+	if out := (text + bytesPerToken - 1) / bytesPerToken; out > u.Out {
+		u.Out, u.Estimated = out, true
+	}
+	if u.In+u.CacheRead+u.CacheWrite == 0 {
+		u.In, u.Estimated = sent/bytesPerToken, true
+	}
+}
