@@ -102,10 +102,12 @@ type Decision struct {
 // Policy is a compiled network policy; its zero value denies everything. It
 // is immutable and may be shared.
 type Policy struct {
-	mode  mode
-	names map[string][]rule     // by exact name
-	under map[string][]rule     // by the suffix after "*."
-	addrs map[netip.Addr][]rule // by literal address
+	mode    mode
+	names   map[string][]*rule     // by exact name
+	under   map[string][]*rule     // by the suffix after "*."
+	addrs   map[netip.Addr][]*rule // by literal address
+	rules   bool                   // there are some, beside allowed hosts
+	monitor bool
 }
 
 type mode uint8
@@ -117,42 +119,6 @@ const (
 	modeFull
 )
 
-// rule is one entry of an allow list. Port 0 is any port.
-type rule struct {
-	text string
-	port uint16
-}
-
 // Full says whether everything public is allowed, so that a name seen later
 // on a connection (an encrypted one included) could not change a verdict.
-func (p Policy) Full() bool { return p.mode == modeFull }
-
-// Compile makes a policy of a network as it is written. Its mode "" is none; the entries
-// it allows are "host", "host:port", "*.suffix",
-// "*.suffix:port", "address", "address:port" or "[v6]:port". Without a port any port is
-// allowed. "*.suffix" is every name below suffix, not suffix itself. What is not
-// public has to be named with its port. The error names the entry and what
-// was expected of it.
-func Compile(network forage.Network) (Policy, error) {
-	p := Policy{
-		names: make(map[string][]rule),
-		under: make(map[string][]rule),
-		addrs: make(map[netip.Addr][]rule),
-	}
-	switch network.Mode {
-	case "", forage.NetworkNone:
-		p.mode = modeNone
-	case forage.NetworkRestricted:
-		p.mode = modeRestricted
-	case forage.NetworkFull:
-		p.mode = modeFull
-	default:
-		return Policy{}, fmt.Errorf("network mode %q: expected none, restricted or full", network.Mode)
-	}
-	for _, text := range network.Allow {
-		if err := p.add(text); err != nil {
-			return Policy{}, fmt.Errorf("allowed host %q: %w", text, err)
-		}
-	}
-	return p, nil
-}
+func (p Policy) Full() bool { return p.mode == modeFull && !p.rules }

@@ -10,23 +10,34 @@ import (
 
 var errEntryForm = errors.New("expected host, host:port, *.suffix, *.suffix:port, address, address:port or [v6]:port")
 
-// add puts one entry of an allow list into p, which is still being compiled.
-func (p *Policy) add(text string) error {
+// target is what the host of a rule or an entry of an allow list means: a
+// name, everything below one, or an address.
+type target struct {
+	name string // canonical
+	sub  bool   // every name below
+	addr netip.Addr
+	port uint16 // 0: any
+}
+
+// parseTarget reads an entry of an allow list.
+func parseTarget(text string) (target, error) {
 	if err := checkEntryForm(text); err != nil {
-		return err
+		return target{}, err
 	}
 	host, port, err := splitEntry(text)
 	if err != nil {
-		return err
+		return target{}, err
 	}
-	r := rule{text: text, port: port}
 	if addr, ok := ParseAddr(host); ok {
-		return p.addAddr(host, addr, r)
+		return target{addr: addr, port: port}, checkAddr(host, addr, port)
 	}
-	if suffix, ok := strings.CutPrefix(host, "*."); ok {
-		return p.addSuffix(suffix, r)
+	suffix, sub := strings.CutPrefix(host, "*.")
+	name, err := Canonical(suffix)
+	if err != nil {
+		return target{}, err
 	}
-	return p.addName(host, r)
+	t := target{name: name, sub: sub, port: port}
+	return t, t.checkName()
 }
 
 func checkEntryForm(text string) error {
@@ -76,7 +87,7 @@ func parsePort(text string) (uint16, error) {
 	return uint16(n), nil
 }
 
-func (p *Policy) addAddr(spelling string, addr netip.Addr, r rule) error {
+func checkAddr(spelling string, addr netip.Addr, port uint16) error {
 	if plain, err := netip.ParseAddr(spelling); err != nil || plain.Unmap() != addr {
 		return fmt.Errorf("expected the usual spelling of an address, %s", addr)
 	}
@@ -88,38 +99,24 @@ func (p *Policy) addAddr(spelling string, addr netip.Addr, r rule) error {
 		return fmt.Errorf("the host's own services are allowed by name, as %s:PORT", HostName)
 	case class == Multicast || class == Unspecified:
 		return fmt.Errorf("%s is %s: nothing can be connected to there", addr, class)
-	case class != Public && r.port == 0:
+	case class != Public && port == 0:
 		return fmt.Errorf("%s is %s and needs its port: expected %s", addr, class,
 			strings.TrimSuffix(netip.AddrPortFrom(addr, 0).String(), "0")+"PORT")
 	}
-	p.addrs[addr] = append(p.addrs[addr], r)
 	return nil
 }
 
-func (p *Policy) addSuffix(suffix string, r rule) error {
-	name, err := Canonical(suffix)
-	if err != nil {
-		return err
-	}
-	if isReserved(name) {
-		return fmt.Errorf("names below %s can't be allowed; the host is %s:PORT", name, HostName)
-	}
-	p.under[name] = append(p.under[name], r)
-	return nil
-}
-
-func (p *Policy) addName(host string, r rule) error {
-	name, err := Canonical(host)
-	if err != nil {
-		return err
-	}
+func (t target) checkName() error {
 	switch {
-	case name != HostName && isReserved(name):
+	case t.sub && isReserved(t.name):
+		return fmt.Errorf("names below %s can't be allowed; the host is %s:PORT", t.name, HostName)
+	case t.sub:
+		return nil
+	case t.name != HostName && isReserved(t.name):
 		return fmt.Errorf("that is the sandbox itself; the host's own services are %s:PORT", HostName)
-	case r.port == 0 && (name == HostName || isLocal(name)):
-		return fmt.Errorf("a name of the host or of its own network needs its port: expected %s:PORT", name)
+	case t.port == 0 && (t.name == HostName || isLocal(t.name)):
+		return fmt.Errorf("a name of the host or of its own network needs its port: expected %s:PORT", t.name)
 	}
-	p.names[name] = append(p.names[name], r)
 	return nil
 }
 

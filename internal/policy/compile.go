@@ -1,0 +1,177 @@
+package policy
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"forage"
+)
+
+// rule is one rule, or one entry of an allow list, ready to be compared.
+type rule struct {
+	target
+	text    string // as it is told to people
+	host    string // as it was written
+	entry   bool   // of an allow list
+	deny    bool
+	inspect bool
+	methods []string  // none is any
+	paths   []*glob   // none is any
+	git     []gitRepo // a rule about git: nothing else
+}
+
+// whole says whether the rule is about every request to its host.
+func (r *rule) whole() bool { return len(r.methods)+len(r.paths)+len(r.git) == 0 }
+
+// compileEntry reads one entry of an allow list.
+func compileEntry(text string) (*rule, error) {
+	t, err := parseTarget(text)
+	return &rule{target: t, text: text, host: text, entry: true}, err
+}
+
+// compileRule reads one rule; its error is a *RuleError.
+func compileRule(r forage.Rule) (*rule, error) {
+	if err := checkShape(r); err != nil {
+		return nil, err
+	}
+	t, err := parseTarget(r.Host)
+	if err != nil {
+		return nil, wrongRule(fmt.Errorf("%.80q: %w", r.Host, err), "host")
+	}
+	c := &rule{target: t, text: ruleText(r), host: r.Host, deny: r.Deny, inspect: r.Inspect}
+	for i, method := range r.Methods {
+		if err := checkMethod(method); err != nil {
+			return nil, wrongRule(err, "methods", i)
+		}
+	}
+	c.methods = slices.Clone(r.Methods)
+	for i, path := range r.Paths {
+		g, err := parseGlob(path)
+		if err != nil {
+			return nil, wrongRule(err, "paths", i)
+		}
+		if r.Deny { // in any case: some servers don't tell them apart
+			if g, err = parseGlob(strings.ToLower(path)); err != nil {
+				return nil, wrongRule(err, "paths", i)
+			}
+		}
+		c.paths = append(c.paths, g)
+	}
+	if r.Git != nil {
+		c.git, err = compileGit(*r.Git)
+	}
+	return c, err
+}
+
+func compileGit(r forage.GitRule) ([]gitRepo, error) {
+	for i, text := range r.Push {
+		if _, err := parseRef(text); err != nil {
+			return nil, wrongRule(err, "git", "push", i)
+		}
+	}
+	own := forage.GitRule{Repos: slices.Clone(r.Repos), Push: slices.Clone(r.Push)}
+	var repos []gitRepo
+	for i, text := range r.Repos {
+		g, err := parseRepo(text)
+		if err != nil {
+			return nil, wrongRule(err, "git", "repos", i)
+		}
+		repos = append(repos, gitRepo{g, own})
+	}
+	return repos, nil
+}
+
+// ruleText is a rule in one line: "deny api.example.com DELETE /repos/**".
+func ruleText(r forage.Rule) string {
+	words := []string{r.Host}
+	if r.Deny {
+		words = []string{"deny", r.Host}
+	}
+	if len(r.Methods) > 0 {
+		words = append(words, strings.Join(r.Methods, ","))
+	}
+	if len(r.Paths) > 0 {
+		words = append(words, strings.Join(r.Paths, " "))
+	}
+	if r.Git != nil {
+		words = append(words, "git", strings.Join(r.Git.Repos, " "))
+		if len(r.Git.Push) > 0 {
+			words = append(words, "push", strings.Join(r.Git.Push, " "))
+		}
+	}
+	if r.Inspect {
+		words = append(words, "inspect")
+	}
+	return strings.Join(words, " ")
+}
+
+// Compile makes a policy of a network as it is written. Its mode "" is none; the entries
+// it allows are "host", "host:port", "*.suffix",
+// "*.suffix:port", "address", "address:port" or "[v6]:port". Without a port any port is
+// allowed. "*.suffix" is every name below suffix, not suffix itself. What is not
+// public has to be named with its port. The error names the entry or the rule, and what
+// was expected of it.
+func Compile(network forage.Network) (Policy, error) {
+	p := Policy{
+		names:   make(map[string][]*rule),
+		under:   make(map[string][]*rule),
+		addrs:   make(map[netip.Addr][]*rule),
+		rules:   len(network.Rules) > 0,
+		monitor: network.Monitor,
+	}
+	switch network.Mode {
+	case "", forage.NetworkNone:
+		p.mode = modeNone
+	case forage.NetworkRestricted:
+		p.mode = modeRestricted
+	case forage.NetworkFull:
+		p.mode = modeFull
+	default:
+		return Policy{}, fmt.Errorf("network mode %q: expected none, restricted or full", network.Mode)
+	}
+	for _, text := range network.Allow {
+		r, err := compileEntry(text)
+		if err != nil {
+			return Policy{}, fmt.Errorf("allowed host %q: %w", text, err)
+		}
+		p.add(r)
+	}
+	for i, written := range network.Rules {
+		r, err := compileRule(written)
+		if err != nil {
+			return Policy{}, fmt.Errorf("rule %d (%.200s): %w", i+1, ruleText(written), err)
+		}
+		p.add(r)
+	}
+	p.sort()
+	return p, nil
+}
+
+// sort makes the order in which rules are tried, and so what a decision names
+// where several rules say the same, independent of the order in which they are written.
+func (p *Policy) sort() {
+	byText := func(a, b *rule) int { return strings.Compare(a.text, b.text) }
+	for _, list := range p.names {
+		slices.SortStableFunc(list, byText)
+	}
+	for _, list := range p.under {
+		slices.SortStableFunc(list, byText)
+	}
+	for _, list := range p.addrs {
+		slices.SortStableFunc(list, byText)
+	}
+}
+
+// add puts a rule where Decide looks for it.
+func (p *Policy) add(r *rule) {
+	switch {
+	case r.addr.IsValid():
+		p.addrs[r.addr] = append(p.addrs[r.addr], r)
+	case r.sub:
+		p.under[r.name] = append(p.under[r.name], r)
+	default:
+		p.names[r.name] = append(p.names[r.name], r)
+	}
+}

@@ -1,0 +1,179 @@
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"forage"
+)
+
+// grade is how special what a rule says of requests is, the host left aside.
+type grade struct {
+	path  globRank // noPath where it says nothing of paths
+	named bool     // it names methods
+}
+
+// noPath is the rank of a rule for any path: below every glob.
+var noPath = globRank{whole: -1}
+
+func (g grade) compare(o grade) int {
+	return cmp.Or(g.path.compare(o.path), cmp.Compare(btoi(g.named), btoi(o.named)))
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// most is the greatest grade that a rule can have for any request.
+func (r *rule) most() grade {
+	g := grade{path: noPath, named: len(r.methods)+len(r.git) > 0}
+	for _, path := range r.paths {
+		if path.rank.compare(g.path) > 0 {
+			g.path = path.rank
+		}
+	}
+	for _, repo := range r.git {
+		if rank := repo.rank(gitRefs); rank.compare(g.path) > 0 {
+			g.path = rank
+		}
+	}
+	return g
+}
+
+// judgeRequest judges a request by every way to read its path: each has to be allowed.
+func judgeRequest(r Request, allows, denies []candidate) (d Decision, wall bool) {
+	ways := [][]string{nil}
+	if slices.ContainsFunc(allows, candidate.asksPath) || slices.ContainsFunc(denies, candidate.asksPath) {
+		var ok bool
+		if ways, ok = readings(r.Path); !ok {
+			return denied(RuleMalformed, "a path that servers may read in too many ways"), true
+		}
+	}
+	var unallowed *Decision
+	for i, way := range ways {
+		found, named := judgeReading(r, way, allows, denies)
+		switch {
+		case named:
+			return found, false
+		case unallowed != nil:
+		case found.Verdict != Allow:
+			unallowed = &found
+		case i == 0:
+			d = found
+		case !samePush(d.Push, found.Push):
+			other := denied(RuleDefaultDeny, fmt.Sprintf("servers may read the path %.200q as different repositories", r.Path))
+			unallowed = &other
+		}
+	}
+	if unallowed != nil {
+		return *unallowed, false
+	}
+	return d, false
+}
+
+func (c candidate) asksPath() bool { return len(c.paths)+len(c.git) > 0 }
+
+func samePush(a, b *forage.GitRule) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return slices.Equal(a.Repos, b.Repos) && slices.Equal(a.Push, b.Push)
+}
+
+// judgeReading judges a request whose path has those segments. named says
+// that a rule denies it, rather than that none allows it.
+func judgeReading(r Request, path []string, allows, denies []candidate) (d Decision, named bool) {
+	best, special, push := pick(r, path, allows)
+	lower := make([]string, len(path))
+	for i, s := range path {
+		lower[i] = strings.ToLower(s)
+	}
+	for _, c := range denies {
+		rank, ok := c.deniesPath(lower)
+		if !ok || !c.deniesMethod(r.Method) {
+			continue
+		}
+		if best.rule == nil || c.rank > best.rank ||
+			c.rank == best.rank && (grade{rank, len(c.methods) > 0}).compare(special) >= 0 {
+			return byRule(c), true
+		}
+	}
+	if best.rule == nil {
+		reason := fmt.Sprintf("no rule for %s allows %.20q %.200q", destination(r), r.Method, "/"+strings.Join(path, "/"))
+		if len(allows) == 0 {
+			reason = undeniable(r, nil).Reason
+		}
+		return denied(RuleDefaultDeny, reason), false
+	}
+	d = allowed(r, best)
+	d.Push = push
+	return d, false
+}
+
+// pick finds the rule that allows a request: of those with the most special
+// path, one that names methods before one that doesn't.
+func pick(r Request, path []string, allows []candidate) (best candidate, special grade, push *forage.GitRule) {
+	at := noPath
+	for _, c := range allows {
+		if rank, ok := c.matchesPath(path); ok && rank.compare(at) > 0 {
+			at = rank
+		}
+	}
+	for _, c := range allows {
+		rank, ok := c.matchesPath(path)
+		if !ok || rank != at || !c.allowsMethod(r, path, rank) {
+			continue
+		}
+		g := grade{rank, len(c.methods)+len(c.git) > 0}
+		if best.rule == nil || g.compare(special) > 0 {
+			best, special = c, g
+		}
+	}
+	if best.rule != nil && len(best.git) > 0 && isPush(path) {
+		push = pushOf(r, path, at, allows)
+	}
+	return best, special, push
+}
+
+// matchesPath is the rank of the most special of the rule's globs that match.
+func (r *rule) matchesPath(path []string) (rank globRank, ok bool) {
+	if len(r.paths)+len(r.git) == 0 {
+		return noPath, true
+	}
+	for _, g := range r.paths {
+		if g.match(path) && (!ok || g.rank.compare(rank) > 0) {
+			rank, ok = g.rank, true
+		}
+	}
+	for _, repo := range r.git {
+		if found, matches := repo.match(path); matches && (!ok || found.compare(rank) > 0) {
+			rank, ok = found, true
+		}
+	}
+	return rank, ok
+}
+
+// allowsMethod says whether a rule that allows is for the method of r, as it is spelled; of a
+// rule about git, whether r is a request of git's that it allows at that rank.
+func (r *rule) allowsMethod(asked Request, path []string, rank globRank) bool {
+	if len(r.git) == 0 {
+		return len(r.methods) == 0 || slices.Contains(r.methods, asked.Method)
+	}
+	return slices.ContainsFunc(r.git, func(repo gitRepo) bool {
+		found, ok := repo.match(path)
+		return ok && found == rank && repo.allows(asked, path)
+	})
+}
+
+// deniesPath is matchesPath of a rule that denies; lower is in lower case, as its globs are.
+func (r *rule) deniesPath(lower []string) (globRank, bool) { return r.matchesPath(lower) }
+
+// deniesMethod says whether a rule that denies is for that method, in any case.
+func (r *rule) deniesMethod(method string) bool {
+	return len(r.methods) == 0 || slices.Contains(r.methods, strings.ToUpper(method))
+}
