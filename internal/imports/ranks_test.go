@@ -21,10 +21,10 @@ var rooms = []room{
 	{"unixsock", 0, "long socket paths are a matter of the kernel alone"},
 	{"sshkeys", 0, "keys are made and read the same on both sides"},
 	{"probe", 0, "attacks from inside, knowing nothing of what it attacks"},
+	{"preset", 0, "facts about services, which everybody may look up"},
 	{"follow", 0, "reading a file that grows is a matter of the kernel alone"},
 
 	{"secrets", 1, "reads values where they are kept; who may have them is decided above"},
-	{"preset", 1, "facts about services, which everybody may look up"},
 
 	{"config", 1, "turns files into nouns; what they mean is decided above"},
 	{"audit", 1, "events are recorded by everybody, so it can know nobody"},
