@@ -3,17 +3,26 @@
 // are kept. It is data.
 package preset
 
-import "forage"
+import (
+	"slices"
+
+	"forage"
+)
 
 // Preset is what is built in for secrets of one name.
 type Preset struct {
 	Name string // of the secret, unless it says another
 	Uses []forage.SecretUse
+	// LoginUses are the uses in place of Uses where the secret is a login. The hosts of
+	// its token endpoint, which are answered by us, are among them.
+	LoginUses []forage.SecretUse
 	// Shape is what a placeholder looks like: a prefix that agents check, and the
-	// length of the whole.
-	Prefix string
-	Length int
+	// length of the whole. Alphabet is what the rest is made of; "" is letters and digits.
+	Prefix   string
+	Length   int
+	Alphabet string
 	// Env is the variable that the service's clients expect it in, on the host and inside.
+	// The first is the usual one.
 	Env []string
 	// Login is the login that serves instead where there is no key: its kind and its
 	// file below the home; "" is none.
@@ -22,7 +31,31 @@ type Preset struct {
 }
 
 // Lookup is the preset of that name.
-func Lookup(name string) (Preset, bool) { return Preset{}, false }
+func Lookup(name string) (Preset, bool) {
+	for _, p := range presets() {
+		if p.Name == name {
+			return p, true
+		}
+	}
+	return Preset{}, false
+}
+
+// ForLogin is the preset whose login is of that kind.
+func ForLogin(kind forage.LoginKind) (Preset, bool) {
+	for _, p := range presets() {
+		if kind != "" && p.Login == kind {
+			return p, true
+		}
+	}
+	return Preset{}, false
+}
 
 // Names are the names of all presets, sorted.
-func Names() []string { return nil }
+func Names() []string {
+	var names []string
+	for _, p := range presets() {
+		names = append(names, p.Name)
+	}
+	slices.Sort(names)
+	return names
+}

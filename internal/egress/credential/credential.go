@@ -2,11 +2,17 @@
 // them from coming back. It looks only at requests that policy has allowed and
 // that go over verified TLS, or to a service of the host itself that the user has
 // named; who calls it sees to that.
+//
+// A credential that a request brings itself is taken out, whatever it is: an agent
+// must not use an allowed service with somebody else's account. What a request says in its
+// body is not looked at.
 package credential
 
 import (
-	"context"
 	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
 
 	"forage"
 	"forage/internal/secrets"
@@ -14,39 +20,72 @@ import (
 
 // Set is the credentials of one sandbox. It is immutable and may be shared; the
 // nil Set is empty.
-type Set struct{}
+type Set struct {
+	exact    map[dest]*Credential
+	under    map[dest]*Credential // by the suffix after "*."
+	gateways map[string]dest
+}
 
-// Compile makes a Set of bindings. sources holds the source of each binding's
-// secret by its name. Errors: two secrets for one host, a use that can't be understood.
-func Compile(bindings []forage.Binding, sources map[string]secrets.Source) (*Set, error) {
-	return &Set{}, nil
+// dest is a host, canonical or a literal address, and its port.
+type dest struct {
+	host string
+	port uint16
 }
 
 // For is what has to be put into requests to a host, which is in its canonical
-// form; nil is nothing.
-func (s *Set) For(host string, port uint16) *Credential { return nil }
+// form (policy.Request.Dest); nil is nothing. The most specific of the bound hosts counts.
+func (s *Set) For(host string, port uint16) *Credential {
+	if s == nil {
+		return nil
+	}
+	if c := s.exact[dest{host, port}]; c != nil {
+		return c
+	}
+	if len(s.under) == 0 {
+		return nil
+	}
+	for rest := host; ; {
+		dot := strings.IndexByte(rest, '.')
+		if dot < 0 {
+			return nil
+		}
+		rest = rest[dot+1:]
+		if c := s.under[dest{rest, port}]; c != nil {
+			return c
+		}
+	}
+}
 
 // Gateway is the host and port that the first part of a path on the proxy's own
 // address stands for.
-func (s *Set) Gateway(name string) (host string, port uint16, ok bool) { return "", 0, false }
+func (s *Set) Gateway(name string) (host string, port uint16, ok bool) {
+	if s == nil {
+		return "", 0, false
+	}
+	d, ok := s.gateways[name]
+	return d.host, d.port, ok
+}
 
 // Credential is what is put into the requests to one host.
-type Credential struct{ Secret string }
+type Credential struct {
+	Secret string // its name
 
-// Apply makes r, which is about to be sent on, one that carries the secret: credentials that
-// it brought are taken out or replaced. The error is the source's.
-// For a request that is answered in place of the server (a login's token endpoint), answer is not nil.
-func (c *Credential) Apply(ctx context.Context, r *http.Request) (applied *Applied, answer *http.Response, err error) {
-	return nil, nil, nil
+	source      secrets.Source
+	placeholder string
+	refresh     string // placeholder of a login's refresh token
+	at          dest
+	wild        bool // at is a suffix
+	uses        []forage.SecretUse
+	named       []string // headers of uses, squeezed
+	marked      []string // those of them in which the placeholder is replaced
+	params      []string // query parameters of uses, squeezed
+	now         func() time.Time
+	ready       atomic.Pointer[prepared] // of the value that was last used
 }
 
-// Applied is what became of one request.
-type Applied struct {
-	Secret string // name of the secret that was put in; "" is none
-	// Foreign says which credential of the agent's own was taken out ("header authorization"); "" is none.
-	Foreign string
+// Answerer is a Source that answers some requests in place of the server: those that ask for tokens.
+type Answerer interface {
+	// Answer is asked before anything is done to a request towards a host that the
+	// secret is bound to. It may read the body only of a request that it answers.
+	Answer(r *http.Request) (*http.Response, bool)
 }
-
-// Response takes the secret out of res, as it streams: from its header, its
-// body and its trailer. An error means that res must not be passed on.
-func (a *Applied) Response(res *http.Response) error { return nil }

@@ -1,0 +1,266 @@
+package credential
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	"forage"
+	"forage/internal/policy"
+)
+
+// Apply makes r, which is about to be sent on, one that carries the secret: credentials that
+// it brought are taken out or replaced. r, its Header and its URL are changed: they must not be
+// shared with what the agent's connection is served by. The error is the source's, or says
+// that a secret must not be sent this way; it is for the user, never for the agent.
+// For a request that is answered in place of the server (a login's token endpoint, a signature
+// that can't be made), answer is not nil.
+func (c *Credential) Apply(ctx context.Context, r *http.Request) (applied *Applied, answer *http.Response, err error) {
+	if err := c.check(r); err != nil {
+		return nil, nil, fmt.Errorf("the secret %q: %w", c.Secret, err)
+	}
+	if a, ok := c.source.(Answerer); ok {
+		if answer, ok := a.Answer(r); ok {
+			return &Applied{}, answer, nil
+		}
+	}
+	applied = &Applied{}
+	if !c.wants(r) {
+		applied.Foreign = c.strip(r)
+		return applied, nil, nil
+	}
+	p, err := c.prepare(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the secret %q: %w", c.Secret, err)
+	}
+	applied.needles = p.needles
+	if p.signer != nil {
+		applied.Foreign = c.foreignSigner(r)
+		scope, refused := readScope(r)
+		c.strip(r)
+		if refused == "" {
+			refused = p.signer.sign(r, scope, c.now())
+		}
+		if refused != "" {
+			return applied, refusal(r, refused), nil
+		}
+		applied.Secret = c.Secret
+	} else {
+		applied.Foreign = c.strip(r)
+		if c.insert(r, p) {
+			applied.Secret = c.Secret
+		}
+	}
+	tame(r, p.signer != nil)
+	return applied, nil, nil
+}
+
+// check says whether a secret may be put into r at all.
+func (c *Credential) check(r *http.Request) error {
+	defaultPort := uint16(443)
+	if r.URL.Scheme != "https" {
+		defaultPort = 80
+	}
+	to, err := policy.ParseAuthority(r.URL.Host, defaultPort)
+	if err != nil {
+		return fmt.Errorf("the request is for no host: %w", err)
+	}
+	if at := (dest{to.Dest(), to.Port}); !c.covers(at) {
+		return fmt.Errorf("it is not bound to %s", to.Authority())
+	}
+	if r.Host != "" && r.Host != r.URL.Host {
+		if said, err := policy.ParseAuthority(r.Host, defaultPort); err != nil || said != to {
+			return errors.New("the request's Host is another than where it goes")
+		}
+	}
+	if r.URL.Scheme == "https" || r.URL.Scheme == "http" && c.mayBeClear(to) {
+		return nil
+	}
+	return errors.New("it is sent over TLS only")
+}
+
+func (c *Credential) covers(to dest) bool {
+	if !c.wild {
+		return to == c.at
+	}
+	rest, ok := strings.CutSuffix(to.host, c.at.host)
+	return ok && to.port == c.at.port && strings.HasSuffix(rest, ".")
+}
+
+// mayBeClear says whether to is a service of the host itself.
+func (c *Credential) mayBeClear(to policy.Request) bool {
+	return !c.wild && (to.Host == policy.HostName || to.Host == "" && isLoopback(to.Addr))
+}
+
+func isLoopback(addr netip.Addr) bool { return addr.Unmap().IsLoopback() }
+
+// wants says whether the secret has a place in r. Only one that is put where
+// its placeholder is has none in some.
+func (c *Credential) wants(r *http.Request) bool {
+	for _, use := range c.uses {
+		if use.Place != forage.PlaceReplace {
+			return true
+		}
+		for name, values := range r.Header {
+			for _, value := range values {
+				if sameHeader(name, use.Name) && c.shows(value) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// shows says whether a header's value has the placeholder in it.
+func (c *Credential) shows(value string) bool {
+	return c.placeholder != "" && (strings.Contains(value, c.placeholder) || strings.Contains(basicText(value), c.placeholder))
+}
+
+// insert puts the secret into r, and says whether there was a place for it.
+func (c *Credential) insert(r *http.Request, p *prepared) (done bool) {
+	for _, put := range p.puts {
+		switch {
+		case put.query != "":
+			if r.URL.RawQuery != "" {
+				r.URL.RawQuery += "&"
+			}
+			r.URL.RawQuery += put.query
+			done = true
+		case put.replace:
+			for name, values := range r.Header {
+				if !sameHeader(name, put.header) {
+					continue
+				}
+				for i := range values { // strip has left only those that have it
+					values[i] = c.replaced(values[i], p.value)
+					done = true
+				}
+			}
+		default:
+			r.Header[put.header] = put.value
+			done = true
+		}
+	}
+	return done
+}
+
+// replaced is a header's value with the secret in place of the placeholder.
+func (c *Credential) replaced(value, secret string) string {
+	if text := basicText(value); strings.Contains(text, c.placeholder) {
+		return "Basic " + base64.StdEncoding.EncodeToString([]byte(strings.ReplaceAll(text, c.placeholder, secret)))
+	}
+	return strings.ReplaceAll(value, c.placeholder, secret)
+}
+
+// basicText is "user:password" of a header's value (RFC 7617); "" if it is none.
+func basicText(value string) string {
+	scheme, rest, ok := strings.Cut(value, " ")
+	if !ok || !strings.EqualFold(scheme, "basic") {
+		return ""
+	}
+	text, err := base64.StdEncoding.DecodeString(strings.TrimSpace(rest))
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}
+
+// tame takes from r what would let an answer show the secret in a form that can't
+// be looked through: compressed, or in pieces. A signed request does not carry the secret
+// itself, and may ask for pieces.
+func tame(r *http.Request, signed bool) {
+	r.Header["Accept-Encoding"] = identity
+	for _, name := range [...]string{"Sec-Websocket-Extensions", "Grpc-Accept-Encoding", "Connect-Accept-Encoding"} {
+		delete(r.Header, name)
+	}
+	if !signed {
+		delete(r.Header, "Range")
+		delete(r.Header, "If-Range")
+	}
+}
+
+// identity is shared by all requests; nobody writes to it.
+var identity = []string{"identity"}
+
+// prepared is what one value of a secret comes to.
+type prepared struct {
+	value   string
+	puts    []put
+	signer  *signer // of PlaceSigV4
+	needles *needles
+}
+
+// put is one place that a secret is written to.
+type put struct {
+	header  string
+	value   []string
+	replace bool
+	query   string // the whole parameter, encoded
+}
+
+// prepare reads the secret, and works out what it comes to if it is not the one that it was.
+func (c *Credential) prepare(ctx context.Context) (*prepared, error) {
+	secret, err := c.source.Get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	value := secret.Reveal()
+	if p := c.ready.Load(); p != nil && p.value == value {
+		return p, nil
+	}
+	if value == "" || hasControl(value) {
+		return nil, errors.New("its value is empty, or has control characters in it, which no request can carry")
+	}
+	p := &prepared{value: value}
+	hide := []string{value}
+	for _, use := range c.uses {
+		switch use.Place {
+		case forage.PlaceSigV4:
+			if p.signer, err = newSigner(value, c.now()); err != nil {
+				return nil, err
+			}
+			hide = p.signer.hide()
+		case forage.PlaceQuery:
+			p.puts = append(p.puts, put{query: url.QueryEscape(use.Name) + "=" + url.QueryEscape(value)})
+		case forage.PlaceReplace:
+			p.puts = append(p.puts, put{header: use.Name, replace: true})
+		default:
+			text := headerValue(use, value)
+			hide = append(hide, text)
+			p.puts = append(p.puts, put{header: http.CanonicalHeaderKey(headerOf(use)), value: []string{text}})
+		}
+	}
+	p.needles = newNeedles(hide)
+	c.ready.Store(p)
+	return p, nil
+}
+
+func headerValue(use forage.SecretUse, value string) string {
+	switch {
+	case use.Place == forage.PlaceBearer:
+		return "Bearer " + value
+	case use.Place == forage.PlaceBasic:
+		return "Basic " + base64.StdEncoding.EncodeToString([]byte(use.User+":"+value))
+	case use.Format != "":
+		return strings.Replace(use.Format, "{}", value, 1)
+	}
+	return value
+}
+
+// refusal answers a request that can't be sent on, for a reason that the agent may know.
+func refusal(r *http.Request, reason string) *http.Response {
+	text := "forage: " + reason + "\n"
+	return &http.Response{
+		Status: "403 Forbidden", StatusCode: http.StatusForbidden, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header:        http.Header{"Content-Type": {"text/plain; charset=utf-8"}},
+		Body:          body(text),
+		ContentLength: int64(len(text)),
+		Request:       r,
+	}
+}

@@ -1,0 +1,90 @@
+package credential
+
+import (
+	"net/http"
+	"strings"
+)
+
+// stripQuery takes the credentials out of r's query, whatever way they are spelled,
+// and returns the name of one that was not ours.
+func (c *Credential) stripQuery(r *http.Request) (foreign string) {
+	query := r.URL.RawQuery
+	if query == "" {
+		return ""
+	}
+	kept := make([]byte, 0, len(query))
+	found := false
+	for start := 0; start <= len(query); {
+		end := start
+		for end < len(query) && query[end] != '&' && query[end] != ';' { // ";" separates too for some servers
+			end++
+		}
+		param := query[start:end]
+		name, value, _ := strings.Cut(param, "=")
+		if known, ok := c.takesParam(name); ok {
+			found = true
+			if !c.shows(unescape(value)) && !c.showsPart(unescape(value)) {
+				foreign = first(foreign, known)
+			}
+		} else {
+			if len(kept) > 0 {
+				kept = append(kept, query[start-1])
+			}
+			kept = append(kept, param...)
+		}
+		start = end + 1
+	}
+	if found {
+		r.URL.RawQuery = string(kept)
+	}
+	return foreign
+}
+
+// takesParam says whether a parameter's name is that of a credential, and how it is usually written.
+func (c *Credential) takesParam(name string) (known string, ok bool) {
+	var buf [longestName]byte
+	key := squeezed(&buf, unescape(name))
+	for _, param := range c.params {
+		if param == string(key) {
+			return param, true
+		}
+	}
+	if !isCredentialParam(key) || string(key) == "key" && keyIsPlain(c.at.host) {
+		return "", false
+	}
+	return strings.ToLower(strings.TrimSpace(string(key))), true
+}
+
+// unescape decodes what can be decoded of a part of a query, as a lenient server does.
+func unescape(text string) string {
+	if strings.IndexByte(text, '%') < 0 && strings.IndexByte(text, '+') < 0 {
+		return text
+	}
+	plain := make([]byte, 0, len(text))
+	for i := 0; i < len(text); i++ {
+		switch {
+		case text[i] == '+':
+			plain = append(plain, ' ')
+		case text[i] == '%' && i+2 < len(text) && isHex(text[i+1]) && isHex(text[i+2]):
+			plain = append(plain, unhex(text[i+1])<<4|unhex(text[i+2]))
+			i += 2
+		default:
+			plain = append(plain, text[i])
+		}
+	}
+	return string(plain)
+}
+
+func isHex(c byte) bool {
+	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
+}
+
+func unhex(c byte) byte {
+	switch {
+	case c >= 'a':
+		return c - 'a' + 10
+	case c >= 'A':
+		return c - 'A' + 10
+	}
+	return c - '0'
+}

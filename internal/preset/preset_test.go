@@ -1,0 +1,106 @@
+package preset_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"forage"
+	"forage/internal/egress/credential"
+	"forage/internal/preset"
+	"forage/internal/secrets"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestPresetsCompile(t *testing.T) {
+	for _, name := range preset.Names() {
+		p, ok := preset.Lookup(name)
+		if !ok {
+			t.Fatalf("%s has a name, and is not found by it", name)
+		}
+		for kind, uses := range map[string][]forage.SecretUse{"key": p.Uses, "login": p.LoginUses} {
+			source, err := secrets.Open(forage.SecretSource{Env: "X"}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = credential.Compile([]forage.Binding{{Secret: name, Placeholder: preset.Placeholder(p, "box", name), Uses: uses}},
+				map[string]secrets.Source{name: source})
+			if err != nil {
+				t.Errorf("%s, %s: %v", name, kind, err)
+			}
+		}
+		if (p.Login != "") != (len(p.LoginUses) > 0) || (p.Login != "") != (p.LoginFile != "") {
+			t.Errorf("%s is a login in one respect and not in another: %+v", name, p)
+		}
+	}
+	if _, ok := preset.Lookup("nobody"); ok {
+		t.Error("a preset of no service is found")
+	}
+}
+
+// All presets together are what a sandbox gets that names every secret.
+func TestPresetsDoNotOverlap(t *testing.T) {
+	var bindings []forage.Binding
+	sources := map[string]secrets.Source{}
+	for _, name := range preset.Names() {
+		p, _ := preset.Lookup(name)
+		bindings = append(bindings, forage.Binding{Secret: name, Placeholder: preset.Placeholder(p, "box", name), Uses: p.Uses})
+		sources[name], _ = secrets.Open(forage.SecretSource{Env: "X"}, nil)
+	}
+	if _, err := credential.Compile(bindings, sources); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPlaceholdersHaveTheShapeOfTheValue(t *testing.T) {
+	for name, want := range map[string]string{
+		"anthropic": "sk-ant-api03- 108", "openai": "sk-proj- 164", "gemini": "AIza 39", "github": "ghp_ 40", "gitlab": "glpat- 26",
+		"npm": "npm_ 40", "pypi": "pypi-AgEIcHlwaS5vcmc 179", "openrouter": "sk-or-v1- 73", "aws": "AKIA 61",
+	} {
+		p, _ := preset.Lookup(name)
+		text := preset.Placeholder(p, "box", name)
+		if got := fmt.Sprintf("%s %d", p.Prefix, len(text)); got != want || !strings.HasPrefix(text, p.Prefix) {
+			t.Errorf("%s: the placeholder %q has prefix and length %s, want %s", name, text, got, want)
+		}
+	}
+}
+
+func TestPlaceholdersAreDerived(t *testing.T) {
+	p, _ := preset.Lookup("github")
+	same := preset.Placeholder(p, "box", "github")
+	if again := preset.Placeholder(p, "box", "github"); again != same {
+		t.Errorf("the same names gave %q and %q", same, again)
+	}
+	for _, names := range [][2]string{{"box", "git"}, {"boxgit", "hub"}, {"other", "github"}} {
+		if other := preset.Placeholder(p, names[0], names[1]); other == same {
+			t.Errorf("%v has the placeholder of box, github", names)
+		}
+	}
+	if text := preset.Placeholder(preset.Preset{}, "box", "work"); !strings.HasPrefix(text, "forage-placeholder-") || len(text) != 51 {
+		t.Errorf("without a preset the placeholder is %q", text)
+	}
+}
+
+func TestEnviron(t *testing.T) {
+	github, _ := preset.Lookup("github")
+	if diff := cmp.Diff(map[string]string{"GH_TOKEN": "ghp_x", "GITHUB_TOKEN": "ghp_x"}, github.Environ("ghp_x")); diff != "" {
+		t.Errorf("github (-want +got):\n%s", diff)
+	}
+	aws, _ := preset.Lookup("aws")
+	want := map[string]string{"AWS_ACCESS_KEY_ID": "AKIAX", "AWS_SECRET_ACCESS_KEY": "y"}
+	if diff := cmp.Diff(want, aws.Environ("AKIAX:y")); diff != "" {
+		t.Errorf("aws (-want +got):\n%s", diff)
+	}
+}
+
+func TestForLogin(t *testing.T) {
+	for kind, want := range map[forage.LoginKind]string{forage.LoginClaude: "anthropic", forage.LoginChatGPT: "openai"} {
+		if p, ok := preset.ForLogin(kind); !ok || p.Name != want {
+			t.Errorf("the login %s is %q's, want %s", kind, p.Name, want)
+		}
+	}
+	if _, ok := preset.ForLogin(""); ok {
+		t.Error("no login has a preset")
+	}
+}

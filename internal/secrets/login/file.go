@@ -1,0 +1,185 @@
+package login
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxFile is how large a login file may be, in bytes.
+const maxFile = 1 << 20
+
+// errNotJSON says no more, since a JSON error quotes what it read.
+var errNotJSON = errors.New("is not the JSON that it should be")
+
+// file is a login file, which others write to as well.
+type file struct {
+	path  string
+	parse func([]byte) (tokens, error)
+
+	mu   sync.Mutex
+	seen stamp // when the rest was read
+	raw  []byte
+	held tokens
+	// unsaved is what could not be written, instead of the tokens that lost is.
+	unsaved, lost tokens
+}
+
+// stamp changes whenever a file does.
+type stamp struct {
+	dev, ino, size    int64
+	modified, changed unix.Timespec
+}
+
+// read gives the tokens that are in the file now.
+func (f *file) read() (tokens, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.loadLocked(); err != nil {
+		return tokens{}, fmt.Errorf("the login in %s: %w", f.path, err)
+	}
+	if f.lost.access != "" && f.held.same(f.lost) {
+		return f.unsaved, nil
+	}
+	return f.held, nil
+}
+
+// content gives what is in the file now.
+func (f *file) content() ([]byte, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.loadLocked(); err != nil {
+		return nil, fmt.Errorf("the login in %s: %w", f.path, err)
+	}
+	return f.raw, nil
+}
+
+// loadLocked reads the file, if it has changed since.
+func (f *file) loadLocked() error {
+	fd, err := os.OpenFile(f.path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return bare(err)
+	}
+	defer fd.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(fd.Fd()), &st); err != nil {
+		return err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return errors.New("is not a regular file")
+	}
+	now := stamp{int64(st.Dev), int64(st.Ino), st.Size, st.Mtim, st.Ctim}
+	if f.raw != nil && now == f.seen {
+		return nil
+	}
+	raw, err := io.ReadAll(io.LimitReader(fd, maxFile+1))
+	if err != nil {
+		return bare(err)
+	}
+	if len(raw) > maxFile {
+		return errors.New("is too large for a login")
+	}
+	held, err := f.parse(raw)
+	if err != nil {
+		return err
+	}
+	f.seen, f.raw, f.held = now, raw, held
+	return nil
+}
+
+// keep remembers tokens that could not be written, so that at least this process goes on.
+func (f *file) keep(unsaved, instead tokens) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.unsaved, f.lost = unsaved, instead
+}
+
+// replacement is a file that is ready to take the login file's place: whatever
+// could keep it from that shows before a token is used up.
+type replacement struct {
+	path string // of the login file, links resolved
+	file *os.File
+}
+
+// replace makes a replacement; the caller holds the lock.
+func (f *file) replace() (*replacement, error) {
+	path, err := filepath.EvalSymlinks(f.path)
+	if err != nil {
+		return nil, bare(err)
+	}
+	var old unix.Stat_t
+	if err := unix.Stat(path, &old); err != nil {
+		return nil, err
+	}
+	next := path + ".forage"
+	// Left by a process that was killed: nobody else is here, under the lock.
+	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, bare(err)
+	}
+	fd, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, bare(err)
+	}
+	r := &replacement{path: path, file: fd}
+	if old.Uid != uint32(os.Geteuid()) || old.Gid != uint32(os.Getegid()) {
+		err = fd.Chown(int(old.Uid), int(old.Gid))
+	}
+	if err == nil {
+		err = fd.Chmod(0o600) // whatever the umask is
+	}
+	if err == nil {
+		_, err = fd.Write(make([]byte, len(f.raw)+1<<13)) // the room that it will need
+	}
+	if err == nil {
+		err = fd.Sync()
+	}
+	if err != nil {
+		r.drop()
+		return nil, bare(err)
+	}
+	return r, nil
+}
+
+// commit puts content in place of the login file: whole, and to stay.
+func (r *replacement) commit(content []byte) error {
+	_, err := r.file.WriteAt(content, 0)
+	if err == nil {
+		err = r.file.Truncate(int64(len(content)))
+	}
+	if err == nil {
+		err = r.file.Sync()
+	}
+	if err == nil {
+		err = os.Rename(r.file.Name(), r.path)
+	}
+	if err != nil {
+		return bare(err)
+	}
+	dir, err := os.Open(filepath.Dir(r.path))
+	if err != nil {
+		return bare(err)
+	}
+	defer dir.Close()
+	return dir.Sync()
+}
+
+// drop removes what has not been put in place.
+func (r *replacement) drop() {
+	_ = r.file.Close()           // what was written is either synced or unwanted
+	_ = os.Remove(r.file.Name()) // after a commit there is nothing
+}
+
+// bare is the reason of an error about a path that the message names already.
+func bare(err error) error {
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		return at.Err
+	}
+	return err
+}
