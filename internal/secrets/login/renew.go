@@ -59,6 +59,13 @@ func (l *Login) renew(ctx context.Context, refused string) (tokens, error) {
 
 // exchange asks for new tokens and writes them to the file, which is locked.
 func (l *Login) exchange(ctx context.Context, have tokens, good func(tokens) bool) (tokens, error) {
+	raw, err := l.file.content()
+	if err == nil { // tokens that could not be put into the file would be lost, and with them the login
+		_, err = l.form.merge(raw, grant{Access: have.access}, l.now())
+	}
+	if err != nil {
+		return tokens{}, l.explain(err)
+	}
 	next, err := l.file.replace()
 	if err != nil {
 		return tokens{}, l.fail(have, l.unwritable(err))
@@ -77,7 +84,7 @@ func (l *Login) exchange(ctx context.Context, have tokens, good func(tokens) boo
 	if err != nil {
 		return tokens{}, l.fail(have, l.expired(err))
 	}
-	raw, err := l.file.content()
+	raw, err = l.file.content()
 	if err != nil {
 		return tokens{}, l.explain(err)
 	}
