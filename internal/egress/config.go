@@ -10,7 +10,11 @@ import (
 	"net/url"
 	"time"
 
+	"forage"
 	"forage/internal/audit"
+	"forage/internal/egress/credential"
+	"forage/internal/egress/meter"
+	"forage/internal/egress/tlsmitm"
 	"forage/internal/policy"
 )
 
@@ -29,7 +33,13 @@ type Config struct {
 	UpstreamProxy *url.URL
 	// RootCAs verify upstreams wherever the engine itself speaks TLS; nil is the host's.
 	RootCAs *x509.CertPool
-	Audit   audit.Recorder // required
+	// Authority vouches for the servers that the engine stands in for, to look into
+	// connections; nil refuses what has to be looked into.
+	Authority *tlsmitm.Authority
+	// Credentials are put into requests; they may be changed later with Engine.SetCredentials.
+	Credentials *credential.Set
+	Account     *meter.Account // counts, and bounds; nil is without bounds
+	Audit       audit.Recorder // required
 	// Lookup resolves a name on the host, after the verdict; nil is net.DefaultResolver.
 	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
 	// Dial connects to a checked address; nil is a net.Dialer with a timeout.
@@ -84,6 +94,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.MaxConnections <= 0 {
 		c.MaxConnections = connectionsForFiles()
+	}
+	if c.Account == nil {
+		c.Account = meter.NewAccount(forage.Traffic{}, meter.Totals{}, c.Now)
 	}
 	if c.SniffTimeout <= 0 {
 		c.SniffTimeout = sniffTimeout

@@ -2,7 +2,6 @@ package egress
 
 import (
 	"bufio"
-	"errors"
 	"net"
 	"net/http"
 
@@ -14,7 +13,7 @@ import (
 
 // serveProxy serves the explicit proxy.
 func (f *flow) serveProxy() {
-	f.e.http.serve(f, nil, nil) // each request has its own lines
+	f.e.http.serve(&session{f: f}) // each request has its own lines
 }
 
 // RuleIdentity is the rule of a *sniff.Error that asks the client to say who it is: it is answered with 407.
@@ -27,73 +26,70 @@ const RuleIdentity = "proxy-identity"
 func (e *Engine) ServeProxyConn(conn net.Conn, prefix []byte, check func(sniff.Head) error) {
 	e.start(conn, func(f *flow) {
 		f.check = check
-		e.http.serve(f, prefix, nil)
+		e.http.serve(&session{f: f, prefix: prefix})
 	})
 }
 
 // serveConnect makes a tunnel of a connection to the explicit proxy: what goes
 // through it is held against the name as on a connection that was redirected.
-func (h *httpSide) serveConnect(w http.ResponseWriter, r *http.Request, c *gateConn) {
-	f := c.f
+func (h *httpSide) serveConnect(w http.ResponseWriter, r *http.Request, s *session) {
+	f := s.f
 	event := audit.Event{Kind: audit.Connect, Method: http.MethodConnect}
 	to, err := policy.ParseAuthority(r.RequestURI, 0)
 	if err != nil { // the gate would have refused it
 		panic(http.ErrAbortHandler)
 	}
-	to = h.e.pins.request(to)
-	d, err := f.judge(to, event)
+	c, err := f.judge(to, event)
 	if err != nil {
-		h.refuse(w, c, err)
+		h.refuse(w, r, s, err)
 		return
 	}
-	upstream, err := f.dialTunnel(event, to, d)
+	upstream, err := f.dialTunnel(c, event)
 	if err != nil {
-		h.refuse(w, c, err)
+		c.release()
+		h.refuse(w, r, s, err)
 		return
 	}
-	prefix, err := c.becomeTunnel(w)
+	prefix, err := s.becomeTunnel(w)
 	if err != nil {
-		f.closing(event, to, d, &f.counts, err)
+		c.closing(event, err)
 		if upstream != nil {
 			relay.Reset(upstream)
 		}
 		panic(http.ErrAbortHandler)
 	}
-	defer c.finish()
-	if upstream == nil {
-		err := h.serve(f, prefix, &to)
-		f.closing(event, to, d, &f.counts, err)
-		return
-	}
-	f.tunnel(event, to, d, prefix, upstream)
+	defer s.finish()
+	f.tunnel(c, event, prefix, upstream)
 }
 
 // dialTunnel dials before the tunnel is promised, so that a failure can be
-// told; nil on port 80, where each request is dialled for.
-func (f *flow) dialTunnel(event audit.Event, to policy.Request, d policy.Decision) (net.Conn, error) {
-	if to.Port == httpPort {
+// told; nil where each request is dialled for.
+func (f *flow) dialTunnel(c *claim, event audit.Event) (net.Conn, error) {
+	to, d := c.now()
+	if to.Port == httpPort || f.e.looksInto(to, d) {
 		return nil, nil
 	}
-	upstream, err := f.dial(f.ctx, to, d)
-	var denied *deniedError
-	if err != nil && !errors.As(err, &denied) {
-		f.closing(event, to, d, &relay.Counts{}, err)
+	if err := c.beWhole(event); err != nil {
+		return nil, err
+	}
+	upstream, err := c.dial(f.ctx)
+	if err != nil && !isRecorded(err) {
+		c.closing(event, err)
 	}
 	return upstream, err
 }
 
 // becomeTunnel takes the connection out of the HTTP server's hands, says that
 // the tunnel is there and returns what the client has sent into it already.
-func (c *gateConn) becomeTunnel(w http.ResponseWriter) (prefix []byte, err error) {
+func (s *session) becomeTunnel(w http.ResponseWriter) (prefix []byte, err error) {
 	_, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return nil, err
 	}
-	c.f.counts.In.Store(0)
-	c.f.counts.Out.Store(0)
-	prefix = append(readBuffered(buffered.Reader), c.gate.Rest()...)
-	if _, err := c.Conn.Write([]byte("HTTP/1.1 200 Connection established\r\n\r\n")); err != nil {
-		c.Close()
+	s.f.startCounts()
+	prefix = append(readBuffered(buffered.Reader), s.gate.Rest()...)
+	if _, err := s.f.client.Write([]byte("HTTP/1.1 200 Connection established\r\n\r\n")); err != nil {
+		s.f.client.Close()
 		return nil, err
 	}
 	return prefix, nil

@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"time"
 
-	"forage/internal/audit"
 	"forage/internal/egress/relay"
 	"forage/internal/policy"
 )
@@ -21,43 +20,47 @@ const (
 	headStart  = 250 * time.Millisecond
 )
 
-// dial connects to what d allowed: it finds the addresses, checks every one
+// dial connects to what was allowed: it finds the addresses, checks every one
 // and dials one of those that were checked. Errors: *deniedError (recorded)
 // where an address is not allowed, otherwise what failed.
-func (f *flow) dial(ctx context.Context, r policy.Request, d policy.Decision) (net.Conn, error) {
+func (c *claim) dial(ctx context.Context) (net.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(f.ctx, cancel)()
-	conn, err := f.dialRoute(ctx, r, d)
+	defer context.AfterFunc(c.f.ctx, cancel)()
+	conn, err := c.dialRoute(ctx)
+	for errors.Is(err, errChanged) && c.again() {
+		conn, err = c.dialRoute(ctx)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if f.ctx.Err() != nil {
+	if c.f.ctx.Err() != nil {
 		relay.Reset(conn)
 		return nil, errChanged
 	}
 	return conn, nil
 }
 
-func (f *flow) dialRoute(ctx context.Context, r policy.Request, d policy.Decision) (net.Conn, error) {
-	e := f.e
+func (c *claim) dialRoute(ctx context.Context) (net.Conn, error) {
+	e := c.f.e
+	r, d := c.now()
 	if e.direct(r) {
-		return f.dialChecked(ctx, e.fixed(r))
+		return c.dialChecked(ctx, e.fixed(r))
 	}
 	if e.config.UpstreamProxy != nil {
-		if err := f.commit(netip.AddrPort{}); err != nil {
+		if err := c.commit(netip.AddrPort{}); err != nil {
 			return nil, err
 		}
 		return e.dialThroughProxy(ctx, r)
 	}
-	addrs, err := f.resolve(ctx, r)
+	addrs, err := e.resolve(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	if err := f.checkAll(r, d, addrs); err != nil {
+	if err := c.checkAll(r, d, addrs); err != nil {
 		return nil, err
 	}
-	return f.dialChecked(ctx, addrs)
+	return c.dialChecked(ctx, addrs)
 }
 
 // direct says whether the user has named the addresses of a destination, so that
@@ -82,13 +85,13 @@ func (e *Engine) fixed(r policy.Request) []netip.AddrPort {
 }
 
 // resolve finds the addresses of a destination.
-func (f *flow) resolve(ctx context.Context, r policy.Request) ([]netip.AddrPort, error) {
+func (e *Engine) resolve(ctx context.Context, r policy.Request) ([]netip.AddrPort, error) {
 	if r.Addr.IsValid() {
 		return []netip.AddrPort{netip.AddrPortFrom(r.Addr, r.Port)}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
-	found, err := f.e.config.Lookup(ctx, r.Host)
+	found, err := e.config.Lookup(ctx, r.Host)
 	if err != nil {
 		return nil, fmt.Errorf("looking up %s: %w", r.Host, err)
 	}
@@ -104,17 +107,18 @@ func (f *flow) resolve(ctx context.Context, r policy.Request) ([]netip.AddrPort,
 
 // checkAll checks every address of an answer. One that is not allowed spoils
 // the whole answer: whoever mixes private addresses with public ones means no good.
-func (f *flow) checkAll(r policy.Request, d policy.Decision, addrs []netip.AddrPort) error {
-	f.e.mu.Lock()
-	p := f.e.policy
-	f.e.mu.Unlock()
+func (c *claim) checkAll(r policy.Request, d policy.Decision, addrs []netip.AddrPort) error {
+	e := c.f.e
+	e.mu.Lock()
+	p := e.policy
+	e.mu.Unlock()
 	for _, addr := range addrs {
-		verdict := policy.CheckAddr(p, d, addr, f.e.locals.classify(addr.Addr()))
+		verdict := policy.CheckAddr(p, d, addr, e.locals.classify(addr.Addr()))
 		if verdict.Verdict != policy.Allow {
 			if r.Host != "" {
 				verdict.Reason = fmt.Sprintf("%s leads to %s", r.Host, verdict.Reason)
 			}
-			err := f.deny(audit.Event{Kind: audit.Connect, Host: r.Dest(), Port: r.Port}, verdict)
+			err := c.f.deny(c.event(), verdict)
 			if denied, ok := err.(*deniedError); ok { // what the host's resolver knows is not the sandbox's to know
 				denied.Reason = "it leads to an address that has to be allowed by itself"
 			}
@@ -126,13 +130,14 @@ func (f *flow) checkAll(r policy.Request, d policy.Decision, addrs []netip.AddrP
 
 // dialChecked connects to one of addrs: the families take turns, each try gets
 // a head start, and the first that succeeds is taken.
-func (f *flow) dialChecked(ctx context.Context, addrs []netip.AddrPort) (net.Conn, error) {
+func (c *claim) dialChecked(ctx context.Context, addrs []netip.AddrPort) (net.Conn, error) {
+	e := c.f.e
 	addrs = takeTurns(addrs)
-	if err := f.commit(addrs[0]); err != nil {
+	if err := c.commit(addrs[0]); err != nil {
 		return nil, err
 	}
 	if len(addrs) == 1 {
-		return f.e.config.Dial(ctx, addrs[0])
+		return e.config.Dial(ctx, addrs[0])
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -140,7 +145,7 @@ func (f *flow) dialChecked(ctx context.Context, addrs []netip.AddrPort) (net.Con
 	started, ended := 0, 0
 	next := time.NewTimer(0)
 	defer next.Stop()
-	defer func() { f.e.discard(race, started-ended) }()
+	defer func() { e.discard(race, started-ended) }()
 	var errs []error
 	for ended < len(addrs) {
 		select {
@@ -148,8 +153,8 @@ func (f *flow) dialChecked(ctx context.Context, addrs []netip.AddrPort) (net.Con
 			if started < len(addrs) {
 				addr := addrs[started]
 				started++
-				f.e.running.Go(func() {
-					conn, err := f.e.config.Dial(ctx, addr)
+				e.running.Go(func() {
+					conn, err := e.config.Dial(ctx, addr)
 					race <- dialled{conn, addr, err}
 				})
 				next.Reset(headStart)
@@ -157,7 +162,7 @@ func (f *flow) dialChecked(ctx context.Context, addrs []netip.AddrPort) (net.Con
 		case got := <-race:
 			ended++
 			if got.err == nil {
-				return f.won(got)
+				return c.won(got)
 			}
 			errs = append(errs, got.err)
 			next.Reset(0)
@@ -172,8 +177,8 @@ type dialled struct {
 	err  error
 }
 
-func (f *flow) won(got dialled) (net.Conn, error) {
-	if err := f.commit(got.addr); err != nil {
+func (c *claim) won(got dialled) (net.Conn, error) {
+	if err := c.commit(got.addr); err != nil {
 		relay.Reset(got.conn)
 		return nil, err
 	}

@@ -23,13 +23,16 @@ package egress
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 
 	"golang.org/x/time/rate"
 
+	"forage/internal/egress/credential"
 	"forage/internal/egress/dns"
 	"forage/internal/egress/relay"
 	"forage/internal/policy"
@@ -60,11 +63,15 @@ type Engine struct {
 	http    *httpSide
 	locals  localNetworks
 	hasIPv6 atomic.Bool // connections over IPv6 reach us
+	secrets atomic.Pointer[credential.Set]
 
 	mu        sync.Mutex
 	policy    policy.Policy
 	change    uint64 // counts changes of policy
 	flows     map[*flow]struct{}
+	claims    map[*claim]struct{}
+	traffic   traffic
+	counting  bool            // countBytes runs
 	told      map[string]bool // names in the DNS that are recorded as allowed since the last change
 	listeners []interface{ Close() error }
 	closed    bool
@@ -97,9 +104,12 @@ func New(config Config) (*Engine, error) {
 		denials: rate.NewLimiter(denialsPerSecond, denialBurst),
 		policy:  config.Policy,
 		flows:   make(map[*flow]struct{}),
+		claims:  make(map[*claim]struct{}),
+		traffic: traffic{byHost: make(map[string]*hostCounts)},
 		told:    make(map[string]bool),
 	}
 	e.locals.read = config.HostNetworks
+	e.secrets.Store(config.Credentials)
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.http = newHTTPSide(e)
 	return e, nil
@@ -158,23 +168,25 @@ func (e *Engine) enter() bool {
 	return !e.closed
 }
 
-// SetPolicy changes the policy. Connections that it does not allow any more
-// are reset, whatever they are doing.
+// SetPolicy changes the policy. Connections and requests that it does not allow any more
+// are reset, whatever they are doing; the others go on.
 func (e *Engine) SetPolicy(p policy.Policy) {
 	e.mu.Lock()
 	e.policy = p
 	e.change++
 	clear(e.told)
-	flows := make([]*flow, 0, len(e.flows))
-	for f := range e.flows {
-		flows = append(flows, f)
-	}
+	change := e.change
+	claims := slices.Collect(maps.Keys(e.claims))
 	e.mu.Unlock()
-	e.http.renew()
-	for _, f := range flows {
-		f.judgeAgain()
+	e.http.present(change)
+	for _, c := range claims {
+		c.judgeAgain()
 	}
 }
+
+// SetCredentials changes what is put into requests from the next one on. Connections that are
+// not looked into stay so.
+func (e *Engine) SetCredentials(s *credential.Set) { e.secrets.Store(s) }
 
 // Counters are the engine's counters, those of open connections included.
 func (e *Engine) Counters() Counters {

@@ -2,25 +2,20 @@ package egress
 
 import (
 	"context"
-	"errors"
-	"fmt"
+	"crypto/tls"
 	"io"
 	"log"
 	"net"
 	"net/http"
 	"net/http/httputil"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"forage/internal/audit"
-	"forage/internal/egress/relay"
 	"forage/internal/egress/sniff"
-	"forage/internal/policy"
 )
 
-// httpSide serves the connections that speak HTTP/1: those to port 80, and
-// those to the explicit proxy. Every request is judged for itself.
+// httpSide serves the connections that speak HTTP: those to port 80, those to
+// the explicit proxy, and those that are looked into. Every request is judged for itself.
 type httpSide struct {
 	e       *Engine
 	server  http.Server
@@ -28,9 +23,15 @@ type httpSide struct {
 	feed    feed
 	start   sync.Once
 
-	mu        sync.Mutex
-	transport *http.Transport // of the present policy
+	mu   sync.Mutex
+	outs *transports // of the present policy
 }
+
+// Bounds of HTTP with clients, beside those of sniff.Gate for HTTP/1.
+const (
+	maxHeadHTTP = 128 << 10
+	maxStreams  = 250 // requests at one time on a connection of HTTP/2
+)
 
 func newHTTPSide(e *Engine) *httpSide {
 	h := &httpSide{e: e, feed: feed{conns: make(chan net.Conn), closed: make(chan struct{})}}
@@ -39,62 +40,32 @@ func newHTTPSide(e *Engine) *httpSide {
 		Handler:           h,
 		ReadHeaderTimeout: e.config.SniffTimeout,
 		IdleTimeout:       idleHTTP,
-		MaxHeaderBytes:    128 << 10, // the gate's bound is tighter
+		MaxHeaderBytes:    maxHeadHTTP,
 		ErrorLog:          quiet,
-		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return context.WithValue(ctx, gateKey{}, c)
-		},
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return withSession(ctx, c) },
 	}
 	h.forward = httputil.ReverseProxy{
-		Rewrite:        h.rewrite,
-		Transport:      roundTripper(func(r *http.Request) (*http.Response, error) { return h.current().RoundTrip(r) }),
+		Rewrite:        rewrite,
+		Transport:      roundTripper(h.roundTrip),
 		FlushInterval:  -1,
 		ErrorLog:       quiet,
 		BufferPool:     &buffers{},
-		ModifyResponse: h.checkUpgrade,
+		ModifyResponse: h.answered,
 		ErrorHandler:   h.failed,
 	}
-	h.transport = h.newTransport()
+	h.outs = h.newTransports(0)
 	return h
-}
-
-func (h *httpSide) newTransport() *http.Transport {
-	return &http.Transport{
-		Proxy:                  h.proxyFor,
-		DialContext:            h.dial,
-		DisableCompression:     true,
-		MaxIdleConns:           32,
-		MaxIdleConnsPerHost:    8,
-		IdleConnTimeout:        30 * time.Second,
-		MaxResponseHeaderBytes: 256 << 10,
-		ReadBufferSize:         32 << 10,
-	}
-}
-
-func (h *httpSide) current() *http.Transport {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.transport
-}
-
-// renew forgets the upstream connections that another policy has allowed.
-func (h *httpSide) renew() {
-	h.mu.Lock()
-	old := h.transport
-	h.transport = h.newTransport()
-	h.mu.Unlock()
-	old.CloseIdleConnections()
 }
 
 func (h *httpSide) close() {
 	h.server.Close()
 	h.feed.Close()
-	h.current().CloseIdleConnections()
+	h.present(0).close()
 }
 
-// serve serves HTTP on a flow, and returns when the connection is closed.
-// fixed is the one destination that was judged; nil makes it the explicit proxy.
-func (h *httpSide) serve(f *flow, prefix []byte, fixed *policy.Request) error {
+// serve serves HTTP on a session's connection, and returns when that is closed.
+func (h *httpSide) serve(s *session) error {
 	h.start.Do(func() {
 		if h.e.enter() {
 			go func() {
@@ -103,15 +74,41 @@ func (h *httpSide) serve(f *flow, prefix []byte, fixed *policy.Request) error {
 			}()
 		}
 	})
-	c := &gateConn{Conn: f.client, f: f, fixed: fixed, closed: make(chan struct{})}
-	c.gate = sniff.NewGate(f.client, prefix, c.checkHead)
 	select {
-	case h.feed.conns <- c:
+	case h.feed.conns <- s.conn():
 	case <-h.e.ctx.Done():
-		return c.Close()
+		s.reset()
 	}
-	<-c.closed
-	return c.failed(nil)
+	<-s.closed
+	return s.failed(nil)
+}
+
+// conn is the session's connection as the HTTP server takes it.
+func (s *session) conn() net.Conn {
+	s.closed = make(chan struct{})
+	if s.tls != nil && s.tls.ConnectionState().NegotiatedProtocol == protocolHTTP2 {
+		s.http2 = true
+		return s.tls
+	}
+	c := &gateConn{Conn: &wire{Conn: s.f.client, s: s, prefix: s.prefix}, session: s}
+	if s.tls != nil {
+		c.Conn = s.tls
+	}
+	s.gate = sniff.NewGate(c.Conn, nil, s.checkHead)
+	return c
+}
+
+type sessionKey struct{}
+
+func withSession(ctx context.Context, c net.Conn) context.Context {
+	var s *session
+	switch c := c.(type) {
+	case *gateConn:
+		s = c.session
+	case *tls.Conn:
+		s = c.NetConn().(*wire).s
+	}
+	return context.WithValue(ctx, sessionKey{}, s)
 }
 
 // feed is a listener that accepts what it is given.
@@ -137,83 +134,6 @@ func (l *feed) Close() error {
 
 func (l *feed) Addr() net.Addr { return &net.TCPAddr{} }
 
-type gateKey struct{}
-
-// gateConn is a connection from inside as the HTTP server sees it: behind a gate.
-type gateConn struct {
-	net.Conn
-	f       *flow
-	gate    *sniff.Gate
-	fixed   *policy.Request
-	once    sync.Once
-	serving atomic.Bool // a request is being answered
-	closed  chan struct{}
-
-	mu      sync.Mutex
-	failure error // why it was ended, for its closing line
-}
-
-// Read is called by one goroutine at a time, as the server does.
-func (c *gateConn) Read(p []byte) (int, error) {
-	n, err := c.gate.Read(p)
-	c.f.counts.Out.Add(int64(n))
-	var refused *sniff.Error
-	if errors.As(err, &refused) && c.failed(nil) == nil {
-		c.refuse(refused)
-	}
-	return n, err
-}
-
-// refuse records what the gate does not let pass, and ends the connection.
-func (c *gateConn) refuse(refused *sniff.Error) {
-	event := audit.Event{Kind: audit.HTTP}
-	if c.fixed != nil {
-		event.Host, event.Port = c.fixed.Dest(), c.fixed.Port
-	}
-	c.failed(c.f.deny(event, policy.Decision{Rule: refused.Rule, Reason: refused.Reason}))
-	switch {
-	case c.fixed != nil:
-		relay.Reset(c.Conn)
-	case !c.serving.Load():
-		status, text := http.StatusBadRequest, fmt.Sprintf("forage: denied (%s): %s\n", refused.Rule, refused.Reason)
-		if refused.Rule == policy.RuleMalformed || refused.Rule == "host-mismatch" {
-			status = http.StatusForbidden
-		}
-		challenge := ""
-		if refused.Rule == RuleIdentity {
-			status, challenge = http.StatusProxyAuthRequired, "Proxy-Authenticate: Basic realm=\"forage\"\r\n"
-		}
-		fmt.Fprintf(c, "HTTP/1.1 %d %s\r\n%sConnection: close\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\n\r\n%s",
-			status, http.StatusText(status), challenge, len(text), text)
-		c.Close()
-	}
-}
-
-// failed notes the first failure, if err is one, and returns it.
-func (c *gateConn) failed(err error) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.failure == nil {
-		c.failure = err
-	}
-	return c.failure
-}
-
-func (c *gateConn) Write(p []byte) (int, error) {
-	n, err := c.Conn.Write(p)
-	c.f.counts.In.Add(int64(n))
-	return n, err
-}
-
-func (c *gateConn) Close() error {
-	err := c.Conn.Close()
-	c.finish()
-	return err
-}
-
-// finish lets serve return.
-func (c *gateConn) finish() { c.once.Do(func() { close(c.closed) }) }
-
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
@@ -229,3 +149,6 @@ func (b *buffers) Get() []byte {
 }
 
 func (b *buffers) Put(p []byte) { b.pool.Put(&p) }
+
+// idleUpstream is how long a connection to a server is kept for the next request.
+const idleUpstream = 30 * time.Second

@@ -65,8 +65,7 @@ func (e *Engine) tell(event audit.Event, d policy.Decision, once bool, change ui
 	if !once && e.denials.Wait(e.ctx) != nil {
 		return false
 	}
-	event.Verdict, event.Rule = policy.Allow.String(), d.Rule
-	if e.record(event) != nil {
+	if e.record(said(event, d)) != nil {
 		return false
 	}
 	if once {

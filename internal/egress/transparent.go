@@ -75,17 +75,12 @@ func (f *flow) serveDestination(dst netip.AddrPort) {
 // before its client has said anything.
 func (f *flow) serveRequest(r policy.Request) {
 	event := audit.Event{Kind: audit.Connect}
-	d, err := f.judge(r, event)
+	c, err := f.judge(r, event)
 	if err != nil {
 		relay.Reset(f.client)
 		return
 	}
-	if r.Port == httpPort {
-		err := f.e.http.serve(f, nil, &r)
-		f.closing(event, r, d, &f.counts, err)
-		return
-	}
-	f.tunnel(event, r, d, nil, nil)
+	f.tunnel(c, event, nil, nil)
 }
 
 // serveDNS answers questions on a stream.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"time"
 
 	"forage/internal/audit"
@@ -20,55 +19,85 @@ const (
 	tlsPort  = 443
 )
 
-// tunnel moves bytes between the client and what was allowed. prefix was read
-// from the client before; upstream is nil where nothing has been dialled yet.
-func (f *flow) tunnel(event audit.Event, r policy.Request, d policy.Decision, prefix []byte, upstream net.Conn) {
-	err := f.runTunnel(r, d, prefix, upstream)
+// tunnel serves a connection that was allowed. prefix was read from the client
+// before; upstream is nil where nothing has been dialled yet.
+func (f *flow) tunnel(c *claim, event audit.Event, prefix []byte, upstream net.Conn) {
+	s, err := f.begin(c, event, prefix, &upstream)
+	switch {
+	case err == nil && s != nil:
+		c.closing(event, f.e.http.serve(s))
+		return
+	case err == nil:
+		err = relay.Join(f.client, upstream, &f.e.pipes, &f.counts)
+	case upstream != nil:
+		relay.Reset(upstream)
+	}
 	if err != nil {
 		relay.Reset(f.client)
 	}
-	var denied *deniedError
-	if !errors.As(err, &denied) { // a denial has its line already
-		f.closing(event, r, d, &f.counts, err)
+	if !isRecorded(err) {
+		c.closing(event, err)
 	}
 }
 
-func (f *flow) runTunnel(r policy.Request, d policy.Decision, prefix []byte, upstream net.Conn) (err error) {
-	defer func() {
-		if err != nil && upstream != nil {
-			relay.Reset(upstream)
+// begin reads what has to be read of a connection before it may go on. It is then
+// looked into as HTTP where there is a session, else joined with upstream.
+func (f *flow) begin(c *claim, event audit.Event, prefix []byte, upstream *net.Conn) (*session, error) {
+	r, d := c.now()
+	looks := f.e.looksInto(r, d)
+	if r.Port == httpPort {
+		return &session{f: f, fixed: &r, prefix: prefix}, nil
+	}
+	if !looks && r.Port != tlsPort {
+		return nil, f.join(c, event, prefix, upstream)
+	}
+	if looks && r.Port != tlsPort {
+		isTLS, read, err := f.peek(r, prefix)
+		if err != nil {
+			return nil, err
 		}
-	}()
-	if upstream != nil {
-		if err := f.attach(upstream); err != nil {
+		if prefix = read; !isTLS {
+			return f.inspectClear(r, d, prefix)
+		}
+	}
+	named, prefix, err := f.sniffTLS(r, prefix)
+	if err != nil {
+		return nil, err
+	}
+	if looks || named != r && f.e.looksInto(named, f.e.decide(named)) {
+		if *upstream != nil {
+			relay.Reset(*upstream)
+			*upstream = nil
+		}
+		return f.intercept(named, prefix)
+	}
+	return nil, f.join(c, event, prefix, upstream)
+}
+
+// join connects to what is not looked into, where that was not done before,
+// and passes on what was read.
+func (f *flow) join(c *claim, event audit.Event, prefix []byte, upstream *net.Conn) (err error) {
+	if *upstream == nil {
+		if err := c.beWhole(event); err != nil {
+			return err
+		}
+		if *upstream, err = c.dial(f.ctx); err != nil {
 			return err
 		}
 	}
-	if r.Port == tlsPort {
-		if prefix, err = f.sniffTLS(r, prefix); err != nil {
-			return err
-		}
-	}
-	if upstream == nil {
-		if upstream, err = f.dial(f.ctx, r, d); err != nil {
-			return err
-		}
-		if err := f.attach(upstream); err != nil {
-			return err
-		}
+	if err := f.attach(*upstream); err != nil {
+		return err
 	}
 	if len(prefix) > 0 {
-		if _, err := upstream.Write(prefix); err != nil {
+		if _, err := (*upstream).Write(prefix); err != nil {
 			return err
 		}
 		f.counts.Out.Add(int64(len(prefix)))
 	}
-	if r.Port == tlsPort {
-		if err := f.watchRetry(r, upstream); err != nil {
-			return err
-		}
+	if c.request.Port == tlsPort {
+		return f.watchRetry(c.request, *upstream)
 	}
-	return relay.Join(f.client, upstream, &f.e.pipes, &f.counts)
+	return nil
 }
 
 // watchRetry passes on the beginning of the server's answer. When that asks
@@ -94,8 +123,11 @@ func (f *flow) watchRetry(r policy.Request, upstream net.Conn) error {
 	if !retry {
 		return nil
 	}
-	wire, err = f.checkHello(r, func() (sniff.Hello, []byte, error) { return sniff.ReadSecondHello(f.client) })
-	if err != nil {
+	var again sniff.Hello
+	if err := f.readFirst(r, func() (err error) { again, wire, err = sniff.ReadSecondHello(f.client); return err }); err != nil {
+		return err
+	}
+	if _, err := f.checkHello(r, again); err != nil {
 		return err
 	}
 	_, err = upstream.Write(wire)
@@ -104,61 +136,39 @@ func (f *flow) watchRetry(r policy.Request, upstream net.Conn) error {
 }
 
 // sniffTLS reads the ClientHello and holds its name against the one that was
-// judged. It returns all that was read.
-func (f *flow) sniffTLS(r policy.Request, prefix []byte) ([]byte, error) {
-	return f.checkHello(r, func() (sniff.Hello, []byte, error) { return sniff.ReadHello(f.client, prefix) })
+// judged. It returns what the client means, and all that was read.
+func (f *flow) sniffTLS(r policy.Request, prefix []byte) (named policy.Request, wire []byte, err error) {
+	var hello sniff.Hello
+	err = f.readFirst(r, func() (err error) { hello, wire, err = sniff.ReadHello(f.client, prefix); return err })
+	if err == nil {
+		named, err = f.checkHello(r, hello)
+	}
+	return named, wire, err
 }
 
-func (f *flow) checkHello(r policy.Request, read func() (sniff.Hello, []byte, error)) ([]byte, error) {
-	if err := f.client.SetReadDeadline(time.Now().Add(f.e.config.SniffTimeout)); err != nil {
-		return nil, err
-	}
-	hello, wire, err := read()
-	var refused *sniff.Error
-	switch {
-	case errors.As(err, &refused):
-		return nil, f.denyRequest(r, refused.Rule, refused.Reason)
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, f.denyRequest(r, "sniff-timeout", "the client did not say whom it means in time")
-	case err != nil:
-		return nil, fmt.Errorf("the client left before it said whom it means: %w", err)
-	}
-	if rule, reason := f.helloDisagrees(r, hello); rule != "" {
-		return nil, f.denyRequest(r, rule, reason)
-	}
-	return wire, f.client.SetReadDeadline(time.Time{})
-}
-
-// helloDisagrees says what keeps a ClientHello from being sent to r.
-func (f *flow) helloDisagrees(r policy.Request, hello sniff.Hello) (rule, reason string) {
-	f.e.mu.Lock()
-	p := f.e.policy
-	f.e.mu.Unlock()
-	if hello.Encrypted && !p.Full() {
-		return "ech", "the TLS ClientHello may hide another name (encrypted_client_hello); turn that off in the client"
+// checkHello returns what a ClientHello to r means: r, or the name in it where r is an address.
+func (f *flow) checkHello(r policy.Request, hello sniff.Hello) (policy.Request, error) {
+	if hello.Encrypted && !f.e.present().Full() {
+		return r, f.denyRequest(r, "ech", "the TLS ClientHello may hide another name (encrypted_client_hello); turn that off in the client")
 	}
 	if hello.ServerName == "" {
 		if r.Host == "" { // an address has no name to give
-			return "", ""
+			return r, nil
 		}
-		return "sni-missing", "the TLS ClientHello names no server"
+		return r, f.denyRequest(r, "sni-missing", "the TLS ClientHello names no server")
 	}
 	name, addr, err := policy.ParseHost(hello.ServerName)
 	switch {
 	case err != nil:
-		return "sni-mismatch", "the TLS ClientHello names no host: " + err.Error()
+		return r, f.denyRequest(r, "sni-mismatch", "the TLS ClientHello names no host: "+err.Error())
 	case r.Host != "" && name == r.Host, r.Host == "" && addr == r.Addr:
-		return "", ""
+		return r, nil
 	case r.Host == "" && name != "":
 		// The address is allowed; what is asked of it has to be as well.
-		if d := policy.Decide(p, f.e.pins.request(policy.Request{Host: name, Port: r.Port})); d.Verdict == policy.Allow {
-			return "", ""
+		named := f.e.pins.request(policy.Request{Host: name, Port: r.Port})
+		if f.e.decide(named).Verdict == policy.Allow {
+			return named, nil
 		}
 	}
-	return "sni-mismatch", fmt.Sprintf("the TLS ClientHello is for %.255q", hello.ServerName)
-}
-
-// denyRequest records that something allowed is refused after all.
-func (f *flow) denyRequest(r policy.Request, rule, reason string) error {
-	return f.deny(audit.Event{Kind: audit.Connect, Host: r.Dest(), Port: r.Port}, policy.Decision{Rule: rule, Reason: reason})
+	return r, f.denyRequest(r, "sni-mismatch", fmt.Sprintf("the TLS ClientHello is for %.255q", hello.ServerName))
 }

@@ -25,6 +25,9 @@ const (
 	maxRecordFragment = 1 << 14
 )
 
+// FirstOfTLS is the first byte of a connection that begins with TLS.
+const FirstOfTLS = recordHandshake
+
 // Hello is what a ClientHello says openly.
 type Hello struct {
 	ServerName string // as sent; "" if there is none

@@ -1,0 +1,110 @@
+package egress
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"syscall"
+
+	"forage/internal/egress/meter"
+	"forage/internal/policy"
+)
+
+// failed answers a request that could not be forwarded.
+func (h *httpSide) failed(w http.ResponseWriter, r *http.Request, err error) {
+	j := jobOf(r)
+	if counted, ok := w.(*countedWriter); ok {
+		counted.failure = err
+	}
+	if j.upgraded {
+		panic(http.ErrAbortHandler)
+	}
+	j.mu.Lock()
+	refusal := j.refusal
+	j.mu.Unlock()
+	if refusal != nil {
+		h.refusePush(w, j)
+		return
+	}
+	h.refuse(w, r, j.s, err)
+}
+
+// refusePush answers a push with what git shows its user.
+func (h *httpSide) refusePush(w http.ResponseWriter, j *job) {
+	event := j.claim.event()
+	_, d := j.claim.now()
+	err := j.s.f.deny(event, policy.Decision{Rule: d.Rule, Reason: j.refusal.Error()})
+	if !isRecorded(err) {
+		panic(http.ErrAbortHandler)
+	}
+	if j.body != nil && !j.s.http2 {
+		io.Copy(io.Discard, io.LimitReader(j.body, maxDrained)) // a client that still sends doesn't read
+	}
+	contentType, body := j.refusal.Report()
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("Cache-Control", "no-cache")
+	w.WriteHeader(http.StatusOK)
+	w.Write(body)
+}
+
+// maxDrained bounds what is read of a push after it was refused.
+const maxDrained = 256 << 20
+
+// refuse ends a request with the error that it met: by a reset where the
+// client knows of no proxy, else by an answer.
+func (h *httpSide) refuse(w http.ResponseWriter, r *http.Request, s *session, err error) {
+	var limit *meter.Limited
+	if errors.As(err, &limit) {
+		if after := limit.Header(); after != "" {
+			w.Header().Set("Retry-After", after)
+		}
+	} else if !s.answers() {
+		s.reset()
+		panic(http.ErrAbortHandler)
+	}
+	status, text := explain(err)
+	reply(w, r, status, text)
+}
+
+// explain tells a client why there is no answer, without what the host knows
+// of its own network: the audit log has that.
+func explain(err error) (status int, text string) {
+	var denied *deniedError
+	var limit *meter.Limited
+	var secret *secretError
+	var certificate *tls.CertificateVerificationError
+	var lookup *net.DNSError
+	var network net.Error
+	switch {
+	case errors.As(err, &denied):
+		return http.StatusForbidden, fmt.Sprintf("denied (%s): %s", denied.Rule, denied.Reason)
+	case errors.As(err, &limit):
+		return http.StatusTooManyRequests, fmt.Sprintf("denied (%s): %s", limit.Rule, limit.Reason)
+	case errors.As(err, &secret):
+		return http.StatusBadGateway, secret.Error()
+	case errors.As(err, &certificate):
+		return http.StatusBadGateway, "the server's certificate can't be verified"
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded), errors.As(err, &network) && network.Timeout():
+		return http.StatusGatewayTimeout, "the server does not answer in time"
+	case errors.As(err, &lookup):
+		return http.StatusBadGateway, "the server's name can't be looked up"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return http.StatusBadGateway, "the server refuses the connection"
+	}
+	return http.StatusBadGateway, "the server can't be reached, or does not answer as it should"
+}
+
+// reply answers in place of a server, and ends a connection of HTTP/1.
+func reply(w http.ResponseWriter, r *http.Request, status int, text string) {
+	if r.ProtoMajor == 1 {
+		w.Header().Set("Connection", "close")
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(status)
+	fmt.Fprintf(w, "forage: %s\n", text)
+}

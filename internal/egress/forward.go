@@ -1,0 +1,159 @@
+package egress
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httputil"
+	"strings"
+	"sync"
+
+	"forage/internal/audit"
+	"forage/internal/egress/credential"
+	"forage/internal/egress/gitproto"
+	"forage/internal/egress/meter"
+	"forage/internal/policy"
+)
+
+// job is what a request is forwarded for.
+type job struct {
+	s      *session
+	to     policy.Request
+	host   policy.Request // what the Host field says
+	scheme string         // towards the server
+	claim  *claim
+	event  audit.Event // its lines in the audit log
+
+	body     *countedBody
+	applied  *credential.Applied
+	upgraded bool
+
+	mu      sync.Mutex
+	refusal *gitproto.Refusal
+	usage   meter.Usage
+	cost    float64
+}
+
+type jobKey struct{}
+
+func jobOf(r *http.Request) *job { return r.Context().Value(jobKey{}).(*job) }
+
+// pass judges a request and forwards it.
+func (h *httpSide) pass(w http.ResponseWriter, r *http.Request, j *job) {
+	f := j.s.f
+	ctx, cancel := context.WithCancel(context.WithValue(r.Context(), jobKey{}, j))
+	defer cancel()
+	defer context.AfterFunc(f.ctx, cancel)()
+	end := f.kill
+	if j.s.http2 {
+		end = cancel // the other requests on the connection go on
+	}
+	j.event = requestEvent(r)
+	var err error
+	j.claim, err = f.judgeRequest(asked(j.to, r), j.event, end)
+	defer j.claim.release()
+	if err == nil && j.to.Port == tlsPort && j.scheme == "http" {
+		err = f.deny(j.claim.event(), policy.Decision{Rule: "not-tls", Reason: "a request in the clear to the port of TLS"})
+	}
+	if err == nil {
+		if err = f.admit(j.to.Host); err != nil {
+			err = f.limited(j.event, j.to, err)
+		}
+	}
+	if err != nil {
+		h.refuse(w, r, j.s, err)
+		return
+	}
+	if !j.s.http2 {
+		http.NewResponseController(w).EnableFullDuplex() // a server may answer before it has read everything
+	}
+	counted := &countedWriter{ResponseWriter: w, count: &j.claim.counts.In}
+	defer func() { j.close(counted.status, counted.failure) }() // also when the handler is aborted
+	if r.Body != nil && r.Body != http.NoBody {
+		j.body = &countedBody{ReadCloser: r.Body, count: &j.claim.counts.Out, in: r}
+		r.Body = j.body
+	}
+	h.forward.ServeHTTP(counted, r.WithContext(ctx))
+}
+
+// close records how a request that was allowed has ended.
+func (j *job) close(status int, failure error) {
+	j.mu.Lock()
+	event, usage := j.event, j.usage
+	event.Cost = j.cost
+	j.mu.Unlock()
+	event.Status = status
+	if j.applied != nil {
+		event.Secret = j.applied.Secret
+	}
+	event.Model, event.TokensIn, event.TokensOut = usage.Model, usage.Tokens()-usage.Out, usage.Out
+	j.claim.closing(event, failure)
+}
+
+// rewrite makes the request that is sent on: to what was judged, and to
+// nothing that a server could understand otherwise.
+func rewrite(p *httputil.ProxyRequest) {
+	j := jobOf(p.In)
+	p.Out.URL.Scheme = j.scheme
+	p.Out.URL.Host = j.to.Authority()
+	p.Out.URL.RawQuery = p.In.URL.RawQuery
+	own := ":80"
+	if j.scheme == "https" {
+		own = ":443"
+	}
+	p.Out.Host = strings.TrimSuffix(j.host.Authority(), own)
+	if !isWebSocket(p.Out.Header) { // h2c would carry requests of its own
+		p.Out.Header.Del("Upgrade")
+		p.Out.Header.Del("Connection")
+	}
+	p.Out.Header.Del("Http2-Settings")
+	p.Out.Header.Del("Host")
+	if j.body != nil {
+		j.body.out = p.Out
+	}
+}
+
+func isWebSocket(h http.Header) bool { return strings.EqualFold(h.Get("Upgrade"), "websocket") }
+
+// countedBody counts a request's body, and passes on the trailer after it.
+type countedBody struct {
+	io.ReadCloser
+	count interface{ Add(int64) int64 }
+	in    *http.Request
+	out   *http.Request // that is sent on
+}
+
+func (b *countedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.count.Add(int64(n))
+	if err == io.EOF && b.out != nil {
+		for name := range b.out.Trailer { // those that were announced
+			b.out.Trailer[name] = b.in.Trailer[name]
+		}
+	}
+	return n, err
+}
+
+// countedWriter counts a response's body.
+type countedWriter struct {
+	http.ResponseWriter
+	count   interface{ Add(int64) int64 }
+	status  int
+	failure error
+}
+
+func (w *countedWriter) WriteHeader(status int) {
+	if status >= 200 || status == http.StatusSwitchingProtocols {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *countedWriter) Write(p []byte) (int, error) {
+	n, err := w.ResponseWriter.Write(p)
+	w.count.Add(int64(n))
+	return n, err
+}
+
+// Unwrap is for http.ResponseController.
+func (w *countedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

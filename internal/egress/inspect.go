@@ -1,0 +1,140 @@
+package egress
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"forage/internal/audit"
+	"forage/internal/egress/meter"
+	"forage/internal/egress/relay"
+	"forage/internal/egress/sniff"
+	"forage/internal/policy"
+)
+
+// protocols are those that can be looked into, as ALPN names them (RFC 7301).
+var protocols = []string{protocolHTTP2, "http/1.1"}
+
+const protocolHTTP2 = "h2"
+
+// looksInto says whether each request to a destination has to be looked at, so
+// that moving its bytes is not enough.
+func (e *Engine) looksInto(r policy.Request, d policy.Decision) bool {
+	return d.Inspect || e.secrets.Load().For(r.Dest(), r.Port) != nil || e.config.Account.Budget() && meter.Metered(r.Host)
+}
+
+// ownService says whether a destination is a service of this machine that the user has
+// named, so that what is said to it in the clear is heard by nobody else.
+func (e *Engine) ownService(r policy.Request) bool {
+	addrs := e.fixed(r)
+	for _, addr := range addrs {
+		if policy.Classify(addr.Addr()) != policy.Loopback {
+			return false
+		}
+	}
+	return len(addrs) > 0
+}
+
+// inspectClear is for a connection that has to be looked into, and that does not
+// begin with TLS: where that is in order it is HTTP.
+func (f *flow) inspectClear(r policy.Request, d policy.Decision, prefix []byte) (*session, error) {
+	bound := f.e.secrets.Load().For(r.Dest(), r.Port) != nil
+	if r.Port == tlsPort || !f.e.ownService(r) && (bound || !d.Inspect) {
+		return nil, f.denyRequest(r, "not-tls", "what the client sends first is not TLS")
+	}
+	return &session{f: f, fixed: &r, prefix: prefix}, nil
+}
+
+// intercept ends the client's TLS here, as the server r. prefix is what was
+// read, and checked, of it before.
+func (f *flow) intercept(r policy.Request, prefix []byte) (*session, error) {
+	authority := f.e.config.Authority
+	if authority == nil {
+		return nil, f.denyRequest(r, "not-inspected", "requests to it have to be looked at, and this sandbox trusts nobody who could")
+	}
+	s := &session{f: f, fixed: &r, secure: true}
+	conn := tls.Server(&wire{Conn: f.client, s: s, prefix: prefix}, authority.Config(r.Dest(), protocols))
+	if err := f.client.SetDeadline(time.Now().Add(f.e.config.SniffTimeout)); err != nil {
+		return nil, err
+	}
+	if err := conn.HandshakeContext(f.ctx); err != nil {
+		return nil, fmt.Errorf("TLS with the client: %w", err)
+	}
+	s.tls = conn
+	return s, f.client.SetDeadline(time.Time{})
+}
+
+// peek says whether the client begins with TLS. It returns all that was read.
+func (f *flow) peek(r policy.Request, prefix []byte) (isTLS bool, wire []byte, err error) {
+	if len(prefix) == 0 {
+		prefix = make([]byte, 1)
+		err = f.readFirst(r, func() error {
+			_, err := f.client.Read(prefix)
+			return err
+		})
+	}
+	return prefix[0] == sniff.FirstOfTLS, prefix, err
+}
+
+// readFirst reads what the client has to say first, within the time that it has for that.
+func (f *flow) readFirst(r policy.Request, read func() error) error {
+	if err := f.client.SetReadDeadline(time.Now().Add(f.e.config.SniffTimeout)); err != nil {
+		return err
+	}
+	err := read()
+	var refused *sniff.Error
+	switch {
+	case errors.As(err, &refused):
+		return f.denyRequest(r, refused.Rule, refused.Reason)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return f.denyRequest(r, "sniff-timeout", "the client did not say whom it means in time")
+	case err != nil:
+		return fmt.Errorf("the client left before it said whom it means: %w", err)
+	}
+	return f.client.SetReadDeadline(time.Time{})
+}
+
+// denyRequest records that something allowed is refused after all.
+func (f *flow) denyRequest(r policy.Request, rule, reason string) error {
+	return f.deny(audit.Event{Kind: audit.Connect, Host: r.Dest(), Port: r.Port}, policy.Decision{Rule: rule, Reason: reason})
+}
+
+// wire is a connection from inside, beginning with what was read from it
+// before. It counts what is moved.
+type wire struct {
+	net.Conn
+	s      *session
+	prefix []byte
+}
+
+func (c *wire) Read(p []byte) (n int, err error) {
+	if len(c.prefix) > 0 {
+		n = copy(p, c.prefix)
+		c.prefix = c.prefix[n:]
+	} else {
+		n, err = c.Conn.Read(p)
+	}
+	c.s.f.counts.Out.Add(int64(n))
+	return n, err
+}
+
+func (c *wire) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	c.s.f.counts.In.Add(int64(n))
+	return n, err
+}
+
+func (c *wire) Close() error {
+	err := c.Conn.Close()
+	c.s.finish()
+	return err
+}
+
+// reset ends the session's connection at once.
+func (s *session) reset() {
+	relay.Reset(s.f.client)
+	s.finish()
+}

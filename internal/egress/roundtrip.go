@@ -1,0 +1,182 @@
+package egress
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
+
+	"forage/internal/audit"
+	"forage/internal/egress/gitproto"
+	"forage/internal/egress/meter"
+	"forage/internal/policy"
+)
+
+// secretError says that what has to be put into a request could not be had.
+// The audit log has the reason.
+type secretError struct{ host string }
+
+func (e *secretError) Error() string { return "the credential for " + e.host + " is not available" }
+
+// roundTrip sends a request that was allowed, with what has to be put into it.
+func (h *httpSide) roundTrip(r *http.Request) (*http.Response, error) {
+	j := jobOf(r)
+	if err := h.e.config.Account.Prepare(j.to.Host, r); err != nil {
+		return nil, j.s.f.limited(j.event, j.to, err)
+	}
+	_, d := j.claim.now()
+	if d.Push != nil && r.Body != nil {
+		if r.Header.Get("Content-Encoding") != "" {
+			return nil, j.s.f.deny(j.claim.event(), policy.Decision{Rule: d.Rule, Reason: "a push that is encoded can't be read"})
+		}
+		guarded, err := gitproto.Guard(r.Body, *d.Push)
+		if err != nil {
+			return nil, j.refused(err)
+		}
+		r.Body = &guardedBody{Reader: guarded, Closer: r.Body, j: j}
+	}
+	answer, err := h.credentials(r, j)
+	if answer != nil || err != nil {
+		return answer, err
+	}
+	r = r.WithContext(httptrace.WithClientTrace(r.Context(), j.trace()))
+	res, err := h.present(j.claim.changed()).of(j.scheme, isWebSocket(r.Header)).RoundTrip(r)
+	if err != nil {
+		return nil, j.refused(err)
+	}
+	return res, nil
+}
+
+// credentials puts the secret into a request that goes where others can't read it.
+// A request that is answered in place of the server has an answer.
+func (h *httpSide) credentials(r *http.Request, j *job) (answer *http.Response, err error) {
+	if j.scheme != "https" && !h.e.ownService(j.claim.request) {
+		return nil, nil
+	}
+	found := h.e.secrets.Load().For(j.to.Dest(), j.to.Port)
+	if found == nil {
+		return nil, nil
+	}
+	j.applied, answer, err = found.Apply(r.Context(), r)
+	event := audit.Event{Kind: audit.Secret, Host: j.to.Dest(), Port: j.to.Port, Method: r.Method, Path: j.event.Path, Secret: found.Secret}
+	if err != nil {
+		denied := j.s.f.deny(event, policy.Decision{Rule: "secret-unavailable", Reason: err.Error()})
+		if !isRecorded(denied) {
+			return nil, denied
+		}
+		return nil, &secretError{j.to.Dest()}
+	}
+	if j.applied != nil && j.applied.Foreign != "" {
+		event.Verdict, event.Rule, event.Reason = policy.Deny.String(), "foreign-credential", j.applied.Foreign
+		event.Secret = j.applied.Secret
+		if err := h.e.record(event); err != nil {
+			return nil, err
+		}
+	}
+	return answer, nil
+}
+
+// changed is the policy that a claim was judged by last.
+func (c *claim) changed() uint64 {
+	c.f.e.mu.Lock()
+	defer c.f.e.mu.Unlock()
+	return c.change
+}
+
+// trace notes where a request goes, and keeps what the server says before its
+// answer from telling a secret.
+func (j *job) trace() *httptrace.ClientTrace {
+	return &httptrace.ClientTrace{
+		GotConn: func(info httptrace.GotConnInfo) {
+			if addr, ok := dialledAddr(info.Conn); ok {
+				j.claim.uses(addr)
+			}
+		},
+		Got1xxResponse: func(_ int, header textproto.MIMEHeader) error {
+			delete(header, "Alt-Svc")
+			if j.applied != nil {
+				clear(header)
+			}
+			return nil
+		},
+	}
+}
+
+// guardedBody is a push that is read along.
+type guardedBody struct {
+	io.Reader
+	io.Closer
+	j *job
+}
+
+func (b *guardedBody) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	if err != nil && err != io.EOF {
+		b.j.refused(err)
+	}
+	return n, err
+}
+
+// refused notes that a push is not allowed, if that is what err says.
+func (j *job) refused(err error) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var refusal *gitproto.Refusal
+	if errors.As(err, &refusal) && j.refusal == nil {
+		j.refusal = refusal
+	}
+	return err
+}
+
+// answered changes what a server answers before it is passed on.
+func (h *httpSide) answered(res *http.Response) error {
+	j := jobOf(res.Request)
+	res.Header.Del("Alt-Svc") // another way to the server, that isn't judged
+	body := res.Body
+	if j.applied != nil {
+		if err := j.applied.Response(res); err != nil {
+			return fmt.Errorf("an answer that may tell the secret: %w", err)
+		}
+	}
+	if res.StatusCode == http.StatusSwitchingProtocols {
+		return j.switched(res, body)
+	}
+	if meter.Metered(j.to.Host) {
+		meter.Watch(res, func(u meter.Usage) { j.spent(u) })
+	}
+	return nil
+}
+
+// switched lets a connection leave HTTP when both sides have agreed on it.
+func (j *job) switched(res *http.Response, body io.ReadCloser) error {
+	if !isWebSocket(res.Header) || !isWebSocket(res.Request.Header) || j.s.http2 {
+		return errors.New("the server switched to a protocol that was not asked for")
+	}
+	if w, ok := body.(io.Writer); ok {
+		res.Body = struct {
+			io.ReadCloser
+			io.Writer
+		}{res.Body, w}
+	}
+	j.upgraded = true
+	j.s.left.Store(j.claim.counts)
+	j.s.gate.Open()
+	return nil
+}
+
+// spent counts what a language model took.
+func (j *job) spent(u meter.Usage) {
+	e := j.s.f.e
+	cost := e.config.Account.Spend(u)
+	j.mu.Lock()
+	j.usage, j.cost = u, cost
+	j.mu.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if host := j.claim.host; host != nil {
+		host.Tokens += u.Tokens()
+		host.Cost += cost
+	}
+}

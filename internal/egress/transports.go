@@ -1,0 +1,189 @@
+package egress
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"time"
+
+	"forage/internal/policy"
+)
+
+// transports send requests to servers. They keep connections, which the
+// policy has allowed that they belong to: another policy has others.
+type transports struct {
+	change uint64
+	clear  *http.Transport // HTTP/1 without TLS
+	secure *http.Transport // TLS, and HTTP/2 where the server has it
+	// upgrade is TLS with HTTP/1 alone: WebSocket is asked for in that.
+	upgrade *http.Transport
+}
+
+// Bounds of HTTP with servers.
+const (
+	maxIdle         = 256
+	maxIdlePerHost  = 64
+	maxAnswerHead   = 256 << 10
+	continueTimeout = time.Second // RFC 9110, 10.1.1: a client does not wait for 100 (Continue) without end
+	streamWindow    = 1 << 20     // bytes of one answer that wait for a client that is slow
+	connWindow      = 16 << 20    // of all answers on a connection
+)
+
+func (h *httpSide) newTransports(change uint64) *transports {
+	h2 := new(http.Protocols)
+	h2.SetHTTP1(true)
+	h2.SetHTTP2(true)
+	h1 := new(http.Protocols)
+	h1.SetHTTP1(true)
+	t := &transports{change: change, clear: h.newTransport(h1), secure: h.newTransport(h2), upgrade: h.newTransport(h1)}
+	t.clear.Proxy = h.proxyFor
+	t.clear.DialContext = h.dialClear
+	return t
+}
+
+func (h *httpSide) newTransport(protocols *http.Protocols) *http.Transport {
+	return &http.Transport{
+		DialContext:            h.dial,
+		TLSClientConfig:        &tls.Config{RootCAs: h.e.config.RootCAs, MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(64)},
+		TLSHandshakeTimeout:    dialTimeout,
+		Protocols:              protocols,
+		HTTP2:                  &http.HTTP2Config{MaxReceiveBufferPerStream: streamWindow, MaxReceiveBufferPerConnection: connWindow},
+		DisableCompression:     true,
+		MaxIdleConns:           maxIdle,
+		MaxIdleConnsPerHost:    maxIdlePerHost,
+		IdleConnTimeout:        idleUpstream,
+		ExpectContinueTimeout:  continueTimeout,
+		MaxResponseHeaderBytes: maxAnswerHead,
+		ReadBufferSize:         32 << 10,
+	}
+}
+
+// of is the transport for a request.
+func (t *transports) of(scheme string, webSocket bool) *http.Transport {
+	switch {
+	case scheme == "http":
+		return t.clear
+	case webSocket:
+		return t.upgrade
+	}
+	return t.secure
+}
+
+func (t *transports) close() {
+	for _, transport := range []*http.Transport{t.clear, t.secure, t.upgrade} {
+		transport.CloseIdleConnections()
+	}
+}
+
+// present are the transports for what was judged by a policy or a later one.
+// Connections that an earlier one has allowed are forgotten: those in use end when their requests do.
+func (h *httpSide) present(change uint64) *transports {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.outs.change < change {
+		old := h.outs
+		h.outs = h.newTransports(change)
+		defer old.close()
+	}
+	return h.outs
+}
+
+// proxyFor sends requests in the clear through the upstream proxy where there is one.
+func (h *httpSide) proxyFor(r *http.Request) (*url.URL, error) {
+	if h.e.direct(jobOf(r).to) {
+		return nil, nil
+	}
+	return h.e.config.UpstreamProxy, nil
+}
+
+// dialClear connects for a request in the clear: to the upstream proxy where there is one.
+func (h *httpSide) dialClear(ctx context.Context, network, addr string) (net.Conn, error) {
+	j := ctx.Value(jobKey{}).(*job)
+	if h.e.config.UpstreamProxy == nil || h.e.direct(j.to) {
+		return h.dial(ctx, network, addr)
+	}
+	if !h.e.enter() {
+		return nil, net.ErrClosed
+	}
+	defer h.e.running.Done()
+	if err := j.claim.commit(netip.AddrPort{}); err != nil {
+		return nil, err
+	}
+	return h.e.dialProxy(ctx)
+}
+
+// dial connects for a request, which may then use another connection to the same place.
+func (h *httpSide) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	c := ctx.Value(jobKey{}).(*job).claim
+	if !h.e.enter() {
+		return nil, net.ErrClosed
+	}
+	defer h.e.running.Done()
+	conn, err := c.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	h.e.mu.Lock()
+	defer h.e.mu.Unlock()
+	return &dialledConn{Conn: conn, addr: c.addr}, nil
+}
+
+// dialledConn is a connection to a server that knows the address that was checked for it.
+type dialledConn struct {
+	net.Conn
+	addr netip.AddrPort
+}
+
+// dialledAddr is the address that a connection of a transport was dialled to.
+func dialledAddr(conn net.Conn) (netip.AddrPort, bool) {
+	if secure, ok := conn.(*tls.Conn); ok {
+		conn = secure.NetConn()
+	}
+	dialled, ok := conn.(*dialledConn)
+	if !ok {
+		return netip.AddrPort{}, false
+	}
+	return dialled.addr, true
+}
+
+// HostTransport sends the host's own requests, such as one to renew a login:
+// like the sandbox's it goes through the upstream proxy, to the addresses that the
+// configuration gives and with its roots; the sandbox's policy has no say in it.
+func (e *Engine) HostTransport() http.RoundTripper {
+	return &http.Transport{
+		DialContext:            e.dialForHost,
+		TLSClientConfig:        &tls.Config{RootCAs: e.config.RootCAs, MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout:    dialTimeout,
+		ForceAttemptHTTP2:      true,
+		MaxIdleConns:           4,
+		IdleConnTimeout:        idleUpstream,
+		MaxResponseHeaderBytes: maxAnswerHead,
+	}
+}
+
+func (e *Engine) dialForHost(ctx context.Context, _, authority string) (net.Conn, error) {
+	to, err := policy.ParseAuthority(authority, 0)
+	if err != nil {
+		return nil, err
+	}
+	to = e.pins.request(to)
+	addrs := e.fixed(to)
+	if len(addrs) == 0 {
+		if e.config.UpstreamProxy != nil {
+			return e.dialThroughProxy(ctx, to)
+		}
+		if addrs, err = e.resolve(ctx, to); err != nil {
+			return nil, err
+		}
+	}
+	for _, addr := range takeTurns(addrs) {
+		var conn net.Conn
+		if conn, err = e.config.Dial(ctx, addr); err == nil {
+			return conn, nil
+		}
+	}
+	return nil, err
+}
