@@ -57,6 +57,7 @@ var testRooms = map[string]string{
 	"imports":     "this test",
 	"testrun":     "runs the suites in CI",
 	"testprogram": "builds the program for suites",
+	"testgit":     "real git, and its server, for suites",
 }
 
 // implementations are packages below a room that others may import besides the
@@ -74,6 +75,7 @@ var starters = map[string]string{
 	"internal/hostexec":    "the one way to start a program on the host: clean environment, timeout, no shell",
 	"internal/testrun":     "runs go test in CI",
 	"internal/testprogram": "builds the program with go",
+	"internal/testgit":     "runs git and its server for suites",
 	"bench":                "measures whole programs, its peers included",
 }
 
