@@ -1,6 +1,8 @@
 package main
 
 import (
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"forage"
@@ -10,6 +12,7 @@ import (
 
 type networkOptions struct {
 	allow, remove []string
+	monitor       string // "", on or off
 	format        format
 }
 
@@ -24,12 +27,16 @@ every connection made from then on, and ends none of what runs inside.
 
   none        nothing, not even DNS
   restricted  the allowed hosts
-  full        any public name or address over TCP; no LAN, no host, no metadata`,
+  full        any public name or address over TCP; no LAN, no host, no metadata
+
+With --monitor on, what the rules deny is let through and recorded as what would
+have been denied; what no rule can allow stays denied.`,
 		Example: `
 forage-ctl network work
 forage-ctl network work restricted --allow api.github.com --allow '*.example.com'
 forage-ctl network work --allow host.forage.internal:5432
 forage-ctl network work --remove github.com
+forage-ctl network work --monitor on
 forage-ctl network work none`,
 		Annotations: map[string]string{exitNote: "2 6 8"},
 		Args:        networkArgs,
@@ -43,6 +50,7 @@ forage-ctl network work none`,
 	}
 	c.Flags().StringArrayVar(&o.allow, "allow", nil, "allow `HOST[:PORT]`, '*.suffix' or an address (repeatable)")
 	c.Flags().StringArrayVar(&o.remove, "remove", nil, "take the rule for `HOST[:PORT]` away again (repeatable)")
+	c.Flags().Var(choice{&o.monitor, []string{"on", "off"}}, "monitor", "let through and record what the rules deny")
 	o.format.add(c)
 	return c
 }
@@ -70,6 +78,10 @@ func runNetwork(c *cobra.Command, a *app, o *networkOptions, args []string) erro
 	if len(args) == 2 {
 		change.Mode = forage.NetworkMode(args[1])
 	}
+	if o.monitor != "" {
+		on := o.monitor == "on"
+		change.Monitor = &on
+	}
 	network, err := service.Network(c.Context(), args[0], change)
 	if err != nil {
 		return err
@@ -82,8 +94,37 @@ func runNetwork(c *cobra.Command, a *app, o *networkOptions, args []string) erro
 
 func printNetwork(a *app, network forage.Network) error {
 	table := term.NewTable("MODE", string(network.Mode))
+	if network.Monitor {
+		table.Row("MONITOR", "on")
+	}
 	for _, host := range network.Allow {
 		table.Row("ALLOW", host)
 	}
+	for _, rule := range network.Rules {
+		table.Row("RULE", ruleLine(rule))
+	}
 	return table.Write(a.out)
+}
+
+// ruleLine is a rule in one line.
+func ruleLine(r forage.Rule) string {
+	words := []string{"allow"}
+	if r.Deny {
+		words[0] = "deny"
+	}
+	words = append(words, r.Host)
+	if len(r.Methods) > 0 {
+		words = append(words, strings.Join(r.Methods, ","))
+	}
+	words = append(words, r.Paths...)
+	if r.Git != nil {
+		words = append(words, "git", strings.Join(r.Git.Repos, ","))
+		if len(r.Git.Push) > 0 {
+			words = append(words, "push", strings.Join(r.Git.Push, ","))
+		}
+	}
+	if r.Inspect {
+		words = append(words, "(inspected)")
+	}
+	return strings.Join(words, " ")
 }

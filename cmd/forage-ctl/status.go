@@ -52,6 +52,9 @@ func printStatus(a *app, s sandbox.Status) error {
 	table.Row("TMUX", s.Tmux)
 	table.Row("PORT", port(s.Port))
 	table.Row("NETWORK", networkLine(s.Network))
+	if len(s.Plan.Secrets) > 0 {
+		table.Row("SECRETS", secretsLine(s.Plan))
+	}
 	table.Row("CREATED", s.CreatedAt.Format(time.RFC3339))
 	if !s.StartedAt.IsZero() {
 		table.Row("STARTED", s.StartedAt.Format(time.RFC3339))
@@ -72,8 +75,24 @@ func networkLine(n forage.Network) string {
 	if mode == "" {
 		mode = string(forage.NetworkNone)
 	}
+	if n.Monitor {
+		mode += " (monitored)"
+	}
 	if len(n.Allow) == 0 {
 		return mode
 	}
 	return mode + ": " + strings.Join(n.Allow, " ")
+}
+
+// secretsLine names the secrets of a sandbox, and how it has them.
+func secretsLine(plan forage.Plan) string {
+	var names []string
+	for _, b := range plan.Secrets {
+		names = append(names, b.Secret)
+	}
+	line := strings.Join(names, " ")
+	if plan.SecretMode == forage.SecretsWrapped {
+		return line + " (inside, in " + forage.SecretsPath + ")"
+	}
+	return line
 }

@@ -74,13 +74,25 @@ func convertForbid(raw *rawForbid, n *node, home string, p *problems) Forbid {
 		return list
 	}
 	f.flags = collect("flags", raw.Flags, checkFlagName)
-	f.networks = collect("networks", raw.Networks, func(s string) error { _, err := checkMode(s); return err })
+	f.networks = collect("networks", raw.Networks, checkForbidNetwork)
 	f.runtimes = collect("runtimes", raw.Runtimes, checkRuntime)
 	f.mounts = collect("mounts", raw.Mounts, checkPattern)
 	for i := range f.mounts {
 		f.mounts[i].also = resolvePattern(f.mounts[i].what)
 	}
 	return f
+}
+
+// MonitorNetwork stands, among the forbidden network modes, for a network of any
+// mode that lets through and records what it would deny.
+const MonitorNetwork forage.NetworkMode = "monitor"
+
+func checkForbidNetwork(name string) error {
+	if name == string(MonitorNetwork) {
+		return nil
+	}
+	_, err := checkMode(name)
+	return err
 }
 
 func checkFlagName(name string) error {

@@ -66,6 +66,11 @@ var implementations = []struct{ importer, imported, why string }{
 	{"internal/supervisor", "internal/runtime/", "its registry makes the runtime that the plan names"},
 	{"internal/supervisor", "internal/workspace/", "its registry makes the workspace that the plan names"},
 	{"internal/supervisor", "internal/guest/guestclient", "asks the guest whether it is ready"},
+	{"internal/supervisor", "internal/egress/", "makes what an engine needs that lives as long as a sandbox: authority, account, credentials"},
+	{"internal/supervisor", "internal/secrets/login", "puts an agent's login inside, with placeholders"},
+	{"internal/outlet", "internal/secrets/login", "opens the sources of secrets, logins among them"},
+	{"internal/outlet", "internal/egress/", "what an engine needs, for sandboxes and for the proxy"},
+	{"internal/inject", "internal/secrets/login", "placeholders look like the tokens of a login"},
 	{"internal/sandbox", "internal/workspace/direct", "plans the workspace; a registry takes its place with the second kind"},
 	{"internal/sandbox", "internal/guest/guestclient", "exec, shell and run speak SSH to the guest"},
 }

@@ -20,6 +20,7 @@ var etcEntries = []string{
 	// trust; never the whole of ssl or pki, which hold private keys
 	"ssl/certs", "ssl/openssl.cnf", "ssl/cert.pem", "ssl/ca-bundle.pem", "ssl/ct_log_list.cnf", "crypto-policies", "gnutls",
 	"pki/tls/certs", "pki/tls/cert.pem", "pki/tls/openssl.cnf", "pki/tls/ct_log_list.cnf", "pki/ca-trust", "pki/java",
+	"ca-certificates/extracted",
 	// time, language, terminal
 	"localtime", "timezone", "locale.conf", "terminfo", "inputrc", "bash.bashrc", "bashrc",
 	// tables

@@ -232,25 +232,3 @@ func TestEnvironment(t *testing.T) {
 		t.Error("a bundle that is not there is named")
 	}
 }
-
-func TestBundle(t *testing.T) {
-	h := host("etc/ssl/certs/ca-certificates.crt")
-	h["etc/ssl/certs/ca-certificates.crt"].Data = []byte("SYSTEM\n")
-	extra := t.TempDir() + "/extra.pem"
-	if err := os.WriteFile(extra, []byte("EXTRA\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	f, err := Bundle(h, extra)
-	if err != nil || f.Path != BundlePath || string(f.Content) != "SYSTEM\n\nEXTRA\n" {
-		t.Errorf("%s: %q, %v", f.Path, f.Content, err)
-	}
-	if _, err := Bundle(h, extra+".none"); forage.ExitCode(err) != 64 {
-		t.Errorf("%v", err)
-	}
-	if got := SystemBundle(h); got != "/etc/ssl/certs/ca-certificates.crt" {
-		t.Errorf("%q", got)
-	}
-	if got := SystemBundle(host("etc/ssl/cert.pem 0600")); got != "" {
-		t.Errorf("%q", got)
-	}
-}

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"forage"
 	"forage/internal/hostexec"
 )
 
@@ -49,11 +48,10 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// file is the identity as the sandbox's system-wide git configuration, below
-// which the agent can have its own; false when nothing is known.
-func (g gitIdentity) file() (forage.File, bool) {
+// config is the identity as a part of git's configuration; "" when nothing is known.
+func (g gitIdentity) config() string {
 	if g.name == "" && g.email == "" {
-		return forage.File{}, false
+		return ""
 	}
 	var b strings.Builder
 	b.WriteString("[user]\n")
@@ -62,7 +60,7 @@ func (g gitIdentity) file() (forage.File, bool) {
 			b.WriteString("\t" + field.key + " = " + gitQuote(field.value) + "\n")
 		}
 	}
-	return forage.File{Path: "/etc/gitconfig", Content: []byte(b.String())}, true
+	return b.String()
 }
 
 // gitQuote writes a value as git-config(1) reads it back.

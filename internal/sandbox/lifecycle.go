@@ -132,6 +132,7 @@ func (s *Service) Start(ctx context.Context, name string) error {
 		if s.alive(name) {
 			return s.client(name).StartWindow(ctx)
 		}
+		s.tell(s.missingSecrets(record.Plan))
 		return s.launch(ctx, record)
 	})
 }
@@ -171,7 +172,7 @@ func (s *Service) ports(taken ...int) store.Ports {
 func (s *Service) spawn(ctx context.Context, record store.Record, hostEnv map[string]string) error {
 	return supervisor.Spawn(ctx, supervisor.Launch{
 		StateDir: s.Places.State, RuntimeDir: s.Places.Runtime, Name: record.Name,
-		Listen: s.Config.SSHListen, HostEnv: hostEnv,
+		Listen: s.Config.SSHListen, HostEnv: hostEnv, SecretEnv: s.secretEnv(record.Plan),
 	}, s.Places.Of(record.Name).Crash)
 }
 
@@ -193,6 +194,7 @@ func (s *Service) Reset(ctx context.Context, name string) error {
 		if err != nil {
 			return err
 		}
+		s.tell(s.missingSecrets(record.Plan))
 		return s.launch(ctx, record)
 	})
 }

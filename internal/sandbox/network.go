@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"forage"
+	"forage/internal/config"
 	"forage/internal/policy"
 	"forage/internal/store"
 )
@@ -23,7 +24,7 @@ func (s *Service) Network(ctx context.Context, name string, change NetworkChange
 		if network, err = changed(record.Network, change); err != nil {
 			return err
 		}
-		if err := s.mayChange(network.Mode, change); err != nil {
+		if err := s.mayChange(network, change); err != nil {
 			return err
 		}
 		if s.alive(name) {
@@ -37,7 +38,7 @@ func (s *Service) Network(ctx context.Context, name string, change NetworkChange
 
 // mayChange refuses what the configuration forbids: when a sandbox is made it
 // forbids the same.
-func (s *Service) mayChange(mode forage.NetworkMode, change NetworkChange) error {
+func (s *Service) mayChange(network forage.Network, change NetworkChange) error {
 	forbid := s.Config.Forbid
 	if len(change.Allow) > 0 {
 		if err := forbid.CheckFlag("allow"); err != nil {
@@ -49,17 +50,30 @@ func (s *Service) mayChange(mode forage.NetworkMode, change NetworkChange) error
 			return err
 		}
 	}
-	return forbid.CheckNetwork(mode)
+	return checkNetwork(forbid, network)
+}
+
+// checkNetwork denies a network of a mode, or a way of enforcing it, that is forbidden.
+func checkNetwork(forbid config.Forbid, network forage.Network) error {
+	if network.Monitor {
+		if err := forbid.CheckNetwork(config.MonitorNetwork); err != nil {
+			return err
+		}
+	}
+	return forbid.CheckNetwork(network.Mode)
 }
 
 func (c NetworkChange) empty() bool {
-	return c.Mode == "" && len(c.Allow) == 0 && len(c.Remove) == 0
+	return c.Mode == "" && len(c.Allow) == 0 && len(c.Remove) == 0 && c.Monitor == nil
 }
 
 // changed is network with change made to it.
 func changed(network forage.Network, change NetworkChange) (forage.Network, error) {
 	if change.Mode != "" {
 		network.Mode = change.Mode
+	}
+	if change.Monitor != nil {
+		network.Monitor = *change.Monitor
 	}
 	network.Allow = slices.Clone(network.Allow)
 	for _, host := range change.Remove {

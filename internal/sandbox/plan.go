@@ -11,6 +11,7 @@ import (
 
 	"forage"
 	"forage/internal/config"
+	"forage/internal/inject"
 	"forage/internal/policy"
 	"forage/internal/sshkeys"
 	"forage/internal/term"
@@ -25,7 +26,7 @@ func (s *Service) Plan(ctx context.Context, opts Options) (forage.Plan, []string
 	go func() { p.git <- callersGit(ctx, s.Caller) }() // a process of its own: meanwhile the rest is planned
 	for _, step := range []func(context.Context) error{
 		p.name, p.workspace, p.template, p.forbidden, p.identity, p.network, p.command,
-		p.rootfs, p.hostTools, p.environment, p.mounts, p.keys, p.runtime, p.gitConfig,
+		p.rootfs, p.hostTools, p.secrets, p.environment, p.mounts, p.keys, p.runtime, p.gitConfig,
 	} {
 		if err := step(ctx); err != nil {
 			return forage.Plan{}, nil, err
@@ -42,8 +43,9 @@ type planner struct {
 	forbid   config.Forbid
 	plan     forage.Plan
 	notes    []string
-	toolDirs []string         // folders of host tools, for PATH
-	git      chan gitIdentity // the caller's own
+	toolDirs []string            // folders of host tools, for PATH
+	inside   inject.Contribution // what agents find of the secrets
+	git      chan gitIdentity    // the caller's own
 }
 
 func (p *planner) note(format string, args ...any) {
@@ -161,7 +163,8 @@ func (p *planner) network(context.Context) error {
 	if network.Mode == "" {
 		network.Mode = forage.NetworkNone
 	}
-	network.Allow = slices.Clone(network.Allow)
+	network.Allow, network.Rules = slices.Clone(network.Allow), slices.Clone(network.Rules)
+	network.Monitor = network.Monitor || p.opts.Monitor
 	for _, host := range p.opts.Allow {
 		if !slices.Contains(network.Allow, host) {
 			network.Allow = append(network.Allow, host)
@@ -174,7 +177,7 @@ func (p *planner) network(context.Context) error {
 		return forage.WithHint(forage.Errorf(forage.ErrUsage, "--allow has no effect while the network is none"), "add --network restricted")
 	}
 	p.plan.Network, p.plan.Spec.Network = network, network.Mode
-	return p.forbid.CheckNetwork(network.Mode)
+	return checkNetwork(p.forbid, network)
 }
 
 // command is what was asked for, else the template's agent, else a shell.
@@ -195,25 +198,7 @@ func (p *planner) command(context.Context) error {
 			forage.Errorf(forage.ErrUsage, "template %q has no agent and no command was given", p.chosen.Name),
 			"put a command after --")
 	}
-	p.askForKey(agent)
 	return nil
-}
-
-// askForKey says which key the agent looks for when it was not given one.
-func (p *planner) askForKey(agent forage.Agent) {
-	key := agent.AuthEnvVar
-	if key == "" {
-		return
-	}
-	for _, env := range p.opts.Env {
-		if name, _, _ := strings.Cut(env, "="); name == key {
-			return
-		}
-	}
-	if _, ok := p.chosen.Env[key]; !ok {
-		p.note("%s looks for its API key in %s, which it was not given: to let it use yours, add --env %s",
-			agent.Command[0], key, key)
-	}
 }
 
 // runtime chooses the runtime and asks whether it can enforce all of the plan.

@@ -14,6 +14,7 @@ import (
 
 	"forage"
 	"forage/internal/rootfs"
+	"forage/internal/supervisor"
 )
 
 // For a caller who is root: who the agent is inside, and the range of user ids
@@ -126,31 +127,40 @@ func (p *planner) environment(context.Context) error {
 	if spec.Rootfs.Kind == forage.RootfsHost {
 		shell, bundle = rootfs.Shell(os.DirFS("/")), rootfs.SystemBundle(os.DirFS("/"))
 	}
-	if p.plan.Facts.UpstreamCA != "" {
+	if p.plan.Facts.UpstreamCA != "" || supervisor.Intercepts(p.plan) {
 		bundle = rootfs.BundlePath
 	}
-	spec.Env = rootfs.Environment(p.plan.Name, spec.Identity, shell, p.toolDirs, bundle)
+	spec.Env = rootfs.Environment(p.plan.Name, spec.Identity, shell, append(slices.Clone(p.inside.Path), p.toolDirs...), bundle)
+	maps.Copy(spec.Env, p.inside.Env)
 	maps.Copy(spec.Env, p.chosen.Env)
 	for _, entry := range p.opts.Env {
 		name, value, given := strings.Cut(entry, "=")
 		if !validVariable(name) {
 			return forage.WithHint(forage.Errorf(forage.ErrUsage, "--env %q is not a variable", entry), "write K=V, or K to pass on yours")
 		}
-		if given {
+		at := slices.Index(spec.HostEnv, name)
+		switch { // the last one counts
+		case given && at >= 0:
+			spec.HostEnv = slices.Delete(spec.HostEnv, at, at+1)
 			spec.Env[name] = value
-		} else if !slices.Contains(spec.HostEnv, name) {
+		case given:
+			spec.Env[name] = value
+		case at < 0:
 			spec.HostEnv = append(spec.HostEnv, name)
+			delete(spec.Env, name)
 		}
 	}
 	return nil
 }
 
-// gitConfig gives the agent's commits the name and mail of the flags, or the caller's own.
+// gitConfig is the sandbox's system-wide git configuration, below which the agent can
+// have its own: the name and mail of the flags, or the caller's own, for
+// commits, and what the secrets need.
 func (p *planner) gitConfig(context.Context) error {
 	own := <-p.git
 	identity := gitIdentity{cmp.Or(p.opts.GitUser, own.name), cmp.Or(p.opts.GitEmail, own.email)}
-	if file, ok := identity.file(); ok {
-		p.plan.Spec.Files = append(p.plan.Spec.Files, file)
+	if text := identity.config() + p.inside.Git; text != "" {
+		p.plan.Spec.Files = append(p.plan.Spec.Files, forage.File{Path: "/etc/gitconfig", Content: []byte(text)})
 	}
 	return nil
 }

@@ -107,6 +107,7 @@ type Options struct {
 	Runtime      string
 	Network      string   // "", "full", "restricted" or "none"
 	Allow        []string // added to the template's
+	Monitor      bool     // record what the network would deny, and let it through
 	Mounts       []string // SRC:DST[:ro|rw], ro unless said
 	Env          []string // K=V, or K to take the caller's value at each start
 	SSHKeys      []string // files with public keys
@@ -137,9 +138,10 @@ type Status struct {
 
 // NetworkChange is what `network` was asked to change; zero fields change nothing.
 type NetworkChange struct {
-	Mode   forage.NetworkMode
-	Allow  []string
-	Remove []string
+	Mode    forage.NetworkMode
+	Allow   []string
+	Remove  []string
+	Monitor *bool
 }
 
 // Action is something that gc did, or would do.

@@ -176,7 +176,7 @@ func hold(ctx context.Context, launch Launch) (_ *held, err error) {
 		LogPath: paths.Log, AuditPath: paths.Audit, ImageCache: paths.ImageCache,
 		Listen: launch.Listen, Port: record.Port,
 		HostKey: hostKey, ClientKey: sshkeys.Line(client.PublicKey()),
-		HostEnv: launch.HostEnv, Update: update,
+		HostEnv: launch.HostEnv, SecretEnv: launch.SecretEnv, UsagePath: paths.Usage, Update: update,
 	})
 	if err != nil {
 		return nil, err

@@ -43,6 +43,7 @@ type Launch struct {
 	Name       string            `json:"name"`
 	Listen     string            `json:"listen"` // address of the SSH port
 	HostEnv    map[string]string `json:"hostEnv,omitempty"`
+	SecretEnv  map[string]string `json:"secretEnv,omitempty"`
 }
 
 // Failure is an error that crosses a process boundary: its kind as an exit code.

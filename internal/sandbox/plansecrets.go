@@ -1,0 +1,279 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"forage"
+	"forage/internal/config"
+	"forage/internal/inject"
+	"forage/internal/preset"
+	"forage/internal/supervisor"
+	"forage/internal/term"
+)
+
+// boundSecret is a secret that the sandbox is to have.
+type boundSecret struct {
+	binding forage.Binding
+	service preset.Preset // zero where there is none
+}
+
+// secrets binds the secrets of the template and of its agents, and says what agents find
+// of them inside.
+func (p *planner) secrets(context.Context) error {
+	p.plan.SecretMode, p.plan.Traffic = p.chosen.SecretMode, p.chosen.Traffic
+	var bound []boundSecret
+	for _, name := range p.secretNames() {
+		b, ok, err := p.bind(name)
+		if err != nil {
+			return err
+		}
+		if ok {
+			bound = append(bound, b)
+			p.plan.Secrets = append(p.plan.Secrets, b.binding)
+		}
+	}
+	for _, agent := range p.agents() {
+		p.askForKey(agent)
+	}
+	if p.plan.SecretMode == forage.SecretsWrapped {
+		p.wrap(bound)
+	}
+	if err := supervisor.CheckSecrets(p.plan); err != nil {
+		return forage.WithHint(forage.Errorf(forage.ErrUsage, "%w", err), "leave one of them out of the template's secrets, or give them other hosts")
+	}
+	return p.contribute(bound)
+}
+
+// agents are the template's, in the order of their names.
+func (p *planner) agents() []forage.Agent {
+	var agents []forage.Agent
+	for _, name := range slices.Sorted(maps.Keys(p.chosen.Agents)) {
+		agents = append(agents, p.chosen.Agents[name])
+	}
+	return agents
+}
+
+// secretNames are those of the agents and those that the template lists, each once.
+func (p *planner) secretNames() []string {
+	var names []string
+	add := func(name string) {
+		if name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	for _, agent := range p.agents() {
+		add(agent.Secret)
+	}
+	for _, name := range p.chosen.Secrets {
+		add(name)
+	}
+	return names
+}
+
+// bind makes the binding of a secret; false says that the sandbox does without it.
+func (p *planner) bind(name string) (boundSecret, bool, error) {
+	secret, configured := p.service.Config.Secrets[name]
+	if !configured {
+		var found bool
+		if secret, found = p.automatic(name); !found {
+			return boundSecret{}, false, p.unconfigured(name)
+		}
+	}
+	service, err := inject.PresetOf(name, secret)
+	if err != nil {
+		return boundSecret{}, false, err
+	}
+	if variable, where := p.explicit(inject.Variables(name, service, p.agents())); where != "" {
+		p.note("%s sets %s inside: the secret %s is not used", where, variable, name)
+		return boundSecret{}, false, nil
+	}
+	binding, err := inject.Binding(name, secret, inject.Scope{Sandbox: p.plan.Name, Home: p.service.Caller.Home})
+	if err != nil {
+		return boundSecret{}, false, err
+	}
+	if err := p.reachable(binding); err != nil {
+		return boundSecret{}, false, err
+	}
+	return boundSecret{binding, service}, true, nil
+}
+
+// automatic is the secret that an agent names and nobody has configured, where the caller has it. With wrappers,
+// whose agents get values, a login is none.
+func (p *planner) automatic(name string) (config.Secret, bool) {
+	if slices.Contains(p.chosen.Secrets, name) {
+		return config.Secret{}, false
+	}
+	secret, ok := inject.Automatic(name, inject.Caller{Home: p.service.Caller.Home, Getenv: p.service.Caller.Getenv})
+	if ok && secret.Login != "" && p.plan.SecretMode == forage.SecretsWrapped {
+		return config.Secret{}, false
+	}
+	return secret, ok
+}
+
+// unconfigured is the error for a secret that is neither configured nor one that would be
+// found by itself if the caller had it.
+func (p *planner) unconfigured(name string) error {
+	_, known := preset.Lookup(name)
+	if known && !slices.Contains(p.chosen.Secrets, name) {
+		return nil
+	}
+	hint := "add [secrets." + name + "] to your configuration"
+	if near := term.Nearest(name, slices.Sorted(maps.Keys(p.service.Config.Secrets))); near != "" {
+		hint = fmt.Sprintf("did you mean %q?", near)
+	}
+	return forage.WithHint(forage.Errorf(forage.ErrUsage, "template %q names the secret %q, which is not configured", p.chosen.Name, name), hint)
+}
+
+// explicit is the first of variables that a flag or the template gives a value, and which of the two.
+func (p *planner) explicit(variables []string) (variable, where string) {
+	for _, variable := range variables {
+		for _, entry := range p.opts.Env {
+			if name, _, _ := strings.Cut(entry, "="); name == variable {
+				return variable, "--env"
+			}
+		}
+		if _, ok := p.chosen.Env[variable]; ok {
+			return variable, fmt.Sprintf("template %q", p.chosen.Name)
+		}
+	}
+	return "", ""
+}
+
+// reachable refuses, or notes, what keeps a secret from being read; the value itself is not looked at.
+func (p *planner) reachable(b forage.Binding) error {
+	source := b.Source
+	switch {
+	case source.Login != nil && p.plan.SecretMode == forage.SecretsWrapped:
+		return forage.WithHint(
+			forage.Errorf(forage.ErrUsage, "secret %s is a login, which secretMode = \"wrapper\" can't hand over", b.Secret),
+			`use secretMode = "inject", or a key`)
+	case source.Login != nil:
+		return p.checkLogin(b.Secret, *source.Login)
+	case source.File != "":
+		if err := lookFor(source.File); err != nil {
+			p.note("the secret %s is not there now (%v): until it is, requests that need it are answered with 502", b.Secret, err)
+		}
+	case source.Env != "":
+		if value, _ := p.service.Caller.Getenv(source.Env); value == "" {
+			p.note("%s", missingEnv(b))
+		}
+	}
+	return nil
+}
+
+// missingEnv says what comes of a secret whose variable is not set.
+func missingEnv(b forage.Binding) string {
+	return fmt.Sprintf("%s is not set in your environment: requests that need the secret %s will be answered with 502", b.Source.Env, b.Secret)
+}
+
+func (p *planner) checkLogin(secret string, login forage.Login) error {
+	err := lookFor(login.File)
+	if errors.Is(err, os.ErrNotExist) {
+		return forage.WithHint(
+			forage.Errorf(forage.ErrUsage, "secret %s: there is no login at %s", secret, login.File),
+			"log in on the host with the agent itself, or say where its login is with loginFile")
+	}
+	if err != nil {
+		return forage.Errorf(forage.ErrUsage, "secret %s: %w", secret, err)
+	}
+	return nil
+}
+
+// lookFor says what keeps the caller from reading a file.
+func lookFor(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is not a file", path)
+	}
+	return nil
+}
+
+// askForKey says which key the agent looks for when it was not given one.
+func (p *planner) askForKey(agent forage.Agent) {
+	key := agent.AuthEnvVar
+	if key == "" || len(agent.Command) == 0 || filepath.Base(agent.Command[0]) != filepath.Base(p.plan.Spec.Command[0]) {
+		return
+	}
+	isIts := func(b forage.Binding) bool { return b.Secret == agent.Secret }
+	if slices.ContainsFunc(p.plan.Secrets, isIts) {
+		return
+	}
+	if _, where := p.explicit([]string{key}); where == "" {
+		p.note("%s looks for its API key in %s, which it was not given: set it in your environment, or log in with %s on the host, and the sandbox can use it without seeing it",
+			agent.Command[0], key, agent.Command[0])
+	}
+}
+
+// wrap says what secretMode = "wrapper" does not protect.
+func (p *planner) wrap(bound []boundSecret) {
+	if len(bound) == 0 {
+		return
+	}
+	var names []string
+	for _, b := range bound {
+		names = append(names, b.binding.Secret)
+	}
+	p.note(`secretMode is "wrapper": whatever runs inside can read %s in %s, and send it to any host that the network lets through`,
+		strings.Join(names, " and "), forage.SecretsPath)
+}
+
+// contribute puts what agents find of the secrets into the plan.
+func (p *planner) contribute(bound []boundSecret) error {
+	var parts []inject.Contribution
+	for _, b := range bound {
+		if p.plan.SecretMode == forage.SecretsWrapped {
+			parts = append(parts, inject.Wrappers(b.binding, p.agents()))
+			continue
+		}
+		part, err := inject.Placeholders(b.binding, b.service, p.agents())
+		if err != nil {
+			return err
+		}
+		parts = append(parts, part)
+	}
+	merged, err := inject.Merge(parts...)
+	if err != nil {
+		return err
+	}
+	p.inside = merged
+	p.plan.Spec.Files = append(p.plan.Spec.Files, merged.Files...)
+	command := p.plan.Spec.Command
+	wrapped := func(f forage.File) bool { return f.Path == inject.WrapperOf(command[0]) }
+	if filepath.IsAbs(command[0]) && slices.ContainsFunc(merged.Files, wrapped) {
+		p.plan.Spec.Command = append([]string{inject.WrapperOf(command[0])}, command[1:]...)
+	}
+	return nil
+}
+
+// secretEnv are the values of the caller's variables that the plan's secrets are read
+// with. They are handed to the supervisor, and stay in its memory.
+func (s *Service) secretEnv(plan forage.Plan) map[string]string {
+	values := make(map[string]string)
+	for _, name := range supervisor.SecretEnv(plan) {
+		if value, ok := s.Caller.Getenv(name); ok {
+			values[name] = value
+		}
+	}
+	return values
+}
+
+// missingSecrets says what a sandbox that is started again will do without.
+func (s *Service) missingSecrets(plan forage.Plan) []string {
+	var notes []string
+	for _, b := range plan.Secrets {
+		if value, _ := s.Caller.Getenv(b.Source.Env); b.Source.Env != "" && value == "" {
+			notes = append(notes, missingEnv(b))
+		}
+	}
+	return notes
+}

@@ -1,0 +1,152 @@
+package supervisor
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"forage"
+	"forage/internal/audit"
+	"forage/internal/egress"
+	"forage/internal/egress/credential"
+	"forage/internal/egress/meter"
+	"forage/internal/egress/tlsmitm"
+	"forage/internal/outlet"
+	"forage/internal/rootfs"
+	"forage/internal/secrets"
+)
+
+// Intercepts says whether a sandbox of that plan trusts an authority of its own, so that its TLS
+// can be looked into.
+func Intercepts(plan forage.Plan) bool {
+	return outlet.Intercepts(plan.Network, injected(plan), plan.Traffic)
+}
+
+// injected are the plan's secrets that egress puts into requests.
+func injected(plan forage.Plan) []forage.Binding {
+	if plan.SecretMode == forage.SecretsWrapped {
+		return nil
+	}
+	return plan.Secrets
+}
+
+// CheckSecrets says whether the plan's secrets can be bound together.
+func CheckSecrets(plan forage.Plan) error { return outlet.CheckSecrets(injected(plan)) }
+
+// SecretEnv are the variables of the caller's environment that the plan's secrets are read
+// with; they go into Setup.SecretEnv.
+func SecretEnv(plan forage.Plan) []string { return outlet.EnvWanted(plan.Secrets) }
+
+// makeEgress makes the engine, which serves nothing yet.
+func (s *Sandbox) makeEgress(context.Context) error {
+	plan := s.setup.Plan
+	config, err := outlet.EngineConfig(plan.Name, s.network, plan.Facts)
+	if err != nil {
+		return err
+	}
+	config.Audit = s.audit
+	if Intercepts(plan) {
+		if config.Authority, err = tlsmitm.New(plan.Name); err != nil {
+			return err
+		}
+		s.authority = config.Authority
+	}
+	if config.Account, err = s.openAccount(); err != nil {
+		return err
+	}
+	if s.engine, err = egress.New(config); err != nil {
+		return err
+	}
+	s.undo.add(s.engine.Close)
+	return nil
+}
+
+// ledgerInterval is how often what was used is written down.
+const ledgerInterval = 5 * time.Second
+
+// openAccount goes on counting where the sandbox's last start left off.
+func (s *Sandbox) openAccount() (*meter.Account, error) {
+	path := s.setup.UsagePath
+	if path == "" {
+		s.account = meter.NewAccount(s.setup.Plan.Traffic, meter.Totals{}, time.Now)
+		return s.account, nil
+	}
+	before, err := meter.ReadTotals(path)
+	if err != nil {
+		return nil, err
+	}
+	s.account = meter.NewAccount(s.setup.Plan.Traffic, before, time.Now)
+	ledger := meter.Keep(s.account, path, ledgerInterval, func(err error) {
+		s.Record(audit.Event{Kind: audit.Lifecycle, Reason: "keeping what was used: " + err.Error()})
+	})
+	s.undo.add(ledger.Close)
+	return s.account, nil
+}
+
+// prepareSecrets opens the sources of the secrets and hands them to egress, or, with wrappers, their
+// values to the sandbox.
+func (s *Sandbox) prepareSecrets(ctx context.Context) error {
+	plan := s.setup.Plan
+	if len(plan.Secrets) == 0 {
+		return nil
+	}
+	sources, err := outlet.Sources{
+		Env: s.setup.SecretEnv, Transport: s.engine.HostTransport, Fail: s.secretFailed,
+	}.Open(plan.Secrets)
+	if err != nil {
+		return err
+	}
+	if plan.SecretMode == forage.SecretsWrapped {
+		return s.wrapSecrets(ctx, sources)
+	}
+	set, err := credential.Compile(plan.Secrets, sources)
+	if err != nil {
+		return err
+	}
+	s.engine.SetCredentials(set)
+	return s.placeLogins()
+}
+
+// secretFailed puts on record what is wrong with a secret; the sandbox is not told.
+func (s *Sandbox) secretFailed(secret string, err error) {
+	s.Record(audit.Event{Kind: audit.Secret, Verdict: "deny", Secret: secret, Rule: "source", Reason: err.Error()})
+}
+
+// prepareTrust makes what runs inside trust the sandbox's own authority, and upstreamCA.
+func (s *Sandbox) prepareTrust(context.Context) error {
+	plan := &s.setup.Plan
+	var extra []byte
+	if path := plan.Facts.UpstreamCA; path != "" {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return forage.Errorf(forage.ErrUsage, "reading network.upstreamCA: %w", err)
+		}
+		extra = append(text, '\n')
+	}
+	if s.authority != nil {
+		extra = append(extra, s.authority.PEM()...)
+	}
+	if extra == nil {
+		return nil
+	}
+	host := os.DirFS("/")
+	root := host
+	if lower := plan.Spec.Rootfs.Lower; len(lower) > 0 {
+		root = os.DirFS(lower[0])
+	}
+	files, err := rootfs.TrustFiles(root, host, extra)
+	if err != nil {
+		return err
+	}
+	s.addFiles(files...)
+	return nil
+}
+
+// reveal reads a value that goes inside.
+func reveal(ctx context.Context, name string, source secrets.Source) (string, error) {
+	value, err := source.Get(ctx)
+	if err != nil {
+		return "", forage.WithHint(forage.Errorf(forage.ErrStart, "the secret %s: %w", name, err), forage.Hint(err))
+	}
+	return value.Reveal(), nil
+}

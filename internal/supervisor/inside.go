@@ -1,0 +1,76 @@
+package supervisor
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"forage"
+	"forage/internal/inject"
+	"forage/internal/secrets"
+	"forage/internal/secrets/login"
+)
+
+// addFiles adds to what the sandbox will find inside. The frozen plan stays as it is.
+func (s *Sandbox) addFiles(files ...forage.File) {
+	spec := &s.setup.Plan.Spec
+	spec.Files = append(slices.Clip(spec.Files), files...)
+}
+
+// wrapSecrets puts the values of the secrets into the sandbox, for its wrappers.
+func (s *Sandbox) wrapSecrets(ctx context.Context, sources map[string]secrets.Source) error {
+	for _, b := range s.setup.Plan.Secrets {
+		value, err := reveal(ctx, b.Secret, sources[b.Secret])
+		if err != nil {
+			return err
+		}
+		s.addFiles(forage.File{Path: inject.SecretPath(b.Secret), Content: []byte(value), Mode: 0o400})
+	}
+	return nil
+}
+
+// placeLogins puts agents' login files into the home, with placeholders for the tokens.
+func (s *Sandbox) placeLogins() error {
+	home := s.setup.Plan.Spec.Identity.Home
+	for _, b := range s.setup.Plan.Secrets {
+		if b.Source.Login == nil {
+			continue
+		}
+		text, err := readLogin(b.Source.Login.File)
+		if err != nil {
+			return fmt.Errorf("the secret %s: %w", b.Secret, err)
+		}
+		files, err := login.Inside(b.Source.Login.Kind, text, b.Placeholder, b.Refresh)
+		if err != nil {
+			return fmt.Errorf("the secret %s: %s: %w", b.Secret, b.Source.Login.File, err)
+		}
+		for _, file := range files {
+			s.addFiles(forage.File{Path: path.Join(home, file.Path), Content: file.Content, Mode: 0o600, Owned: true})
+		}
+	}
+	return nil
+}
+
+// maxLogin is many times what a login file has, in bytes.
+const maxLogin = 1 << 20
+
+func readLogin(name string) ([]byte, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a file", name)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxLogin+1))
+	if err == nil && len(text) > maxLogin {
+		err = fmt.Errorf("%s is too large for a login", name)
+	}
+	return text, err
+}

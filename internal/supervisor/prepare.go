@@ -1,0 +1,69 @@
+package supervisor
+
+import (
+	"context"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"forage"
+	"forage/internal/image"
+	"forage/internal/inject"
+	"forage/internal/store"
+)
+
+// prepareRootfs unpacks an image and checks that the root filesystem has what
+// the plan relies on, before anything is started.
+func (s *Sandbox) prepareRootfs(ctx context.Context) error {
+	spec := &s.setup.Plan.Spec
+	if spec.Rootfs.Kind != forage.RootfsHost {
+		lower, info, err := image.Resolve(ctx, spec.Rootfs, s.setup.ImageCache, image.Options{})
+		if err != nil {
+			return err
+		}
+		spec.Rootfs.Lower = lower
+		s.adopt(info)
+		if err := s.update(func(record *store.Record) { record.Trees = lower }); err != nil {
+			return err
+		}
+	}
+	if spec.Session && !hasCommand(*spec, "tmux") {
+		return forage.WithHint(
+			forage.Errorf(forage.ErrUnsupported, "the root filesystem has no tmux, which a session needs"),
+			"install tmux there, or use `run`, which needs none")
+	}
+	return nil
+}
+
+// adopt takes over what an image says of its own PATH. It is a copy of the
+// plan's environment that changes: the frozen plan stays as it is.
+func (s *Sandbox) adopt(info image.Info) {
+	if info.Path == "" {
+		return
+	}
+	env := maps.Clone(s.setup.Plan.Spec.Env)
+	wrapped := strings.HasPrefix(env["PATH"], inject.WrapperPath+":")
+	env["PATH"] = info.Path
+	if wrapped {
+		env["PATH"] = inject.WrapperPath + ":" + info.Path
+	}
+	s.setup.Plan.Spec.Env = env
+}
+
+// hasCommand says whether the root filesystem of spec has a command of that
+// name on its PATH.
+func hasCommand(spec forage.Spec, name string) bool {
+	roots := spec.Rootfs.Lower
+	if spec.Rootfs.Kind == forage.RootfsHost {
+		roots = []string{"/"}
+	}
+	for _, root := range roots {
+		for _, dir := range strings.Split(spec.Env["PATH"], ":") {
+			if _, err := os.Lstat(filepath.Join(root, dir, name)); err == nil {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,66 @@
+package supervisor
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"forage"
+	"forage/internal/audit"
+	"forage/internal/store"
+)
+
+// openDoors starts what is reached from the host.
+func (s *Sandbox) openDoors() error {
+	control, err := newControl(s.setup.Dir, s.handle)
+	if err != nil {
+		return err
+	}
+	s.undo.add(control.Close)
+	if s.setup.Port == 0 {
+		return nil
+	}
+	relay, err := newRelay(s.setup.Listen, s.setup.Port, SSHSocket(s.setup.Dir), s.Record)
+	if err != nil {
+		return err
+	}
+	s.undo.add(relay.Close)
+	return nil
+}
+
+// beginLimit bounds how long a guest may take that has no init commands to run.
+const beginLimit = 2 * time.Minute
+
+// begin waits until the guest is ready.
+func (s *Sandbox) begin(ctx context.Context) error {
+	if len(s.setup.Plan.Spec.Init) == 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, beginLimit, fmt.Errorf("it was not ready within %v", beginLimit))
+		defer cancel()
+	}
+	return s.guest.begin(ctx)
+}
+
+// settle makes a sandbox whose guest is ready a running one.
+func (s *Sandbox) settle() error {
+	if err := s.Record(audit.Event{Kind: audit.Lifecycle, Verdict: "allow", Reason: "running"}); err != nil {
+		return err
+	}
+	if !s.setup.Plan.Ephemeral { // a run's record is never started again from
+		if err := s.update(func(record *store.Record) {
+			record.Phase, record.Reason, record.StartedAt = forage.PhaseRunning, "", time.Now().UTC()
+		}); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	s.ready = true
+	s.mu.Unlock()
+	if limit := s.setup.Plan.Spec.Limits.WallClock; limit > 0 {
+		s.clock = time.AfterFunc(limit, func() {
+			s.StopFor(context.Background(), wallClockGrace, fmt.Sprintf("its wall clock limit of %v was reached", limit))
+		})
+	}
+	go s.watch()
+	return nil
+}
