@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -72,14 +73,13 @@ func runAudit(ctx context.Context, a *app, o *auditOptions, names []string) erro
 		return followAll(ctx, paths, filter, show)
 	}
 	for _, path := range paths {
-		events, err := audit.ReadFile(path, filter)
-		for _, event := range events {
-			if err := show(event); err != nil {
+		for event, err := range audit.EventsOf(path, filter) {
+			if err == nil {
+				err = show(event)
+			}
+			if err != nil {
 				return err
 			}
-		}
-		if err != nil {
-			return err
 		}
 	}
 	return nil
@@ -144,10 +144,33 @@ func eventText(e audit.Event) string {
 	if e.Reason != "" {
 		words = append(words, e.Reason)
 	}
-	if e.BytesIn+e.BytesOut > 0 {
-		words = append(words, fmt.Sprintf("%d in, %d out", e.BytesIn, e.BytesOut))
-	}
+	words = append(words, outcome(e)...)
 	return strings.Join(words, " ")
+}
+
+// outcome is how it ended and what it took.
+func outcome(e audit.Event) []string {
+	var words []string
+	add := func(format string, args ...any) { words = append(words, fmt.Sprintf(format, args...)) }
+	if e.Monitored {
+		add("(let through: monitor mode)")
+	}
+	if e.Status != 0 {
+		add("status %d", e.Status)
+	}
+	if e.Millis != 0 {
+		add("after %v", time.Duration(e.Millis)*time.Millisecond)
+	}
+	if e.BytesIn+e.BytesOut > 0 {
+		add("%d in, %d out", e.BytesIn, e.BytesOut)
+	}
+	if e.Secret != "" {
+		add("with secret %s", e.Secret)
+	}
+	if e.TokensIn+e.TokensOut > 0 {
+		add("%d tokens in, %d out of %s for $%.4f", e.TokensIn, e.TokensOut, cmp.Or(e.Model, "a model without a name"), e.Cost)
+	}
+	return words
 }
 
 func dash(text string) string {

@@ -1,5 +1,6 @@
 // Package audit keeps what a sandbox asked for and what was decided: one JSON
 // object a line, appended, each line chained to the one before by its hash.
+// A long log is in several files (see SegmentPath).
 // Log writes, Verify checks, Events and Follow read. It decides nothing and prints
 // nothing.
 //
@@ -47,6 +48,8 @@ func bounded(e Event) Event {
 	e.Path = cut(e.Path, maxPath)
 	e.Rule = cut(e.Rule, maxRule)
 	e.Reason = cut(e.Reason, maxReason)
+	e.Secret = cut(e.Secret, maxHost)
+	e.Model = cut(e.Model, maxHost)
 	return e
 }
 

@@ -114,7 +114,8 @@ func TestHostileText(t *testing.T) {
 	path := newPath(t)
 	l := openLog(t, path)
 	long := strings.Repeat("é", 4000)
-	e := Event{Kind: HTTP, Verdict: "deny", Host: "a\nb\r\x00\x1b[31m\u202e\u009b\x7f😀", Method: long, Path: "/\"},{\"seq\":9" + long, Rule: long, Reason: "\xff\xfe" + long}
+	e := Event{Kind: HTTP, Verdict: "deny", Host: "a\nb\r\x00\x1b[31m\u202e\u009b\x7f😀", Method: long, Path: "/\"},{\"seq\":9" + long, Rule: long, Reason: "\xff\xfe" + long,
+		Secret: "\x1b[2J" + long, Model: "\"}\n{\"seq\":2,\"verdict\":\"allow\"}" + long}
 	if err := l.Record(e); err != nil {
 		t.Fatal(err)
 	}

@@ -11,11 +11,15 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"golang.org/x/time/rate"
 )
 
-// maxSize bounds a log, because what writes it may be driven from inside a
-// sandbox. A full log refuses events, which denies what they are about.
-const maxSize = 512 << 20
+// maxSize bounds a log with its segments, because what writes it may be driven
+// from inside a sandbox. A full log refuses events, which denies what they are about.
+const (
+	maxSize     = 512 << 20
+	segmentSize = 64 << 20
+)
 
 // Rules of the lifecycle events that a log writes about itself.
 const ruleTorn = "audit-torn-line"
@@ -23,16 +27,22 @@ const ruleTorn = "audit-torn-line"
 // Log is a sandbox's audit log, open for appending. One process at a time
 // holds it. It is safe for concurrent use.
 type Log struct {
+	path    string
 	sandbox string
 	now     func() time.Time
+	sleep   func(time.Duration)
+	pace    *rate.Limiter
 
-	mu     sync.Mutex
-	file   *os.File
-	head   *os.File
-	size   int64
-	limit  int64
-	last   head
-	broken error // once a line could be neither written nor taken back
+	mu       sync.Mutex
+	file     *os.File
+	head     *os.File
+	size     int64 // of file
+	before   int64 // of the segments
+	segments int   // the number of the last
+	limit    int64 // of size and before
+	rotateAt int64 // the size at which file is put aside
+	last     head
+	broken   error // once a line could be neither written nor taken back
 }
 
 // Open opens the log at path, making it (0600) if it is absent, and continues
@@ -40,7 +50,10 @@ type Log struct {
 // where it is, and the next event tells of it. Another process that
 // holds the log is an error.
 func Open(path, sandbox string) (*Log, error) {
-	l := &Log{sandbox: sandbox, now: time.Now, limit: maxSize}
+	l := &Log{
+		path: path, sandbox: sandbox, now: time.Now, sleep: time.Sleep, pace: newPace(),
+		limit: maxSize, rotateAt: segmentSize,
+	}
 	if err := l.open(path); err != nil {
 		return nil, fmt.Errorf("opening the audit log: %w", errors.Join(err, l.closeFiles()))
 	}
@@ -90,6 +103,9 @@ func (l *Log) resume() error {
 	if err != nil {
 		return err
 	}
+	if err := l.resumeSegments(info, &last); err != nil {
+		return err
+	}
 	kept, err := readHead(l.head)
 	if err != nil {
 		return err
@@ -101,6 +117,30 @@ func (l *Log) resume() error {
 		return nil
 	}
 	return l.keepTorn(torn)
+}
+
+// resumeSegments counts what was put aside; the last event is there when the
+// log, which is info, has none.
+func (l *Log) resumeSegments(info os.FileInfo, last *head) error {
+	before, err := segments(l.path, info)
+	if err != nil || len(before) == 0 {
+		return err
+	}
+	for _, s := range before {
+		l.before += s.info.Size()
+	}
+	newest := before[len(before)-1]
+	l.segments = newest.n
+	if last.seq > 0 {
+		return nil
+	}
+	f, err := os.Open(newest.path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	*last, _, err = lastEvent(f, newest.info.Size())
+	return err
 }
 
 // keepTorn says in the chain what the bytes after the last event are, so that
@@ -129,12 +169,30 @@ func (l *Log) Record(e Event) error {
 	if e.Sandbox == "" {
 		e.Sandbox = l.sandbox
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err := l.recordLocked(e, ""); err != nil {
+	written, err := l.record(e)
+	if err != nil {
 		return fmt.Errorf("writing the audit log: %w", err)
 	}
+	if paced(e.Kind) {
+		if pause := l.pauseFor(written); pause > 0 {
+			l.sleep(pause)
+		}
+	}
 	return nil
+}
+
+// record returns how many bytes it wrote.
+func (l *Log) record(e Event) (int64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.size >= l.rotateAt && l.broken == nil {
+		if err := l.rotateLocked(); err != nil {
+			l.rotateAt = l.size + segmentSize // what can't be put aside grows, up to the limit
+		}
+	}
+	before := l.size
+	err := l.recordLocked(e, "")
+	return l.size - before, err
 }
 
 // recordLocked writes prefix and the line of e in one piece.
@@ -148,8 +206,8 @@ func (l *Log) recordLocked(e Event, prefix string) error {
 		return err
 	}
 	line = append(append([]byte(prefix), line...), '\n')
-	if l.size+int64(len(line)) > l.limit {
-		return fmt.Errorf("it has reached its limit of %d bytes; stop the sandbox and move it away, with its head file, to begin another", l.limit)
+	if l.before+l.size+int64(len(line)) > l.limit {
+		return fmt.Errorf("it has reached its limit of %d bytes; stop the sandbox and move it away, with its segments and its head file, to begin another", l.limit)
 	}
 	if n, err := l.file.Write(line); err != nil {
 		return l.takeBackLocked(int64(n), err)

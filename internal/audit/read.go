@@ -42,15 +42,45 @@ func Events(r io.Reader, filter Filter) iter.Seq2[Event, error] {
 	}
 }
 
-// ReadFile reads the events of the log at path.
-func ReadFile(path string, filter Filter) ([]Event, error) {
-	f, err := os.Open(path)
+// EventsOf reads the events of the log at path and of its segments, in order,
+// holding one at a time.
+func EventsOf(path string, filter Filter) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		log, before, err := openWhole(path)
+		if err != nil {
+			yield(Event{}, fmt.Errorf("reading the audit log: %w", err))
+			return
+		}
+		defer log.Close()
+		for _, s := range before {
+			if !eventsOfSegment(s, filter, yield) {
+				return
+			}
+		}
+		Events(log, filter)(yield)
+	}
+}
+
+// eventsOfSegment returns false when yield wants no more, or reading failed.
+func eventsOfSegment(s segment, filter Filter, yield func(Event, error) bool) bool {
+	f, err := os.Open(s.path)
 	if err != nil {
-		return nil, fmt.Errorf("reading the audit log: %w", err)
+		yield(Event{}, fmt.Errorf("reading the audit log: %w", err))
+		return false
 	}
 	defer f.Close()
-	var events []Event
 	for e, err := range Events(f, filter) {
+		if !yield(e, err) || err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// ReadFile is EventsOf as a list.
+func ReadFile(path string, filter Filter) ([]Event, error) {
+	var events []Event
+	for e, err := range EventsOf(path, filter) {
 		if err != nil {
 			return events, err
 		}

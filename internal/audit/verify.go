@@ -7,17 +7,28 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
 
 // BrokenError says where a log is not what was written.
 type BrokenError struct {
-	Line   int // 1 is the first; one after the last when lines are missing at the end
+	File   string // name of the segment; "" is the log itself
+	Line   int    // 1 is the first; one after the last when lines are missing at the end; 0: the whole segment
 	Reason string
 }
 
-func (e *BrokenError) Error() string { return fmt.Sprintf("line %d: %s", e.Line, e.Reason) }
+func (e *BrokenError) Error() string {
+	where := e.File
+	switch {
+	case e.Line == 0:
+		return where + ": " + e.Reason
+	case where != "":
+		where += ", "
+	}
+	return fmt.Sprintf("%sline %d: %s", where, e.Line, e.Reason)
+}
 
 // Verify reads a whole log and returns how many events of its chain are
 // intact. A line that was changed, removed, added or moved is a *BrokenError. Bytes that an
@@ -30,16 +41,19 @@ func Verify(r io.Reader) (n int, err error) {
 	return c.events, c.end()
 }
 
-// VerifyFile is Verify of the log at path, which may be in use, and checks also
+// VerifyFile is Verify of the log at path, which may be in use, with its segments, and checks also
 // that nothing is missing at its end (see HeadPath).
 func VerifyFile(path string) (n int, err error) {
-	f, err := os.Open(path)
+	kept, headErr := readHeadAt(HeadPath(path)) // before the log, which may grow
+	f, before, err := openWhole(path)
 	if err != nil {
 		return 0, fmt.Errorf("verifying the audit log: %w", err)
 	}
 	defer f.Close()
-	kept, headErr := readHeadAt(HeadPath(path)) // before the log, which may grow
 	c := chain{}
+	if err := c.readSegments(path, before); err != nil {
+		return c.events, err
+	}
 	if err := c.read(f); err != nil {
 		return c.events, err
 	}
@@ -50,13 +64,13 @@ func VerifyFile(path string) (n int, err error) {
 	case err != nil:
 		return c.events, err
 	case errors.Is(headErr, os.ErrNotExist):
-		return c.events, &BrokenError{c.line + 1, "the head file is missing, so the end of the log can't be checked"}
+		return c.events, c.broken(c.line+1, "the head file is missing, so the end of the log can't be checked")
 	case headErr != nil:
 		return c.events, fmt.Errorf("verifying the audit log: %w", headErr)
 	case kept.seq > c.last.seq:
-		return c.events, &BrokenError{c.line + 1, fmt.Sprintf("events %d to %d are missing at the end", c.last.seq+1, kept.seq)}
+		return c.events, c.broken(c.line+1, fmt.Sprintf("events %d to %d are missing at the end", c.last.seq+1, kept.seq))
 	case kept.seq == c.last.seq && kept.hash != c.last.hash:
-		return c.events, &BrokenError{c.line, "it is not the event that was written last"}
+		return c.events, c.broken(c.line, "it is not the event that was written last")
 	}
 	return c.events, nil
 }
@@ -78,11 +92,43 @@ func inUse(f *os.File) bool {
 // chain follows a log from its first line.
 type chain struct {
 	last     head
-	line     int // read so far
+	file     string // the segment that is read; "" is the log itself
+	line     int    // read so far, of that
 	events   int
 	torn     []byte // bytes since the last event that are none
 	tornLine int    // where they begin
 	tornErr  error
+}
+
+// readSegments reads what was put aside of a log.
+func (c *chain) readSegments(path string, before []segment) error {
+	for i, s := range before {
+		c.file, c.line = filepath.Base(SegmentPath(path, i+1)), 0
+		if s.n != i+1 {
+			return c.broken(0, "the segment is missing")
+		}
+		if err := c.readSegment(s); err != nil {
+			return err
+		}
+	}
+	c.file, c.line = "", 0
+	return nil
+}
+
+func (c *chain) readSegment(s segment) error {
+	f, err := os.Open(s.path)
+	if err != nil {
+		return fmt.Errorf("verifying the audit log: %w", err)
+	}
+	defer f.Close()
+	if err := c.read(f); err != nil {
+		return err
+	}
+	return c.end()
+}
+
+func (c *chain) broken(line int, reason string) error {
+	return &BrokenError{File: c.file, Line: line, Reason: reason}
 }
 
 func (c *chain) read(r io.Reader) error {
@@ -139,13 +185,13 @@ func (c *chain) add(text []byte) error {
 	case len(c.torn) > 0 && (e.Rule != ruleTorn || e.Reason != tornReason(c.torn)):
 		return c.brokenTorn()
 	case len(c.torn) == 0 && e.Kind == Lifecycle && e.Rule == ruleTorn:
-		return &BrokenError{c.line, "the interrupted line before it was removed"}
+		return c.broken(c.line, "the interrupted line before it was removed")
 	case e.Seq > c.last.seq+1:
-		return &BrokenError{c.line, fmt.Sprintf("events %d to %d before it were removed", c.last.seq+1, e.Seq-1)}
+		return c.broken(c.line, fmt.Sprintf("events %d to %d before it were removed", c.last.seq+1, e.Seq-1))
 	case e.Seq != c.last.seq+1:
-		return &BrokenError{c.line, fmt.Sprintf("event %d is not in its place, after event %d", e.Seq, c.last.seq)}
+		return c.broken(c.line, fmt.Sprintf("event %d is not in its place, after event %d", e.Seq, c.last.seq))
 	case e.Prev != c.last.hash:
-		return &BrokenError{c.line, "it does not follow the event before it, one of the two was replaced"}
+		return c.broken(c.line, "it does not follow the event before it, one of the two was replaced")
 	}
 	c.last = head{e.Seq, e.Hash}
 	c.events++
@@ -166,5 +212,5 @@ func (c *chain) brokenTorn() error {
 	if c.tornErr != nil {
 		reason = c.tornErr.Error()
 	}
-	return &BrokenError{c.tornLine, reason}
+	return c.broken(c.tornLine, reason)
 }

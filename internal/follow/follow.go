@@ -130,6 +130,8 @@ func (f *follower) reopen() (gone bool, err error) {
 			if err != nil || old.Size() >= at {
 				return false, err
 			}
+		} else if err := f.read(); err != nil { // what it was given last
+			return false, err
 		}
 		if err = f.open(); err == nil {
 			return false, f.read()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"forage"
+	"forage/internal/audit"
 	"forage/internal/image"
 	"forage/internal/store"
 	"forage/internal/supervisor"
@@ -230,8 +231,10 @@ func (c *collector) audits() error {
 		if err != nil {
 			continue // removed meanwhile
 		}
-		orphan := kind == "generated" || kind == "log" || kind == "log.1" ||
-			(kind == "audit.jsonl" || kind == "audit.jsonl.head") && time.Since(info.ModTime()) > auditKept
+		orphan := kind == "generated" || kind == "log" || kind == "log.1" || kind == "usage.json"
+		if strings.HasPrefix(kind, "audit.") {
+			orphan = time.Since(c.lastAudited(name, info)) > auditKept
+		}
 		if !orphan {
 			continue
 		}
@@ -245,6 +248,18 @@ func (c *collector) audits() error {
 		}))
 	}
 	return errors.Join(errs...)
+}
+
+// lastAudited is when something was written last to the audit log that file is
+// a part of: its parts go together, or what is left would look tampered with.
+func (c *collector) lastAudited(name string, file os.FileInfo) time.Time {
+	last := file.ModTime()
+	for _, path := range []string{c.Places.Of(name).Audit, audit.HeadPath(c.Places.Of(name).Audit)} {
+		if info, err := os.Lstat(path); err == nil && info.ModTime().After(last) {
+			last = info.ModTime()
+		}
+	}
+	return last
 }
 
 // unlessBusy runs f while no other process works on the sandbox, and leaves it

@@ -29,7 +29,8 @@ const maxRecord = 16 << 20
 //	DIR/sandboxes/NAME.json          the record
 //	DIR/sandboxes/NAME.generated/    files made for the sandbox (its host key)
 //	DIR/sandboxes/NAME.log           output of the agent's window
-//	DIR/sandboxes/NAME.audit.jsonl   audit events
+//	DIR/sandboxes/NAME.audit.jsonl   audit events (and NAME.audit.N.jsonl, see audit.SegmentPath)
+//	DIR/sandboxes/NAME.usage.json    what it has used of the network, see meter.Ledger
 //	DIR/workspaces/                  what workspace providers make
 //	DIR/locks/                       held locks
 //	DIR/id_ed25519{,.pub}            the key pair that always works
@@ -47,6 +48,7 @@ type Paths struct {
 	Generated string // folder
 	Log       string
 	Audit     string
+	Usage     string
 }
 
 // Open opens the state folder dir. A folder that is not there yet is an empty
@@ -84,6 +86,7 @@ func PathsIn(dir, name string) Paths {
 		Generated: base + ".generated",
 		Log:       base + ".log",
 		Audit:     base + ".audit.jsonl",
+		Usage:     base + ".usage.json",
 	}
 }
 
@@ -209,9 +212,17 @@ func (s *Store) Delete(name string, keepAudit bool) error {
 
 // files are what is kept beside a record.
 func (p Paths) files(keepAudit bool) []string {
-	files := []string{p.Generated, p.Log, p.Log + ".1"}
-	if !keepAudit { // audit.HeadPath is beside the log
-		files = append(files, p.Audit, p.Audit+".head")
+	files := []string{p.Generated, p.Log, p.Log + ".1", p.Usage}
+	if keepAudit {
+		return files
+	}
+	// The log's head and its segments are beside it (see audit.SegmentPath).
+	dir, prefix := filepath.Dir(p.Audit), strings.TrimSuffix(filepath.Base(p.Audit), "jsonl")
+	entries, _ := os.ReadDir(dir) // what can't be listed can't be removed either, which the record's own removal tells
+	for _, entry := range entries {
+		if strings.HasPrefix(entry.Name(), prefix) {
+			files = append(files, filepath.Join(dir, entry.Name()))
+		}
 	}
 	return files
 }

@@ -1,0 +1,34 @@
+package audit
+
+import (
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// What is recorded of traffic, which something inside drives, may fill so much of a log
+// at once, and then so much a second. What would fill it faster is held up, each
+// event by maxPause at most: a loop of requests needs hours to fill a log, and work that
+// a person would call busy never waits.
+const (
+	paceBurst     = 64 << 20  // bytes
+	pacePerSecond = 128 << 10 // bytes
+	maxPause      = 5 * time.Second
+)
+
+func newPace() *rate.Limiter { return rate.NewLimiter(pacePerSecond, paceBurst) }
+
+// paced says whether events of that kind come from inside.
+func paced(kind Kind) bool {
+	switch kind {
+	case DNS, Connect, HTTP, Secret:
+		return true
+	}
+	return false
+}
+
+// pauseFor counts n bytes, and returns how long to wait because of them.
+func (l *Log) pauseFor(n int64) time.Duration {
+	now := l.now()
+	return min(l.pace.ReserveN(now, int(n)).DelayFrom(now), maxPause)
+}
