@@ -43,6 +43,15 @@ func (b binder) value(n *node, v reflect.Value, path []any) {
 		if b.expect(n, kindInt, path) {
 			v.SetInt(n.number)
 		}
+	case reflect.Float64:
+		switch n.kind {
+		case kindInt:
+			v.SetFloat(float64(n.number))
+		case kindFloat:
+			v.SetFloat(n.real)
+		default:
+			b.expect(n, kindNumber, path)
+		}
 	default:
 		panic("config: no key has the type " + v.Type().String())
 	}

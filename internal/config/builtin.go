@@ -4,7 +4,8 @@ import "forage"
 
 // builtins are the templates that are there without any file. They set no
 // limit that needs control groups, so that a first run works anywhere, and allow no
-// host but those that their agent's API and its login need.
+// host but those that their agent's API and its login need. They name the secret of that API
+// by its preset, so that it is found where nobody configures it.
 func builtins() map[string]forage.Template {
 	templates := map[string]forage.Template{}
 	for _, t := range [...]forage.Template{
@@ -42,7 +43,7 @@ func claude() forage.Template {
 		"claude.ai",
 		"console.anthropic.com",
 		"platform.claude.com",
-	}, "claude", forage.Agent{Command: []string{"claude"}, AuthEnvVar: "ANTHROPIC_API_KEY"})
+	}, "claude", forage.Agent{Command: []string{"claude"}, AuthEnvVar: "ANTHROPIC_API_KEY", Secret: "anthropic"})
 	t.Env = map[string]string{
 		"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
 		"DISABLE_AUTOUPDATER":                      "1",
@@ -56,7 +57,7 @@ func codex() forage.Template {
 		"api.openai.com",
 		"auth.openai.com",
 		"chatgpt.com",
-	}, "codex", forage.Agent{Command: []string{"codex"}, AuthEnvVar: "OPENAI_API_KEY"})
+	}, "codex", forage.Agent{Command: []string{"codex"}, AuthEnvVar: "OPENAI_API_KEY", Secret: "openai"})
 }
 
 // gemini allows the API for keys, and Code Assist for Google accounts with their login.
@@ -66,11 +67,11 @@ func gemini() forage.Template {
 		"cloudcode-pa.googleapis.com",
 		"generativelanguage.googleapis.com",
 		"oauth2.googleapis.com",
-	}, "gemini", forage.Agent{Command: []string{"gemini"}, AuthEnvVar: "GEMINI_API_KEY"})
+	}, "gemini", forage.Agent{Command: []string{"gemini"}, AuthEnvVar: "GEMINI_API_KEY", Secret: "gemini"})
 }
 
 // opencode allows its own gateway and its list of models. Other providers'
-// hosts depend on what the user has, and are for the user to allow.
+// hosts, and whose key it is, depend on what the user has, and are for the user to say.
 func opencode() forage.Template {
 	t := agentTemplate("opencode", "opencode, with its own gateway", []string{
 		"models.dev",

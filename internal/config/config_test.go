@@ -182,7 +182,7 @@ agents.claude.command = ["claude", "--verbose"]
 	}
 	want := []any{
 		[]string{system, user}, config.PortRange{From: 4000, To: 4005}, "127.0.0.2", "system", "user", int64(9),
-		[]string{"example.com"}, forage.Agent{Command: []string{"claude", "--verbose"}, AuthEnvVar: "ANTHROPIC_API_KEY"}, true,
+		[]string{"example.com"}, forage.Agent{Command: []string{"claude", "--verbose"}, AuthEnvVar: "ANTHROPIC_API_KEY", Secret: "anthropic"}, true,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -253,13 +253,15 @@ func TestUnsupportedKeysAreMarked(t *testing.T) {
 env = "KEY"
 [templates.fine]
 skills = { jj = false }
+secrets = ["key"]
+monitor = true
+traffic.maxTokens = 1
+agents.claude = { command = ["claude"], secretName = "key" }
+rules = [{ host = "api.github.com" }]
 [templates.later]
 skills.jj = true
-[[templates.later.rules]]
-host = "api.github.com"
 [templates.later.agents.claude]
 command = ["claude"]
-secretName = "key"
 hostConfigDir = "~/.claude"
 permissions.skipAll = true
 [templates.later.workspace.mounts.beads]
@@ -269,17 +271,15 @@ mode = "jj"
 `)
 	file := c.Files[0]
 	want := map[string][]config.KeyUse{"later": {
-		{Key: "templates.later.skills.jj", File: file, Line: 7},
-		{Key: "templates.later.agents.claude.secretName", File: file, Line: 12},
-		{Key: "templates.later.agents.claude.hostConfigDir", File: file, Line: 13},
-		{Key: "templates.later.agents.claude.permissions.skipAll", File: file, Line: 14},
-		{Key: "templates.later.rules", File: file, Line: 8},
-		{Key: "templates.later.workspace.mounts", File: file, Line: 15},
+		{Key: "templates.later.skills.jj", File: file, Line: 12},
+		{Key: "templates.later.agents.claude.hostConfigDir", File: file, Line: 15},
+		{Key: "templates.later.agents.claude.permissions.skipAll", File: file, Line: 16},
+		{Key: "templates.later.workspace.mounts", File: file, Line: 17},
 	}}
 	if diff := cmp.Diff(want, c.Unsupported); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if got, want := c.Unsupported["later"][0].String(), "templates.later.skills.jj ("+file+":7)"; got != want {
+	if got, want := c.Unsupported["later"][0].String(), "templates.later.skills.jj ("+file+":12)"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -296,15 +296,45 @@ flags = ["env"]
 [secrets.key]
 command = ["pass", "show", "x"]
 hosts = ["api.example.com"]
+inject = "header"
+header = "X-Key"
+format = "k {}"
+[secrets.other]
+login = "chatgpt"
+loginFile = "/l"
+preset = "openai"
+[secrets.third]
+env = "X"
+hosts = ["h.example"]
+query = "q"
+[secrets.fourth]
+keyring = "a/b"
+hosts = ["h.example"]
+user = "u"
 [templates.mine]
+monitor = true
+secrets = ["key", "third"]
+secretMode = "wrapper"
+traffic = { requestsPerMinute = 1, bytesMax = "3G", connectionsMax = 2, maxTokens = 3, maxCost = 0.25 }
 rootfs = "image:debian:12"
 resourceLimits = { memoryMax = "1536M", wallClock = "90m", cpuQuota = "5%", diskMax = "1000", tasksMax = 3 }
 env = { A = "a \"quoted\" value" }
 [[templates.mine.rules]]
 host = "example.com"
+methods = ["GET", "HEAD"]
 paths = ["/a/**"]
+[[templates.mine.rules]]
+host = "*.example.com:8443"
+deny = true
+[[templates.mine.rules]]
+host = "git.example.com"
+inspect = true
+git = { repos = ["a/*"], push = ["agent/*", "refs/tags/*"] }
 [templates.mine.agents.x]
 command = ["x", "y z"]
+secretName = "key"
+authEnvVar = "K"
+baseUrlEnvVar = "U"
 permissions.skipAll = true
 `)
 	for name, show := range map[string]func() ([]byte, error){"config.toml": c.TOML, "config.json": c.JSON} {

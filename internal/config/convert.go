@@ -4,8 +4,6 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-
-	"forage"
 )
 
 // converter turns raw values into typed ones over what c holds already.
@@ -129,42 +127,6 @@ func (v converter) network(raw *rawNetwork) {
 		facts.UpstreamProxy = *raw.UpstreamProxy
 		v.check(checkProxy(facts.UpstreamProxy), "network", "upstreamProxy")
 	}
-}
-
-func (v converter) secret(name string, raw rawSecret) {
-	at := func(key string) []any { return []any{"secrets", name, key} }
-	s := Secret{Command: raw.Command, Hosts: raw.Hosts}
-	v.check(forage.CheckName(name), "secrets", name)
-	sources := 0
-	if raw.File != nil {
-		s.File = v.path(*raw.File, at("file")...)
-		sources++
-	}
-	if raw.Env != nil {
-		if s.Env = *raw.Env; !isEnvName(s.Env) {
-			v.wrong(at("env"), "%.80q is not a variable's name", s.Env)
-		}
-		sources++
-	}
-	if raw.Command != nil {
-		if len(raw.Command) == 0 || raw.Command[0] == "" {
-			v.wrong(at("command"), "expected a program and its arguments")
-		}
-		sources++
-	}
-	if raw.Keyring != nil {
-		s.Keyring = *raw.Keyring
-		sources++
-	}
-	if sources != 1 {
-		v.wrong([]any{"secrets", name}, "expected one of file, env, command and keyring, found %d", sources)
-	}
-	for i, host := range raw.Hosts {
-		v.check(checkHost(host), "secrets", name, "hosts", i)
-	}
-	setText(&s.Header, raw.Header)
-	setText(&s.Format, raw.Format)
-	v.config.Secrets[name] = s
 }
 
 func setText(to, from *string) {

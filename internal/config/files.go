@@ -61,6 +61,30 @@ func (e Env) OwnDir() (string, error) {
 	return filepath.Join(e.Home, ".config/firefly-forage"), nil
 }
 
+// Places are all files that Load may read, whether or not they are there.
+func (e Env) Places() ([]string, error) {
+	folders := []string{e.systemDir()}
+	named := e.named()
+	if named == "" {
+		own, err := e.OwnDir()
+		if err != nil {
+			return nil, err
+		}
+		folders = append(folders, own)
+	} else if e.UID == 0 {
+		folders = nil
+	}
+	var places []string
+	for _, folder := range folders {
+		places = append(places, filepath.Join(folder, "config.toml"), filepath.Join(folder, "config.json"))
+	}
+	if named == "" {
+		return places, nil
+	}
+	named, err := filepath.Abs(named)
+	return append(places, named), err
+}
+
 // file is a configuration file that is there.
 type file struct {
 	path string

@@ -66,7 +66,7 @@ func (b *jsonBuilder) value(depth int) (*node, error) {
 	case json.Number:
 		n.kind = kindInt
 		if n.number, err = token.Int64(); err != nil {
-			n.kind = kindFloat
+			n.kind, n.real = kindFloat, finite(token.String())
 		}
 	case nil:
 		n.kind = kindNull

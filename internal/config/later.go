@@ -29,11 +29,9 @@ func (v converter) unsupported(raw rawTemplate, at func(...any) []any) []KeyUse 
 	for _, name := range names {
 		agent := raw.Agents[name]
 		use(isText(agent.Package), "agents", name, "package")
-		use(isText(agent.SecretName), "agents", name, "secretName")
 		use(isText(agent.HostConfigDir), "agents", name, "hostConfigDir")
 		use(agent.Permissions != nil && isTrue(agent.Permissions.SkipAll), "agents", name, "permissions", "skipAll")
 	}
-	use(len(raw.Rules) > 0, "rules")
 	use(raw.Workspace != nil && len(raw.Workspace.Mounts) > 0, "workspace", "mounts")
 	return uses
 }
@@ -45,25 +43,8 @@ func isText(s *string) bool { return s != nil && *s != "" }
 // today says nothing wrong when they come to mean something.
 func (v converter) checkLater(raw rawTemplate, at func(...any) []any) {
 	for name, agent := range raw.Agents {
-		if s := agent.SecretName; isText(s) {
-			if _, ok := v.config.raw.Secrets[*s]; !ok {
-				v.wrong(at("agents", name, "secretName"), "no secret is called %.80q", *s)
-			}
-		}
 		if d := agent.HostConfigDir; d != nil {
 			v.path(*d, at("agents", name, "hostConfigDir")...)
-		}
-	}
-	for i, rule := range raw.Rules {
-		if rule.Host == nil {
-			v.wrong(at("rules", i), "a rule needs a host")
-			continue
-		}
-		v.check(checkHost(*rule.Host), at("rules", i, "host")...)
-		for j, path := range rule.Paths {
-			if path == "" || path[0] != '/' {
-				v.wrong(at("rules", i, "paths", j), "%.80q: expected a path that begins with /", path)
-			}
 		}
 	}
 	if raw.Workspace == nil {

@@ -48,6 +48,7 @@ const (
 	kindString kind = "a string"
 	kindInt    kind = "a whole number"
 	kindFloat  kind = "a number with a fraction"
+	kindNumber kind = "a number" // expected only: kindInt or kindFloat
 	kindBool   kind = "true or false"
 	kindOther  kind = "a date or time"
 	kindNull   kind = "null"
@@ -61,6 +62,7 @@ type node struct {
 	key    position // of the key that it belongs to, where it has one
 	text   string   // kindString
 	number int64    // kindInt
+	real   float64  // kindFloat; not a number where it has no finite value
 	truth  bool     // kindBool
 	keys   []string // kindTable: in the order of the file
 	fields map[string]*node

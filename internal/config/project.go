@@ -26,9 +26,12 @@ type Project struct {
 	allow     []string // nil: not said
 	readOnly  bool
 	limits    forage.Limits
+	rules     []forage.Rule // that deny
+	traffic   forage.Traffic
 	networkAt position
 	allowAt   []position
 	limitsAt  *node
+	trafficAt *node
 }
 
 // LoadProject reads the project's file of a workspace, which need not be
@@ -59,7 +62,15 @@ func LoadProject(workspace string) (Project, error) {
 		return Project{}, err
 	}
 	project := convertProject(path, raw, root, &p)
-	return project, p.err()
+	if err := p.err(); err != nil {
+		return Project{}, err
+	}
+	for i, rule := range project.rules {
+		if !rule.Deny {
+			return Project{}, project.denied(root.at("rules", i).pos, "rules[%d]: a project's rules can only deny: expected deny = true", i)
+		}
+	}
+	return project, nil
 }
 
 func namePath(path string, err error) error {
@@ -88,7 +99,7 @@ func checkProjectKeys(root *node) error {
 
 func convertProject(path string, raw rawProject, root *node, p *problems) Project {
 	v := converter{problems: p, root: root}
-	project := Project{file: path, readOnly: isTrue(raw.ReadOnlyWorkspace), limitsAt: root.at("resourceLimits")}
+	project := Project{file: path, readOnly: isTrue(raw.ReadOnlyWorkspace), limitsAt: root.at("resourceLimits"), trafficAt: root.at("traffic")}
 	if raw.Forbid != nil {
 		project.Forbid = convertForbid(raw.Forbid, root.at("forbid"), "", p)
 	}
@@ -111,6 +122,8 @@ func convertProject(path string, raw rawProject, root *node, p *problems) Projec
 		}
 	}
 	v.limits(&project.limits, raw.ResourceLimits, []any{"resourceLimits"})
+	project.rules = v.rules(raw.Rules, []any{"rules"})
+	v.traffic(&project.traffic, raw.Traffic, []any{"traffic"})
 	return project
 }
 

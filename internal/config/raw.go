@@ -59,7 +59,7 @@ type rawForbid struct {
 	Runtimes []string `json:"runtimes,omitempty" toml:"runtimes,omitempty"`
 }
 
-// rawSecret is a credential: one source, and where it may be used.
+// rawSecret is a credential: one source, and where and how it is used.
 type rawSecret struct {
 	// Read it from this file.
 	File *string `json:"file,omitempty" toml:"file,omitempty"`
@@ -69,12 +69,24 @@ type rawSecret struct {
 	Command []string `json:"command,omitempty" toml:"command,omitempty"`
 	// Read it from the keyring: service/user.
 	Keyring *string `json:"keyring,omitempty" toml:"keyring,omitempty"`
+	// An agent's own login on this host: claude or chatgpt.
+	Login *string `json:"login,omitempty" toml:"login,omitempty"`
+	// Where that login is, if not in the agent's own place.
+	LoginFile *string `json:"loginFile,omitempty" toml:"loginFile,omitempty"`
+	// Service that is built in, for what the rest doesn't say; else that of the secret's name.
+	Preset *string `json:"preset,omitempty" toml:"preset,omitempty"`
 	// Hosts that it may be sent to.
 	Hosts []string `json:"hosts,omitempty" toml:"hosts,omitempty"`
+	// What carries it: header, bearer, basic, query, placeholder or aws-sigv4.
+	Inject *string `json:"inject,omitempty" toml:"inject,omitempty"`
 	// Request header that carries it.
 	Header *string `json:"header,omitempty" toml:"header,omitempty"`
 	// What the header says, with {} in the place of the value.
 	Format *string `json:"format,omitempty" toml:"format,omitempty"`
+	// Query parameter that carries it.
+	Query *string `json:"query,omitempty" toml:"query,omitempty"`
+	// User of basic authentication.
+	User *string `json:"user,omitempty" toml:"user,omitempty"`
 }
 
 // rawTemplate is a kind of sandbox.
@@ -105,8 +117,16 @@ type rawTemplate struct {
 	Skills *rawSkills `json:"skills,omitempty" toml:"skills,omitempty"`
 	// Coding tools, by name; the one named like the template is started.
 	Agents map[string]rawAgent `json:"agents,omitempty" toml:"agents,omitempty"`
-	// Rules finer than a host.
+	// Rules finer than a host; their order means nothing.
 	Rules []rawRule `json:"rules,omitempty" toml:"rules,omitempty"`
+	// Let through and record what no rule allows, instead of denying it.
+	Monitor *bool `json:"monitor,omitempty" toml:"monitor,omitempty"`
+	// Bounds on what is asked of the network.
+	Traffic *rawTraffic `json:"traffic,omitempty" toml:"traffic,omitempty"`
+	// Secrets that it may use, beside those of its agents.
+	Secrets []string `json:"secrets,omitempty" toml:"secrets,omitempty"`
+	// How agents get secrets: inject (on the host, into requests) or wrapper (files inside, which is weaker).
+	SecretMode *string `json:"secretMode,omitempty" toml:"secretMode,omitempty"`
 	// Parts that the workspace is composed of.
 	Workspace *rawWorkspace `json:"workspace,omitempty" toml:"workspace,omitempty"`
 }
@@ -142,6 +162,8 @@ type rawAgent struct {
 	AuthEnvVar *string `json:"authEnvVar,omitempty" toml:"authEnvVar,omitempty"`
 	// Secret that it authenticates with.
 	SecretName *string `json:"secretName,omitempty" toml:"secretName,omitempty"`
+	// Variable that it takes its API's address from: the agent is sent to the proxy's gateway.
+	BaseURLEnvVar *string `json:"baseUrlEnvVar,omitempty" toml:"baseUrlEnvVar,omitempty"`
 	// Its settings folder on the host.
 	HostConfigDir *string `json:"hostConfigDir,omitempty" toml:"hostConfigDir,omitempty"`
 	// The settings can't be changed from inside.
@@ -155,11 +177,42 @@ type rawPermissions struct {
 	SkipAll *bool `json:"skipAll,omitempty" toml:"skipAll,omitempty"`
 }
 
-// rawRule allows some requests to a host.
+// rawRule allows, or denies, some of the requests to a host.
 type rawRule struct {
-	Host    *string  `json:"host,omitempty" toml:"host,omitempty"`
+	// As in allowedHosts.
+	Host *string `json:"host,omitempty" toml:"host,omitempty"`
+	// Methods of HTTP, in upper case; none is any.
 	Methods []string `json:"methods,omitempty" toml:"methods,omitempty"`
-	Paths   []string `json:"paths,omitempty" toml:"paths,omitempty"`
+	// Patterns of whole paths: * matches within a segment, ** any number of segments; none is any.
+	Paths []string `json:"paths,omitempty" toml:"paths,omitempty"`
+	// Deny what the rule describes.
+	Deny *bool `json:"deny,omitempty" toml:"deny,omitempty"`
+	// Allow git over HTTPS, and nothing else.
+	Git *rawGit `json:"git,omitempty" toml:"git,inline,omitempty"`
+	// Look into every request to the host.
+	Inspect *bool `json:"inspect,omitempty" toml:"inspect,omitempty"`
+}
+
+// rawGit is what git may do.
+type rawGit struct {
+	// Repositories that may be fetched from, without .git: owner/name, owner/*.
+	Repos []string `json:"repos,omitempty" toml:"repos,omitempty"`
+	// Branches, or refs, that may be made or moved forward: agent/*, refs/tags/v*.
+	Push []string `json:"push,omitempty" toml:"push,omitempty"`
+}
+
+// rawTraffic is what may be asked of the network.
+type rawTraffic struct {
+	// HTTP requests in a minute, and connections that are not looked into.
+	RequestsPerMinute *int64 `json:"requestsPerMinute,omitempty" toml:"requestsPerMinute,omitempty"`
+	// Bytes both ways, over the sandbox's life: a number with K, M, G or T.
+	BytesMax *string `json:"bytesMax,omitempty" toml:"bytesMax,omitempty"`
+	// Connections at one time.
+	ConnectionsMax *int64 `json:"connectionsMax,omitempty" toml:"connectionsMax,omitempty"`
+	// Tokens of language models, in and out, over the sandbox's life.
+	MaxTokens *int64 `json:"maxTokens,omitempty" toml:"maxTokens,omitempty"`
+	// US dollars that those tokens cost.
+	MaxCost *float64 `json:"maxCost,omitempty" toml:"maxCost,omitempty"`
 }
 
 // rawWorkspace composes a workspace.
@@ -176,11 +229,13 @@ type rawWorkspaceMount struct {
 }
 
 // rawProject is a project's own .forage.toml. It can only take away from what
-// the chosen template allows.
+// the chosen template allows. Of rules it may have those that deny.
 type rawProject struct {
-	Network           *string    `json:"network,omitempty" toml:"network,omitempty"`
-	AllowedHosts      []string   `json:"allowedHosts,omitempty" toml:"allowedHosts,omitempty"`
-	ReadOnlyWorkspace *bool      `json:"readOnlyWorkspace,omitempty" toml:"readOnlyWorkspace,omitempty"`
-	ResourceLimits    *rawLimits `json:"resourceLimits,omitempty" toml:"resourceLimits,omitempty"`
-	Forbid            *rawForbid `json:"forbid,omitempty" toml:"forbid,omitempty"`
+	Network           *string     `json:"network,omitempty" toml:"network,omitempty"`
+	AllowedHosts      []string    `json:"allowedHosts,omitempty" toml:"allowedHosts,omitempty"`
+	ReadOnlyWorkspace *bool       `json:"readOnlyWorkspace,omitempty" toml:"readOnlyWorkspace,omitempty"`
+	ResourceLimits    *rawLimits  `json:"resourceLimits,omitempty" toml:"resourceLimits,omitempty"`
+	Rules             []rawRule   `json:"rules,omitempty" toml:"rules,omitempty"`
+	Traffic           *rawTraffic `json:"traffic,omitempty" toml:"traffic,omitempty"`
+	Forbid            *rawForbid  `json:"forbid,omitempty" toml:"forbid,omitempty"`
 }

@@ -104,7 +104,7 @@ func eachField(typ reflect.Type, values []*node, path string, missing *[]string)
 func TestTagsAgree(t *testing.T) {
 	for _, raw := range []any{
 		rawFile{}, rawPortRange{}, rawNetwork{}, rawForbid{}, rawSecret{}, rawTemplate{}, rawLimits{}, rawSkills{},
-		rawAgent{}, rawPermissions{}, rawRule{}, rawWorkspace{}, rawWorkspaceMount{}, rawProject{},
+		rawAgent{}, rawPermissions{}, rawRule{}, rawGit{}, rawTraffic{}, rawWorkspace{}, rawWorkspaceMount{}, rawProject{},
 		rawProxy{}, rawProxyClient{}, rawProxyToken{},
 	} {
 		typ := reflect.TypeOf(raw)

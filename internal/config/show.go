@@ -48,7 +48,9 @@ func (c *Config) effective() rawFile {
 	for name, s := range c.Secrets {
 		raw.Secrets[name] = rawSecret{
 			File: text(s.File), Env: text(s.Env), Command: s.Command, Keyring: text(s.Keyring),
-			Hosts: s.Hosts, Header: text(s.Header), Format: text(s.Format),
+			Login: text(string(s.Login)), LoginFile: text(s.LoginFile), Preset: text(s.Preset),
+			Hosts: s.Hosts, Inject: text(string(s.Place)),
+			Header: text(s.Header), Format: text(s.Format), Query: text(s.Query), User: text(s.User),
 		}
 	}
 	for name, t := range c.Templates {
@@ -73,13 +75,18 @@ func effectiveTemplate(t forage.Template, read rawTemplate) rawTemplate {
 		InitCommands:      t.Init,
 		ExtraPackages:     t.ExtraPackages,
 		Skills:            read.Skills,
-		Rules:             read.Rules,
+		Rules:             effectiveRules(t.Network.Rules),
+		Monitor:           truth(t.Network.Monitor),
+		Traffic:           effectiveTraffic(t.Traffic),
+		Secrets:           t.Secrets,
+		SecretMode:        text(string(t.SecretMode)),
 		Workspace:         read.Workspace,
 		Agents:            map[string]rawAgent{},
 	}
 	for name, agent := range t.Agents {
 		a := read.Agents[name]
 		a.Command, a.AuthEnvVar = agent.Command, text(agent.AuthEnvVar)
+		a.SecretName, a.BaseURLEnvVar = text(agent.Secret), text(agent.BaseURLEnvVar)
 		raw.Agents[name] = a
 	}
 	return raw
@@ -104,6 +111,40 @@ func effectiveLimits(l forage.Limits) *rawLimits {
 	}
 	if l.WallClock != 0 {
 		raw.WallClock = text(l.WallClock.String())
+	}
+	return &raw
+}
+
+func effectiveRules(rules []forage.Rule) []rawRule {
+	var all []rawRule
+	for _, r := range rules {
+		raw := rawRule{Host: text(r.Host), Methods: r.Methods, Paths: r.Paths, Deny: truth(r.Deny), Inspect: truth(r.Inspect)}
+		if r.Git != nil {
+			raw.Git = &rawGit{Repos: r.Git.Repos, Push: r.Git.Push}
+		}
+		all = append(all, raw)
+	}
+	return all
+}
+
+func effectiveTraffic(t forage.Traffic) *rawTraffic {
+	if t == (forage.Traffic{}) {
+		return nil
+	}
+	var raw rawTraffic
+	for _, bound := range [...]struct {
+		from int64
+		to   **int64
+	}{{t.RequestsPerMinute, &raw.RequestsPerMinute}, {t.ConnectionsMax, &raw.ConnectionsMax}, {t.MaxTokens, &raw.MaxTokens}} {
+		if bound.from != 0 {
+			*bound.to = integer(bound.from)
+		}
+	}
+	if t.BytesMax != 0 {
+		raw.BytesMax = text(sizeText(t.BytesMax))
+	}
+	if t.MaxCost != 0 {
+		raw.MaxCost = &t.MaxCost
 	}
 	return &raw
 }

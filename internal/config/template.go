@@ -52,10 +52,29 @@ func (v converter) template(name string, raw rawTemplate) {
 	setList(&t.ExtraPackages, raw.ExtraPackages)
 	v.each(raw.ExtraPackages, checkCommand, at("extraPackages"))
 	v.agents(&t, raw.Agents, at("agents"))
+	if raw.Rules != nil {
+		t.Network.Rules = v.rules(raw.Rules, at("rules"))
+	}
+	setBool(&t.Network.Monitor, raw.Monitor)
+	v.traffic(&t.Traffic, raw.Traffic, at("traffic"))
+	v.secrets(&t, raw, at)
 	v.checkLater(raw, at)
 	v.config.Templates[name] = t
 	if uses := v.unsupported(raw, at); len(uses) > 0 {
 		v.config.Unsupported[name] = uses
+	}
+}
+
+// secrets are those that the template names itself, and how it gets them.
+func (v converter) secrets(t *forage.Template, raw rawTemplate, at func(...any) []any) {
+	setList(&t.Secrets, raw.Secrets)
+	for i, name := range raw.Secrets {
+		v.secretName(name, at("secrets", i)...)
+	}
+	if raw.SecretMode != nil {
+		var err error
+		t.SecretMode, err = checkSecretMode(*raw.SecretMode)
+		v.check(err, at("secretMode")...)
 	}
 }
 
@@ -150,6 +169,14 @@ func (v converter) agents(t *forage.Template, raw map[string]rawAgent, at []any)
 		setText(&agent.AuthEnvVar, r.AuthEnvVar)
 		if agent.AuthEnvVar != "" && !isEnvName(agent.AuthEnvVar) {
 			v.wrong(key("authEnvVar"), "%.80q is not a variable's name", agent.AuthEnvVar)
+		}
+		setText(&agent.BaseURLEnvVar, r.BaseURLEnvVar)
+		if agent.BaseURLEnvVar != "" && !isEnvName(agent.BaseURLEnvVar) {
+			v.wrong(key("baseUrlEnvVar"), "%.80q is not a variable's name", agent.BaseURLEnvVar)
+		}
+		setText(&agent.Secret, r.SecretName)
+		if isText(r.SecretName) {
+			v.secretName(*r.SecretName, key("secretName")...)
 		}
 		if agent.Command == nil && r.Command == nil && r.Package == nil {
 			v.wrong(append(slices.Clone(at), name), "this agent has no command")

@@ -29,8 +29,12 @@ func Tighten(template forage.Template, project Project) (forage.Template, error)
 			t.Network.Mode = forage.NetworkRestricted
 		}
 	}
+	t.Network.Rules = slices.Concat(t.Network.Rules, project.rules)
 	t.ReadOnlyWorkspace = t.ReadOnlyWorkspace || project.readOnly
-	return t, project.lower(&t)
+	if err := project.lower(&t); err != nil {
+		return t, err
+	}
+	return t, project.lowerTraffic(&t)
 }
 
 func modeName(mode forage.NetworkMode) forage.NetworkMode {
@@ -46,11 +50,15 @@ func (p Project) denied(at position, format string, args ...any) error {
 }
 
 // narrow checks that each host of the project's is one that the template's
-// network allows, to the same extent.
+// network allows, to the same extent. One that would go before a rule of the
+// template's, by being more special than the rule, is none.
 func (p Project) narrow(network forage.Network, template string) error {
 	for i, text := range p.allow {
 		if !covers(network, text) {
 			return p.denied(p.allowAt[i], "allowedHosts: %s is not among the hosts that the template %s allows", text, template)
+		}
+		if rule, ok := undermines(network, text); ok {
+			return p.denied(p.allowAt[i], "allowedHosts: %s would go before the rule for %s in the template %s", text, rule, template)
 		}
 	}
 	return nil
@@ -88,6 +96,59 @@ func (p Project) lower(t *forage.Template) error {
 		}
 	}
 	return nil
+}
+
+// lowerTraffic is lower for the bounds on traffic.
+func (p Project) lowerTraffic(t *forage.Template) error {
+	for _, bound := range [...]struct {
+		key  string
+		from int64
+		to   *int64
+	}{
+		{"requestsPerMinute", p.traffic.RequestsPerMinute, &t.Traffic.RequestsPerMinute},
+		{"bytesMax", p.traffic.BytesMax, &t.Traffic.BytesMax},
+		{"connectionsMax", p.traffic.ConnectionsMax, &t.Traffic.ConnectionsMax},
+		{"maxTokens", p.traffic.MaxTokens, &t.Traffic.MaxTokens},
+	} {
+		if err := lowerTo(p, t.Name, bound.key, bound.from, bound.to); err != nil {
+			return err
+		}
+	}
+	return lowerTo(p, t.Name, "maxCost", p.traffic.MaxCost, &t.Traffic.MaxCost)
+}
+
+// lowerTo takes over one bound on traffic, if the project has it.
+func lowerTo[N int64 | float64](p Project, template, key string, from N, to *N) error {
+	if from == 0 {
+		return nil
+	}
+	if *to != 0 && from > *to {
+		return p.denied(p.trafficAt.at(key).pos, "traffic.%s is more than the template %s allows", key, template)
+	}
+	*to = from
+	return nil
+}
+
+// undermines says whether an entry of an allow list, which is not one of
+// network's, would be asked before a rule of network's for some of the same
+// hosts, and is then the rule's host.
+func undermines(network forage.Network, text string) (string, bool) {
+	asked, ok := parseEntry(text)
+	if !ok {
+		return "", false
+	}
+	for _, allowed := range network.Allow {
+		if have, ok := parseEntry(allowed); ok && have == asked {
+			return "", false
+		}
+	}
+	for _, rule := range network.Rules {
+		have, ok := parseEntry(rule.Host)
+		if ok && have != asked && have.meets(asked) {
+			return rule.Host, true
+		}
+	}
+	return "", false
 }
 
 // covers says whether everything that the entry text would allow, in a
@@ -132,6 +193,15 @@ func (e entry) covers(o entry) bool {
 		return strings.HasSuffix(o.host, "."+e.host) || (o.below && o.host == e.host)
 	}
 	return !o.below && e.host == o.host
+}
+
+// meets says whether there are destinations that both entries are about.
+func (e entry) meets(o entry) bool {
+	if e.addr != o.addr || e.port != 0 && o.port != 0 && e.port != o.port {
+		return false
+	}
+	return e.host == o.host && e.below == o.below ||
+		e.below && strings.HasSuffix(o.host, "."+e.host) || o.below && strings.HasSuffix(e.host, "."+o.host)
 }
 
 // parseEntry takes apart an entry that policy.Compile has accepted.

@@ -117,7 +117,7 @@ func (b *tomlBuilder) value(n *unstable.Node, at position) *node {
 	case unstable.Integer:
 		v.kind, v.number = kindInt, tomlInt(string(n.Data))
 	case unstable.Float:
-		v.kind = kindFloat
+		v.kind, v.real = kindFloat, finite(string(n.Data))
 	case unstable.Array:
 		v.kind = kindList
 		for it := n.Children(); it.Next(); {
@@ -132,6 +132,15 @@ func (b *tomlBuilder) value(n *unstable.Node, at position) *node {
 		v.kind = kindOther
 	}
 	return v
+}
+
+// finite reads a number with a fraction; what is none, or is too great, is not a number.
+func finite(text string) float64 {
+	f, err := strconv.ParseFloat(strings.ReplaceAll(text, "_", ""), 64)
+	if err != nil || math.IsInf(f, 0) {
+		return math.NaN()
+	}
+	return f
 }
 
 // tomlInt reads an integer of a valid document; one that is out of range has
