@@ -40,23 +40,36 @@ func (c *Credential) Apply(ctx context.Context, r *http.Request) (applied *Appli
 	}
 	applied.needles = p.needles
 	if p.signer != nil {
-		applied.Foreign = c.foreignSigner(r)
-		scope, refused := readScope(r)
-		c.strip(r)
-		if refused == "" {
-			refused = p.signer.sign(r, scope, c.now())
-		}
-		if refused != "" {
-			return applied, refusal(r, refused), nil
-		}
-		applied.Secret = c.Secret
-	} else {
-		applied.Foreign = c.strip(r)
-		if c.insert(r, p) {
-			applied.Secret = c.Secret
-		}
+		return c.resign(r, p.signer, applied)
 	}
-	tame(r, p.signer != nil)
+	applied.Foreign = c.strip(r)
+	if c.insert(r, p) {
+		applied.Secret = c.Secret
+	}
+	tame(r, false)
+	return applied, nil, nil
+}
+
+// resign makes a request that is signed inside one that is signed with the key of the host.
+func (c *Credential) resign(r *http.Request, s *signer, applied *Applied) (*Applied, *http.Response, error) {
+	now := c.now()
+	if err := s.expired(now); err != nil {
+		return nil, nil, fmt.Errorf("the secret %q: %w", c.Secret, err)
+	}
+	by := c.foreignSigner(r)
+	sc, refused := readScope(r)
+	applied.Foreign = c.strip(r)
+	if by != "" {
+		applied.Foreign = by
+	}
+	tame(r, true)
+	if refused == "" {
+		refused = s.sign(r, sc, now)
+	}
+	if refused != "" {
+		return applied, refusal(r, refused), nil
+	}
+	applied.Secret = c.Secret
 	return applied, nil, nil
 }
 
@@ -222,7 +235,7 @@ func (c *Credential) prepare(ctx context.Context) (*prepared, error) {
 	for _, use := range c.uses {
 		switch use.Place {
 		case forage.PlaceSigV4:
-			if p.signer, err = newSigner(value, c.now()); err != nil {
+			if p.signer, err = newSigner(value); err != nil {
 				return nil, err
 			}
 			hide = p.signer.hide()

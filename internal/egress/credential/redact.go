@@ -28,8 +28,9 @@ const (
 // found, the one that begins first also ends first.
 type needles struct {
 	texts []string
-	fill  byte // in none of the texts
-	max   int  // length of the longest
+	lower []string // in lower case
+	fill  byte     // in none of the texts
+	max   int      // length of the longest
 }
 
 // newNeedles finds the forms of values. nil is what has nothing to look for.
@@ -47,6 +48,7 @@ func newNeedles(values []string) *needles {
 		}
 		if !slices.ContainsFunc(n.texts, func(part string) bool { return strings.Contains(form, part) }) {
 			n.texts = append(n.texts, form)
+			n.lower = append(n.lower, strings.ToLower(form))
 			n.max = max(n.max, len(form))
 		}
 	}
@@ -180,4 +182,13 @@ func (n *needles) text(s string) string {
 		}
 	}
 	return s
+}
+
+// inName says whether a needle is in the name of a header, whose case has been changed.
+func (n *needles) inName(name string) bool {
+	if len(name) < len(n.texts[0]) { // the shortest
+		return false
+	}
+	name = strings.ToLower(name)
+	return slices.ContainsFunc(n.lower, func(text string) bool { return strings.Contains(name, text) })
 }
