@@ -1,21 +1,33 @@
 package outlet
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"forage"
+	"forage/internal/egress/credential"
 	"forage/internal/secrets"
 	"forage/internal/secrets/login"
 )
 
-// Sources are the sources of bindings, by their secrets' names. env is what secrets.Wanted names
-// of the caller's environment; transport is how the host renews logins (Engine.HostTransport). Nothing is read yet.
-func Sources(bindings []forage.Binding, env map[string]string, transport func() http.RoundTripper) (map[string]secrets.Source, error) {
+// Sources are the sources of bindings, by their secrets' names. env is what EnvWanted
+// names of the caller's environment; transport is how the host renews logins
+// (Engine.HostTransport). fail, if set, is told what is wrong with a login where the error reaches nobody else.
+// Nothing is read yet.
+func Sources(bindings []forage.Binding, env map[string]string, transport func() http.RoundTripper, fail func(secret string, err error)) (map[string]secrets.Source, error) {
 	sources := make(map[string]secrets.Source, len(bindings))
 	for _, b := range bindings {
-		source, err := open(b.Source, env, transport)
+		source, err := secrets.Source(nil), error(nil)
+		if b.Source.Login == nil {
+			source, err = secrets.Open(b.Source, env)
+		} else {
+			source, err = openLogin(b, transport, fail)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("the secret %s: %w", b.Secret, err)
 		}
@@ -24,9 +36,63 @@ func Sources(bindings []forage.Binding, env map[string]string, transport func() 
 	return sources, nil
 }
 
-func open(source forage.SecretSource, env map[string]string, transport func() http.RoundTripper) (secrets.Source, error) {
-	if source.Login != nil {
-		return login.Open(*source.Login, transport, time.Now)
+// EnvWanted are the variables of the caller's environment that the sources of bindings need.
+func EnvWanted(bindings []forage.Binding) []string {
+	var names []string
+	for _, b := range bindings {
+		names = append(names, secrets.Wanted(b.Source)...)
 	}
-	return secrets.Open(source, env)
+	return names
+}
+
+// CheckSecrets says whether bindings can be enforced together, without their values.
+func CheckSecrets(bindings []forage.Binding) error {
+	sources := make(map[string]secrets.Source, len(bindings))
+	for _, b := range bindings {
+		sources[b.Secret] = noSource{}
+	}
+	_, err := credential.Compile(bindings, sources)
+	return err
+}
+
+// noSource stands for a source where none is asked.
+type noSource struct{}
+
+func (noSource) Get(context.Context) (secrets.Secret, error) {
+	return secrets.Secret{}, errors.New("it is not open")
+}
+
+func openLogin(b forage.Binding, transport func() http.RoundTripper, fail func(string, error)) (secrets.Source, error) {
+	own, err := login.Open(*b.Source.Login, transport, time.Now)
+	if err != nil {
+		return nil, err
+	}
+	return &boundLogin{Login: own, binding: b, fail: fail}, nil
+}
+
+// boundLogin is a login that answers its sandbox in place of the token endpoint.
+type boundLogin struct {
+	*login.Login
+	binding forage.Binding
+	fail    func(string, error)
+}
+
+// Answer implements credential.Answerer.
+func (l *boundLogin) Answer(r *http.Request) (*http.Response, bool) {
+	host := r.Host
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.TrimSuffix(strings.ToLower(host), ".")
+	answer, err := l.Login.Answer(r.Context(), host, r, l.binding.Placeholder, l.binding.Refresh)
+	if err != nil && l.fail != nil {
+		l.fail(l.binding.Secret, err)
+	}
+	if answer == nil && err != nil {
+		return &http.Response{
+			StatusCode: http.StatusBadGateway, Status: "502 Bad Gateway", Body: http.NoBody, Header: http.Header{},
+			Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r,
+		}, true
+	}
+	return answer, answer != nil
 }

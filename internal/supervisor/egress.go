@@ -90,9 +90,8 @@ func (s *Sandbox) prepareSecrets(ctx context.Context) error {
 	if len(plan.Secrets) == 0 {
 		return nil
 	}
-	sources, err := outlet.Sources{
-		Env: s.setup.SecretEnv, Transport: s.engine.HostTransport, Fail: s.secretFailed,
-	}.Open(plan.Secrets)
+	sources, err := outlet.Sources(plan.Secrets, s.setup.SecretEnv, s.engine.HostTransport, s.secretFailed)
+
 	if err != nil {
 		return err
 	}
