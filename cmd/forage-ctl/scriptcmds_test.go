@@ -29,6 +29,7 @@ const conditionDeadline = 30 * time.Second
 //	no-processes                     nothing that this script started runs any more
 //	nothing-left                     no process, mount, run-time folder or record is there
 //	serve NAME                       a web server on the host; its address is in $NAME
+//	serve-tls NAME HOST...           one that speaks HTTPS for those names, see serveTLSCommand
 //	take-port PORT                   something else listens there, until the script ends
 //	pty ...                          a terminal and somebody who types, see ptyCommand
 func scriptCommands() map[string]func(*testscript.TestScript, bool, []string) {
@@ -42,6 +43,7 @@ func scriptCommands() map[string]func(*testscript.TestScript, bool, []string) {
 		"no-processes": noProcessesCommand,
 		"nothing-left": nothingLeftCommand,
 		"serve":        serveCommand,
+		"serve-tls":    serveTLSCommand,
 		"take-port":    takePortCommand,
 		"pty":          ptyCommand,
 	}
