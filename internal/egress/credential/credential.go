@@ -83,6 +83,9 @@ type Credential struct {
 	ready       atomic.Pointer[prepared] // of the value that was last used
 }
 
+// signs says whether the secret is a key to sign requests with. Whose signature one brings is found out apart.
+func (c *Credential) signs() bool { return c.uses[0].Place == forage.PlaceSigV4 }
+
 // Answerer is a Source that answers some requests in place of the server: those that ask for tokens.
 type Answerer interface {
 	// Answer is asked before anything is done to a request towards a host that the

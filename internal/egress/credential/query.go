@@ -2,6 +2,7 @@ package credential
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -23,7 +24,8 @@ func (c *Credential) stripQuery(r *http.Request) (foreign string) {
 		name, value, _ := strings.Cut(param, "=")
 		if known, ok := c.takesParam(name); ok {
 			found = true
-			if !c.shows(unescape(value)) && !c.showsPart(unescape(value)) {
+			value = unescape(value)
+			if !c.shows(value) && !c.showsPart(value) && !(c.signs() && strings.HasPrefix(known, "x-amz-")) {
 				foreign = first(foreign, known)
 			}
 		} else {
@@ -43,16 +45,17 @@ func (c *Credential) stripQuery(r *http.Request) (foreign string) {
 // takesParam says whether a parameter's name is that of a credential, and how it is usually written.
 func (c *Credential) takesParam(name string) (known string, ok bool) {
 	var buf [longestName]byte
-	key := squeezed(&buf, unescape(name))
-	for _, param := range c.params {
-		if param == string(key) {
-			return param, true
-		}
-	}
-	if !isCredentialParam(key) || string(key) == "key" && keyIsPlain(c.at.host) {
+	name = unescape(name)
+	key := squeezed(&buf, name)
+	own := slices.Contains(c.params, string(key))
+	if !own && (!isCredentialParam(key) || string(key) == "key" && keyIsPlain(c.at.host)) {
 		return "", false
 	}
-	return strings.ToLower(strings.TrimSpace(string(key))), true
+	end := strings.IndexFunc(name, func(r rune) bool { return r == '[' || r < ' ' })
+	if end < 0 {
+		end = len(name)
+	}
+	return strings.ToLower(name[:end]), true
 }
 
 // unescape decodes what can be decoded of a part of a query, as a lenient server does.
