@@ -239,7 +239,7 @@ func (p *planner) contribute(bound []boundSecret) error {
 		if err != nil {
 			return err
 		}
-		parts = append(parts, part)
+		parts = append(parts, part, inject.Git(b.binding))
 	}
 	merged, err := inject.Merge(parts...)
 	if err != nil {
