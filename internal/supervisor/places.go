@@ -16,7 +16,6 @@ type Paths struct {
 	HostKey    string
 	KnownHosts string // for OpenSSH clients
 	Crash      string // what a supervisor printed when it died
-	Usage      string // what has been used of the network
 	ImageCache string // shared by all sandboxes
 }
 
@@ -29,7 +28,6 @@ func (p Places) Of(name string) Paths {
 		HostKey:    filepath.Join(kept.Generated, "host_key"),
 		KnownHosts: filepath.Join(kept.Generated, "known_hosts"),
 		Crash:      filepath.Join(kept.Generated, "supervisor.err"),
-		Usage:      filepath.Join(kept.Generated, "usage.json"),
 		ImageCache: filepath.Join(p.State, "images"),
 	}
 }
