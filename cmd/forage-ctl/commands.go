@@ -44,6 +44,7 @@ func entries() []entry {
 		{"ssh-cmd", groupReach, newSSHCmd},
 		{"network", groupPolicy, newNetwork},
 		{"audit", groupPolicy, newAudit},
+		{"proxy", groupPolicy, newProxy},
 		{"templates", groupRest, newTemplates},
 		{"runtimes", groupRest, newRuntimes},
 		{"doctor", groupRest, newDoctor},
@@ -56,7 +57,7 @@ func entries() []entry {
 // laterCommands belong to the interface and are not in this version.
 var laterCommands = []string{
 	"cp", "forward", "pick", "gateway", "requests", "approve", "deny", "grants",
-	"diff", "apply", "snapshot", "agent", "proxy", "monitor", "web", "mcp",
+	"diff", "apply", "snapshot", "agent", "monitor", "web", "mcp",
 }
 
 // tree returns the root command with the one command below it that args asks

@@ -45,6 +45,7 @@ var rooms = []room{
 
 	{"outlet", 3, "the wiring of egress is the same for a sandbox and for the proxy"},
 
+	{"proxy", 4, "egress as a service of its own: it knows no sandbox"},
 	{"supervisor", 4, "realises a plan, the guest's configuration included; the one place where runtime, egress and guest meet"},
 
 	{"sandbox", 5, "plans and records: what commands call"},
@@ -71,6 +72,7 @@ var implementations = []struct{ importer, imported, why string }{
 	{"internal/outlet", "internal/secrets/login", "opens the sources of secrets, logins among them"},
 	{"internal/outlet", "internal/egress/", "what an engine needs, for sandboxes and for the proxy"},
 	{"internal/inject", "internal/secrets/login", "placeholders look like the tokens of a login"},
+	{"internal/proxy", "internal/egress/", "makes the parts of each client's engine, and reads the first head before the engine is known"},
 	{"internal/sandbox", "internal/workspace/direct", "plans the workspace; a registry takes its place with the second kind"},
 	{"internal/sandbox", "internal/guest/guestclient", "exec, shell and run speak SSH to the guest"},
 }

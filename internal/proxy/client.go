@@ -1,0 +1,242 @@
+package proxy
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/google/renameio/v2"
+
+	"forage"
+	"forage/internal/audit"
+	"forage/internal/config"
+	"forage/internal/egress"
+	"forage/internal/egress/credential"
+	"forage/internal/egress/meter"
+	"forage/internal/egress/tlsmitm"
+	"forage/internal/inject"
+	"forage/internal/outlet"
+	"forage/internal/secrets"
+)
+
+// ledgerInterval is how often what a client has used is written down.
+const ledgerInterval = time.Minute
+
+type dialer = func(context.Context, netip.AddrPort) (net.Conn, error)
+
+// plan is what a client is to be, by the configuration. Nothing is made yet.
+type plan struct {
+	name     string
+	client   config.ProxyClient
+	engine   egress.Config
+	facts    string // what an engine can't change while it runs
+	traffic  forage.Traffic
+	bindings []forage.Binding
+	env      map[string]string // what the secrets' sources need of it
+}
+
+// planClient says what the client of that name is to be.
+func (s *Service) planClient(loaded *config.Config, name string) (p plan, err error) {
+	p.name, p.client = name, loaded.Proxy.Clients[name]
+	template := loaded.Templates[p.client.Template]
+	defer func() {
+		if err != nil {
+			err = forage.WithHint(fmt.Errorf("proxy.clients.%s: template %s: %w", name, template.Name, err), forage.Hint(err))
+		}
+	}()
+	if uses := loaded.Unsupported[template.Name]; len(uses) > 0 {
+		return p, forage.Errorf(forage.ErrUnsupported, "%v is not supported by this version", uses[0])
+	}
+	if template.SecretMode == forage.SecretsWrapped {
+		return p, forage.Errorf(forage.ErrUnsupported, "secretMode = %q puts secrets into a sandbox, and there is none", template.SecretMode)
+	}
+	if p.engine, err = outlet.EngineConfig(name, template.Network, loaded.Network); err != nil {
+		return p, err
+	}
+	if p.facts, err = factsOf(loaded.Network); err != nil {
+		return p, err
+	}
+	p.traffic = template.Traffic
+	if p.bindings, err = s.bindings(loaded, template, name); err != nil {
+		return p, err
+	}
+	p.env = map[string]string{}
+	for _, b := range p.bindings {
+		s.takeEnv(p.env, b.Source)
+	}
+	return p, nil
+}
+
+// bindings are those of the template's secrets that are configured. Unlike a sandbox's, a client's
+// are not looked for in the environment and the logins of whoever runs the service.
+func (s *Service) bindings(loaded *config.Config, template forage.Template, name string) ([]forage.Binding, error) {
+	wanted := slices.Clone(template.Secrets)
+	for _, agent := range template.Agents {
+		if _, ok := loaded.Secrets[agent.Secret]; ok {
+			wanted = append(wanted, agent.Secret)
+		}
+	}
+	slices.Sort(wanted)
+	var all []forage.Binding
+	for _, secret := range slices.Compact(wanted) {
+		configured, ok := loaded.Secrets[secret]
+		if !ok {
+			return nil, forage.WithHint(forage.Errorf(forage.ErrUsage, "the secret %s is not configured", secret),
+				"add [secrets."+secret+"]: the proxy looks for none by itself")
+		}
+		b, err := inject.Binding(secret, configured, inject.Scope{Sandbox: name, Home: s.options.Home})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, b)
+	}
+	return all, nil
+}
+
+// takeEnv adds to env what a source needs of the service's environment.
+func (s *Service) takeEnv(env map[string]string, source forage.SecretSource) {
+	for _, name := range secrets.Wanted(source) {
+		if value, ok := s.options.Getenv(name); ok {
+			env[name] = value
+		}
+	}
+}
+
+// factsOf tells apart what an engine is made with and can't change.
+func factsOf(facts forage.NetworkFacts) (string, error) {
+	text, err := json.Marshal(facts)
+	if err != nil {
+		return "", err
+	}
+	if facts.UpstreamCA == "" {
+		return string(text), nil
+	}
+	roots, err := os.ReadFile(facts.UpstreamCA)
+	sum := sha256.Sum256(roots)
+	return string(text) + hex.EncodeToString(sum[:]), err
+}
+
+// client is one whom the service serves.
+type client struct {
+	plan      plan
+	log       *audit.Log
+	authority *tlsmitm.Authority
+	account   *meter.Account
+	ledger    *meter.Ledger
+	engine    *egress.Engine
+}
+
+// newClient makes what a client needs and does not serve it yet.
+func (s *Service) newClient(p plan) (_ *client, err error) {
+	c := &client{plan: p}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("proxy.clients.%s: %w", p.name, err), c.close())
+		}
+	}()
+	if c.log, err = audit.Open(filepath.Join(s.dir, p.name+".audit.jsonl"), p.name); err != nil {
+		return nil, err
+	}
+	ledger := filepath.Join(s.dir, p.name+".traffic.json")
+	used, err := meter.ReadTotals(ledger)
+	if err != nil {
+		return nil, err
+	}
+	c.account = meter.NewAccount(p.traffic, used, time.Now)
+	c.ledger = meter.Keep(c.account, ledger, ledgerInterval, func(err error) { s.log.Error("counting", "client", p.name, "error", err) })
+	if c.authority, err = tlsmitm.New(p.name); err != nil {
+		return nil, err
+	}
+	if c.engine, err = s.newEngine(c, p); err != nil {
+		return nil, err
+	}
+	set, err := c.credentials(p, c.engine)
+	if err != nil {
+		return nil, err
+	}
+	c.engine.SetCredentials(set)
+	return c, nil
+}
+
+// newEngine makes an engine without credentials.
+func (s *Service) newEngine(c *client, p plan) (*egress.Engine, error) {
+	e := p.engine
+	e.Audit, e.Authority, e.Account, e.Dial = c.log, c.authority, c.account, s.options.dial
+	return egress.New(e)
+}
+
+// credentials are what is put into a client's requests.
+func (c *client) credentials(p plan, engine *egress.Engine) (*credential.Set, error) {
+	sources, err := outlet.Sources(p.bindings, p.env, engine.HostTransport, c.secretFailed)
+	if err != nil {
+		return nil, fmt.Errorf("proxy.clients.%s: %w", p.name, err)
+	}
+	set, err := credential.Compile(p.bindings, sources)
+	if err != nil {
+		return nil, forage.WithHint(fmt.Errorf("proxy.clients.%s: %w", p.name, err), forage.Hint(err))
+	}
+	return set, nil
+}
+
+// secretFailed puts on record what is wrong with a secret; the client is not told.
+func (c *client) secretFailed(secret string, err error) {
+	event := audit.Event{Kind: audit.Secret, Verdict: "deny", Secret: secret, Rule: "source", Reason: err.Error()}
+	_ = c.log.Record(event) // the request is refused all the same
+}
+
+// publish writes a client's authority to where it is expected.
+func publish(p plan, authority *tlsmitm.Authority) error {
+	if p.client.CAFile == "" {
+		return nil
+	}
+	if err := renameio.WriteFile(p.client.CAFile, authority.PEM(), 0o644, renameio.WithStaticPermissions(0o644)); err != nil {
+		return fmt.Errorf("proxy.clients.%s.caFile: %w", p.name, err)
+	}
+	return nil
+}
+
+// close resets the client's connections and takes everything back.
+func (c *client) close() error {
+	var errs []error
+	if c.engine != nil {
+		errs = append(errs, c.engine.Close())
+	}
+	if c.ledger != nil {
+		errs = append(errs, c.ledger.Close())
+	}
+	if c.log != nil {
+		errs = append(errs, c.log.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// filesOf are the files that a plan depends on beside the configuration.
+func (p plan) filesOf() []string {
+	var files []string
+	if p.client.Token != nil && p.client.Token.File != "" {
+		files = append(files, p.client.Token.File)
+	}
+	for _, b := range p.bindings {
+		if b.Source.File != "" {
+			files = append(files, b.Source.File)
+		}
+	}
+	return files
+}
+
+// names are the clients that there are, sorted.
+func (s *Service) names() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.clients))
+}

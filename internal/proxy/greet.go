@@ -1,0 +1,231 @@
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"forage/internal/audit"
+	"forage/internal/config"
+	"forage/internal/egress"
+	"forage/internal/egress/relay"
+	"forage/internal/egress/sniff"
+	"forage/internal/unixsock"
+)
+
+// accept greets each connection to a listener, until that is closed.
+func (s *Service) accept(listener net.Listener, at config.ProxyListen) {
+	for wait := time.Duration(0); ; {
+		conn, err := listener.Accept()
+		switch {
+		case err == nil:
+			wait = 0
+			s.running.Go(func() { s.greet(conn, at) })
+		case errors.Is(err, net.ErrClosed):
+			return
+		default: // out of descriptors, or the peer is gone
+			wait = min(max(2*wait, 5*time.Millisecond), time.Second)
+			time.Sleep(wait)
+		}
+	}
+}
+
+// greeting is a connection whose client is not known yet.
+type greeting struct {
+	s     *Service
+	conn  net.Conn
+	at    config.ProxyListen
+	from  string // for the audit log
+	peer  peer
+	guest *guest
+}
+
+// greet finds out who is at the other end and gives the connection to its engine.
+func (s *Service) greet(conn net.Conn, at config.ProxyListen) {
+	g := &greeting{s: s, conn: conn, at: at, from: fmt.Sprint("from ", conn.RemoteAddr())}
+	g.guest = s.pending.enter(conn)
+	if g.guest == nil {
+		relay.Reset(conn)
+		return
+	}
+	defer s.pending.leave(g.guest)
+	conn.SetDeadline(time.Now().Add(s.options.headTimeout))
+	g.peer.kind = at.Kind
+	if err := g.meet(); err != nil {
+		relay.Reset(g.conn)
+		g.refused(http.StatusBadRequest, "no-identity", err)
+		return
+	}
+	head, prefix, err := readHead(g.conn)
+	if err != nil {
+		g.unreadable(err)
+		return
+	}
+	name, err := s.who.Load().identify(g.peer, head.ProxyAuthorization)
+	if err != nil {
+		g.refused(http.StatusProxyAuthRequired, egress.RuleIdentity, err)
+		g.answer(http.StatusProxyAuthRequired, "who are you? "+needed(at.Kind))
+		return
+	}
+	g.serve(name, head, prefix)
+}
+
+// serve gives the connection to the engine of a client.
+func (g *greeting) serve(name string, head sniff.Head, prefix []byte) {
+	s := g.s
+	if g.conn.SetDeadline(time.Time{}) != nil || !s.pending.leave(g.guest) {
+		relay.Reset(g.conn)
+		return
+	}
+	s.mu.Lock()
+	client := s.clients[name]
+	var engine *egress.Engine
+	if client != nil {
+		engine = client.engine
+	}
+	closed := s.closed
+	s.mu.Unlock()
+	switch {
+	case client == nil || closed: // removed meanwhile
+		relay.Reset(g.conn)
+	case isOwn(head.Target):
+		client.serveOwn(g, head)
+	default:
+		engine.ServeProxyConn(g.conn, prefix, func(h sniff.Head) error { return s.stillIs(name, g.peer, h) })
+	}
+}
+
+// stillIs refuses a head that is not the client's, who may have changed its
+// token or lost it since its connection began.
+func (s *Service) stillIs(name string, p peer, h sniff.Head) error {
+	got, err := s.who.Load().identify(p, h.ProxyAuthorization)
+	if err == nil && got != name {
+		err = errors.New("the request is of another client than the connection")
+	}
+	if err != nil {
+		return &sniff.Error{Rule: egress.RuleIdentity, Reason: err.Error()}
+	}
+	return nil
+}
+
+// meet learns what the connection itself proves.
+func (g *greeting) meet() error {
+	switch g.peer.kind {
+	case config.ListenUnix:
+		conn, ok := g.conn.(*net.UnixConn)
+		if !ok {
+			return errors.New("not a unix socket")
+		}
+		peer, err := unixsock.Peer(conn)
+		if err != nil {
+			return fmt.Errorf("asking who connected: %w", err)
+		}
+		g.peer.uid = int(peer.Uid)
+		g.from = fmt.Sprintf("from user %d, process %d", peer.Uid, peer.Pid)
+	case config.ListenTLS:
+		conn := tls.Server(g.conn, g.s.tls.Load().config)
+		ctx, cancel := context.WithTimeout(g.guest.ctx, g.s.options.headTimeout)
+		defer cancel()
+		if err := conn.HandshakeContext(ctx); err != nil {
+			return fmt.Errorf("TLS: %w", err)
+		}
+		chains := conn.ConnectionState().VerifiedChains
+		if len(chains) == 0 { // crypto/tls has seen to it
+			return errors.New("TLS: no certificate was verified")
+		}
+		g.peer.names = certificateNames(chains[0][0])
+		g.conn = tlsConn{conn}
+	}
+	return nil
+}
+
+// tlsConn can be reset, as far as TLS can.
+type tlsConn struct{ *tls.Conn }
+
+// SetLinger is what relay.Reset asks for.
+func (c tlsConn) SetLinger(seconds int) error {
+	if tcp, ok := c.NetConn().(*net.TCPConn); ok {
+		return tcp.SetLinger(seconds)
+	}
+	return nil
+}
+
+var errRead = errors.New("the head is read")
+
+// readHead reads the first head of a connection. prefix is all that was read.
+func readHead(conn net.Conn) (head sniff.Head, prefix []byte, err error) {
+	gate := sniff.NewGate(conn, nil, func(h sniff.Head) error { head = h; return errRead })
+	if _, err = gate.Read(make([]byte, 1)); errors.Is(err, errRead) {
+		return head, gate.Rest(), nil
+	}
+	return sniff.Head{}, nil, err
+}
+
+// unreadable ends a connection that did not begin with a head.
+func (g *greeting) unreadable(err error) {
+	var malformed *sniff.Error
+	switch {
+	case errors.As(err, &malformed):
+		g.refused(http.StatusBadRequest, malformed.Rule, malformed)
+		g.answer(http.StatusBadRequest, malformed.Reason)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		g.refused(http.StatusRequestTimeout, "sniff-timeout", errors.New("it did not say who it is in time"))
+		relay.Reset(g.conn)
+	default: // it left, as port scanners and health checks do
+		g.conn.Close()
+	}
+}
+
+// refused records that a connection is not served, within bounds: what
+// is one too many waits, and what gives up while it waits is counted.
+func (g *greeting) refused(status int, rule string, err error) {
+	s := g.s
+	if s.refusals.Wait(g.guest.ctx) != nil {
+		s.unsaid.Add(1)
+		return
+	}
+	reason := fmt.Sprintf("%s on %s: %v", g.from, g.at, err)
+	if more := s.unsaid.Swap(0); more > 0 {
+		reason = fmt.Sprintf("%s (and %d refusals before this one)", reason, more)
+	}
+	event := audit.Event{Kind: audit.Connect, Verdict: "deny", Rule: rule, Reason: reason, Status: status}
+	if err := s.audit.Record(event); err != nil { // it is refused all the same
+		s.log.Error("refusing a connection", "error", err)
+	}
+}
+
+// answer says why there is nothing to be had here, and ends the connection.
+func (g *greeting) answer(status int, text string) {
+	challenge := ""
+	if status == http.StatusProxyAuthRequired && g.peer.kind != config.ListenTLS {
+		challenge = "Proxy-Authenticate: Basic realm=\"forage\"\r\n"
+	}
+	text = "forage: " + text + "\n"
+	g.conn.SetDeadline(time.Now().Add(2 * time.Second))
+	fmt.Fprintf(g.conn, "HTTP/1.1 %d %s\r\n%sConnection: close\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\n\r\n%s",
+		status, http.StatusText(status), challenge, len(text), text)
+	g.finish()
+}
+
+// finish ends a connection that was answered. What is still on its way is
+// taken, so that closing does not take the answer back (RFC 9112, 9.6).
+func (g *greeting) finish() {
+	if half, ok := g.conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
+		io.CopyN(io.Discard, g.conn, 256<<10)
+	}
+	g.conn.Close()
+}
+
+// needed says how a client of a listener says who it is.
+func needed(kind config.ListenKind) string {
+	if kind == config.ListenTLS {
+		return "the certificate has to be that of a client"
+	}
+	return "a client's token is expected in Proxy-Authorization (http://NAME:TOKEN@HOST:PORT)"
+}
