@@ -18,6 +18,9 @@ import (
 // failed answers a request that could not be forwarded.
 func (h *httpSide) failed(w http.ResponseWriter, r *http.Request, err error) {
 	j := jobOf(r)
+	if errors.Is(context.Cause(r.Context()), errChanged) {
+		err = errChanged
+	}
 	if counted, ok := w.(*countedWriter); ok {
 		counted.failure = err
 	}
@@ -83,6 +86,10 @@ func explain(err error) (status int, text string) {
 	switch {
 	case errors.As(err, &denied):
 		return http.StatusForbidden, fmt.Sprintf("denied (%s): %s", denied.Rule, denied.Reason)
+	case errors.Is(err, errChanged):
+		return http.StatusForbidden, "denied: " + errChanged.Error()
+	case errors.As(err, &limit) && limit.Rule == "not-metered":
+		return http.StatusForbidden, fmt.Sprintf("denied (%s): %s", limit.Rule, limit.Reason)
 	case errors.As(err, &limit):
 		return http.StatusTooManyRequests, fmt.Sprintf("denied (%s): %s", limit.Rule, limit.Reason)
 	case errors.As(err, &secret):

@@ -13,7 +13,7 @@ import (
 
 // serveProxy serves the explicit proxy.
 func (f *flow) serveProxy() {
-	f.e.http.serve(&session{f: f}) // each request has its own lines
+	f.e.http.serve(newSession(f, nil, nil)) // each request has its own lines
 }
 
 // RuleIdentity is the rule of a *sniff.Error that asks the client to say who it is: it is answered with 407.
@@ -26,7 +26,7 @@ const RuleIdentity = "proxy-identity"
 func (e *Engine) ServeProxyConn(conn net.Conn, prefix []byte, check func(sniff.Head) error) {
 	e.start(conn, func(f *flow) {
 		f.check = check
-		e.http.serve(&session{f: f, prefix: prefix})
+		e.http.serve(newSession(f, nil, prefix))
 	})
 }
 

@@ -70,6 +70,7 @@ type Engine struct {
 	change    uint64 // counts changes of policy
 	flows     map[*flow]struct{}
 	claims    map[*claim]struct{}
+	servers   map[*dialledConn]struct{} // connections of transports
 	traffic   traffic
 	counting  bool            // countBytes runs
 	told      map[string]bool // names in the DNS that are recorded as allowed since the last change
@@ -105,6 +106,7 @@ func New(config Config) (*Engine, error) {
 		policy:  config.Policy,
 		flows:   make(map[*flow]struct{}),
 		claims:  make(map[*claim]struct{}),
+		servers: make(map[*dialledConn]struct{}),
 		traffic: traffic{byHost: make(map[string]*hostCounts)},
 		told:    make(map[string]bool),
 	}
@@ -208,10 +210,8 @@ func (e *Engine) Close() error {
 	e.closed = true
 	listeners := e.listeners
 	e.listeners = nil
-	flows := make([]*flow, 0, len(e.flows))
-	for f := range e.flows {
-		flows = append(flows, f)
-	}
+	flows := slices.Collect(maps.Keys(e.flows))
+	servers := slices.Collect(maps.Keys(e.servers))
 	e.mu.Unlock()
 	var errs []error
 	for _, listener := range listeners {
@@ -220,6 +220,9 @@ func (e *Engine) Close() error {
 	e.cancel()
 	for _, f := range flows {
 		f.kill()
+	}
+	for _, c := range servers {
+		c.Close()
 	}
 	e.http.close()
 	e.running.Wait()

@@ -41,12 +41,12 @@ func jobOf(r *http.Request) *job { return r.Context().Value(jobKey{}).(*job) }
 // pass judges a request and forwards it.
 func (h *httpSide) pass(w http.ResponseWriter, r *http.Request, j *job) {
 	f := j.s.f
-	ctx, cancel := context.WithCancel(context.WithValue(r.Context(), jobKey{}, j))
-	defer cancel()
-	defer context.AfterFunc(f.ctx, cancel)()
+	ctx, cancel := context.WithCancelCause(context.WithValue(r.Context(), jobKey{}, j))
+	defer cancel(nil)
+	defer context.AfterFunc(f.ctx, func() { cancel(nil) })()
 	end := f.kill
 	if j.s.http2 {
-		end = cancel // the other requests on the connection go on
+		end = func() { cancel(errChanged) } // the other requests on the connection go on
 	}
 	j.event = requestEvent(r)
 	var err error
@@ -83,6 +83,9 @@ func (j *job) close(status int, failure error) {
 	event.Cost = j.cost
 	j.mu.Unlock()
 	event.Status = status
+	if j.upgraded && failure == nil {
+		event.Status = http.StatusSwitchingProtocols
+	}
 	if j.applied != nil {
 		event.Secret = j.applied.Secret
 	}

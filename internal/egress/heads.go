@@ -58,11 +58,8 @@ func checkServerHead(h sniff.Head) error {
 // checkStream is checkServerHead for a request of HTTP/2, whose framing the
 // server has checked (RFC 9113, 8.3).
 func checkStream(r *http.Request) error {
-	switch {
-	case r.Method == http.MethodConnect:
+	if r.Method == http.MethodConnect || r.RequestURI[0] != '/' && (r.RequestURI != "*" || r.Method != http.MethodOptions) {
 		return &sniff.Error{Rule: "http-strict", Reason: "the HTTP request is one for a proxy"}
-	case r.TLS == nil:
-		return &sniff.Error{Rule: "http-strict", Reason: "the HTTP request says that it is not one over TLS"}
 	}
 	for _, host := range r.Header["Host"] {
 		if host != r.Host {

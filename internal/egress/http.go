@@ -85,7 +85,6 @@ func (h *httpSide) serve(s *session) error {
 
 // conn is the session's connection as the HTTP server takes it.
 func (s *session) conn() net.Conn {
-	s.closed = make(chan struct{})
 	if s.tls != nil && s.tls.ConnectionState().NegotiatedProtocol == protocolHTTP2 {
 		s.http2 = true
 		return s.tls

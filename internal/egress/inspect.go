@@ -45,7 +45,7 @@ func (f *flow) inspectClear(r policy.Request, d policy.Decision, prefix []byte) 
 	if r.Port == tlsPort || !f.e.ownService(r) && (bound || !d.Inspect) {
 		return nil, f.denyRequest(r, "not-tls", "what the client sends first is not TLS")
 	}
-	return &session{f: f, fixed: &r, prefix: prefix}, nil
+	return newSession(f, &r, prefix), nil
 }
 
 // intercept ends the client's TLS here, as the server r. prefix is what was
@@ -55,7 +55,8 @@ func (f *flow) intercept(r policy.Request, prefix []byte) (*session, error) {
 	if authority == nil {
 		return nil, f.denyRequest(r, "not-inspected", "requests to it have to be looked at, and this sandbox trusts nobody who could")
 	}
-	s := &session{f: f, fixed: &r, secure: true}
+	s := newSession(f, &r, nil)
+	s.secure = true
 	conn := tls.Server(&wire{Conn: f.client, s: s, prefix: prefix}, authority.Config(r.Dest(), protocols))
 	if err := f.client.SetDeadline(time.Now().Add(f.e.config.SniffTimeout)); err != nil {
 		return nil, err

@@ -38,8 +38,12 @@ func (h *httpSide) roundTrip(r *http.Request) (*http.Response, error) {
 		r.Body = &guardedBody{Reader: guarded, Closer: r.Body, j: j}
 	}
 	answer, err := h.credentials(r, j)
-	if answer != nil || err != nil {
-		return answer, err
+	if answer != nil && err == nil {
+		answer.Request = r
+		return answer, nil
+	}
+	if err != nil {
+		return nil, err
 	}
 	r = r.WithContext(httptrace.WithClientTrace(r.Context(), j.trace()))
 	res, err := h.present(j.claim.changed()).of(j.scheme, isWebSocket(r.Header)).RoundTrip(r)
@@ -134,6 +138,9 @@ func (j *job) refused(err error) error {
 func (h *httpSide) answered(res *http.Response) error {
 	j := jobOf(res.Request)
 	res.Header.Del("Alt-Svc") // another way to the server, that isn't judged
+	if len(res.Trailer) > 0 && !j.s.http2 {
+		res.Header.Del("Content-Length") // HTTP/2 has both, HTTP/1 either
+	}
 	body := res.Body
 	if j.applied != nil {
 		if err := j.applied.Response(res); err != nil {

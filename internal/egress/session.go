@@ -35,6 +35,11 @@ type session struct {
 	failure error // why it was ended, for its closing line
 }
 
+// newSession is a session of a flow, in the clear, that begins with prefix, which was read before.
+func newSession(f *flow, fixed *policy.Request, prefix []byte) *session {
+	return &session{f: f, fixed: fixed, prefix: prefix, closed: make(chan struct{})}
+}
+
 // finish lets serve return.
 func (s *session) finish() { s.once.Do(func() { close(s.closed) }) }
 
@@ -56,6 +61,7 @@ func (s *session) answers() bool { return s.fixed == nil || s.secure }
 type gateConn struct {
 	net.Conn
 	*session
+	refused bool // and recorded; for the goroutine that reads
 }
 
 // Read is called by one goroutine at a time, as the server does.
@@ -65,7 +71,7 @@ func (c *gateConn) Read(p []byte) (int, error) {
 		left.Out.Add(int64(n))
 	}
 	var refused *sniff.Error
-	if errors.As(err, &refused) && c.failed(nil) == nil {
+	if errors.As(err, &refused) {
 		c.refuse(refused)
 	}
 	return n, err
@@ -79,13 +85,17 @@ func (c *gateConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// refuse records what the gate does not let pass, and ends the connection.
+// refuse records what the gate does not let pass, and ends the connection. The
+// server reads ahead while a request is answered: it comes again when that is over.
 func (c *gateConn) refuse(refused *sniff.Error) {
-	event := audit.Event{Kind: audit.HTTP}
-	if c.fixed != nil {
-		event.Host, event.Port = c.fixed.Dest(), c.fixed.Port
+	if !c.refused {
+		c.refused = true
+		event := audit.Event{Kind: audit.HTTP}
+		if c.fixed != nil {
+			event.Host, event.Port = c.fixed.Dest(), c.fixed.Port
+		}
+		c.failed(c.f.deny(event, policy.Decision{Rule: refused.Rule, Reason: refused.Reason}))
 	}
-	c.failed(c.f.deny(event, policy.Decision{Rule: refused.Rule, Reason: refused.Reason}))
 	switch {
 	case !c.answers():
 		c.reset()

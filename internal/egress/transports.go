@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"time"
 
+	"forage/internal/egress/relay"
 	"forage/internal/policy"
 )
 
@@ -112,7 +113,8 @@ func (h *httpSide) dialClear(ctx context.Context, network, addr string) (net.Con
 	if err := j.claim.commit(netip.AddrPort{}); err != nil {
 		return nil, err
 	}
-	return h.e.dialProxy(ctx)
+	conn, err := h.e.dialProxy(ctx)
+	return h.e.keep(conn, netip.AddrPort{}, err)
 }
 
 // dial connects for a request, which may then use another connection to the same place.
@@ -123,30 +125,55 @@ func (h *httpSide) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 	defer h.e.running.Done()
 	conn, err := c.dial(ctx)
+	h.e.mu.Lock()
+	addr := c.addr
+	h.e.mu.Unlock()
+	return h.e.keep(conn, addr, err)
+}
+
+// dialledConn is a connection of a transport to a server. It knows the address that
+// was checked for it.
+type dialledConn struct {
+	net.Conn
+	e    *Engine
+	addr netip.AddrPort // invalid through a proxy
+}
+
+// keep makes a transport's connection end with the engine.
+func (e *Engine) keep(conn net.Conn, addr netip.AddrPort, err error) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	h.e.mu.Lock()
-	defer h.e.mu.Unlock()
-	return &dialledConn{Conn: conn, addr: c.addr}, nil
+	kept := &dialledConn{conn, e, addr}
+	e.mu.Lock()
+	closed := e.closed
+	if !closed {
+		e.servers[kept] = struct{}{}
+	}
+	e.mu.Unlock()
+	if closed {
+		relay.Reset(conn)
+		return nil, net.ErrClosed
+	}
+	return kept, nil
 }
 
-// dialledConn is a connection to a server that knows the address that was checked for it.
-type dialledConn struct {
-	net.Conn
-	addr netip.AddrPort
+func (c *dialledConn) Close() error {
+	c.e.mu.Lock()
+	delete(c.e.servers, c)
+	c.e.mu.Unlock()
+	return c.Conn.Close()
 }
 
 // dialledAddr is the address that a connection of a transport was dialled to.
-func dialledAddr(conn net.Conn) (netip.AddrPort, bool) {
-	if secure, ok := conn.(*tls.Conn); ok {
+func dialledAddr(conn net.Conn) (addr netip.AddrPort, ok bool) {
+	if secure, isTLS := conn.(*tls.Conn); isTLS {
 		conn = secure.NetConn()
 	}
-	dialled, ok := conn.(*dialledConn)
-	if !ok {
-		return netip.AddrPort{}, false
+	if dialled, isOurs := conn.(*dialledConn); isOurs {
+		return dialled.addr, true
 	}
-	return dialled.addr, true
+	return netip.AddrPort{}, false
 }
 
 // HostTransport sends the host's own requests, such as one to renew a login:
@@ -165,6 +192,12 @@ func (e *Engine) HostTransport() http.RoundTripper {
 }
 
 func (e *Engine) dialForHost(ctx context.Context, _, authority string) (net.Conn, error) {
+	conn, err := e.dialHost(ctx, authority)
+	return e.keep(conn, netip.AddrPort{}, err)
+}
+
+// dialHost connects to where the host's own requests go, whatever the policy says.
+func (e *Engine) dialHost(ctx context.Context, authority string) (net.Conn, error) {
 	to, err := policy.ParseAuthority(authority, 0)
 	if err != nil {
 		return nil, err

@@ -46,7 +46,7 @@ func (f *flow) begin(c *claim, event audit.Event, prefix []byte, upstream *net.C
 	r, d := c.now()
 	looks := f.e.looksInto(r, d)
 	if r.Port == httpPort {
-		return &session{f: f, fixed: &r, prefix: prefix}, nil
+		return newSession(f, &r, prefix), nil
 	}
 	if !looks && r.Port != tlsPort {
 		return nil, f.join(c, event, prefix, upstream)

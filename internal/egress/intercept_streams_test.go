@@ -1,0 +1,233 @@
+package egress
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"forage/internal/audit"
+)
+
+// The first event of a stream arrives before the second is sent, in every
+// pair of protocols.
+func TestInterceptedEvents(t *testing.T) {
+	for _, http2 := range []bool{false, true} {
+		s := newSecureWorld(t, looked(t, inspected("a.example")), nil)
+		next := make(chan struct{})
+		s.serveTLS(public+":443", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			for i := range 3 {
+				fmt.Fprintf(w, "data: %d\n", i)
+				w.(http.Flusher).Flush()
+				<-next
+			}
+		}))
+		res, err := s.client(http2).Get("https://a.example/events")
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := bufio.NewReader(res.Body)
+		for i := range 3 {
+			expectLine(t, body, fmt.Sprintf("data: %d\n", i))
+			next <- struct{}{}
+		}
+		res.Body.Close()
+	}
+}
+
+func TestInterceptedWebSocket(t *testing.T) {
+	s := newSecureWorld(t, looked(t, inspected("a.example")), nil)
+	s.serveTLS(public+":443", upgrader("websocket"))
+	conn, r := s.secure("a.example")
+	io.WriteString(conn, "GET /ws HTTP/1.1\r\nHost: a.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+	res, err := http.ReadResponse(r, nil)
+	if err != nil || res.StatusCode != 101 {
+		t.Fatal(res, err)
+	}
+	frame := "\x81\x05hello\r\n\r\n"
+	for range 3 {
+		io.WriteString(conn, frame)
+		got := make([]byte, len(frame))
+		if _, err := io.ReadFull(r, got); err != nil || string(got) != frame {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+	conn.Close()
+	if e := s.closed(audit.HTTP); e.Status != 101 || e.BytesIn < 33 || e.BytesOut != 33 {
+		t.Errorf("%+v", e)
+	}
+}
+
+// A client that asks before it sends its body hears from the server.
+func TestInterceptedContinue(t *testing.T) {
+	for _, outside := range [][]string{nil, {"http/1.1"}} {
+		s := newSecureWorld(t, looked(t, inspected("a.example")), nil)
+		s.serveTLS(public+":443", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/no" {
+				w.WriteHeader(http.StatusExpectationFailed)
+				return
+			}
+			io.Copy(w, r.Body)
+		}), outside...)
+		conn, r := s.secure("a.example")
+		io.WriteString(conn, "POST /yes HTTP/1.1\r\nHost: a.example\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n")
+		expectLine(t, r, "HTTP/1.1 100 Continue\r\n")
+		expectLine(t, r, "\r\n")
+		io.WriteString(conn, "hello")
+		if status, body := get(t, r, "POST"); status != 200 || body != "hello" {
+			t.Errorf("%d, %q", status, body)
+		}
+		io.WriteString(conn, "POST /no HTTP/1.1\r\nHost: a.example\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n")
+		if status, _ := get(t, r, "POST"); status != http.StatusExpectationFailed {
+			t.Errorf("%d", status)
+		}
+	}
+}
+
+func TestInterceptedTrailers(t *testing.T) {
+	for _, http2 := range []bool{false, true} {
+		for _, outside := range [][]string{nil, {"http/1.1"}} {
+			s := newSecureWorld(t, looked(t, inspected("a.example")), nil)
+			s.serveTLS(public+":443", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				io.Copy(io.Discard, r.Body)
+				w.Header().Set("Trailer", "X-Told")
+				io.WriteString(w, "body")
+				w.Header().Set("X-Told", r.Trailer.Get("X-Sum"))
+				w.Header().Set(http.TrailerPrefix+"X-Untold", "too")
+			}), outside...)
+			r, _ := http.NewRequest("POST", "https://a.example/", io.NopCloser(strings.NewReader("hello")))
+			r.Trailer = http.Header{"X-Sum": []string{"5"}}
+			r.ContentLength = -1
+			res, err := s.client(http2).Do(r)
+			if _, body := answer(t, res, err); body != "body" || res.Trailer.Get("X-Told") != "5" || res.Trailer.Get("X-Untold") != "too" {
+				t.Errorf("HTTP/2 %v, %v: %q, %v", http2, outside, body, res.Trailer)
+			}
+		}
+	}
+}
+
+// gRPC: both sides send in turns on one request, and the status is a trailer.
+func TestInterceptedCalls(t *testing.T) {
+	s := newSecureWorld(t, looked(t, inspected("a.example")), nil)
+	s.serveTLS(public+":443", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Te") != "trailers" || r.ProtoMajor != 2 {
+			t.Errorf("%s, %v", r.Proto, r.Header)
+		}
+		w.Header().Set("Content-Type", "application/grpc")
+		w.Header().Set("Trailer", "Grpc-Status")
+		w.(http.Flusher).Flush()
+		lines := bufio.NewScanner(r.Body)
+		for lines.Scan() {
+			fmt.Fprintf(w, "%s!\n", lines.Text())
+			w.(http.Flusher).Flush()
+		}
+		w.Header().Set("Grpc-Status", "0")
+	}))
+	body, send := io.Pipe()
+	r, _ := http.NewRequest("POST", "https://a.example/pkg.Service/Talk", body)
+	r.Header.Set("Te", "trailers")
+	r.Header.Set("Content-Type", "application/grpc")
+	res, err := s.client(true).Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(res.Body)
+	for _, word := range []string{"one", "two", "three"} {
+		fmt.Fprintln(send, word)
+		expectLine(t, lines, word+"!\n")
+	}
+	send.Close()
+	if _, err := io.ReadAll(lines); err != nil || res.Trailer.Get("Grpc-Status") != "0" {
+		t.Errorf("%v, %v", res.Trailer, err)
+	}
+}
+
+// What is compressed stays as it is.
+func TestInterceptedEncoding(t *testing.T) {
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	io.WriteString(z, strings.Repeat("hello", 1000))
+	z.Close()
+	s := newSecureWorld(t, looked(t, inspected("a.example")), nil)
+	s.serveTLS(public+":443", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Encoding", r.Header.Get("Accept-Encoding"))
+		w.Write(packed.Bytes())
+	}))
+	for _, encoding := range []string{"gzip", ""} {
+		r, _ := http.NewRequest("GET", "https://a.example/", nil)
+		if encoding != "" {
+			r.Header.Set("Accept-Encoding", encoding)
+		}
+		res, err := s.client(true).Do(r)
+		if _, body := answer(t, res, err); body != packed.String() || res.Header.Get("Content-Encoding") != encoding {
+			t.Errorf("%d bytes, %v", len(body), res.Header)
+		}
+	}
+}
+
+// zeros is a body of that many bytes.
+func zeros(n int64) io.Reader { return io.LimitReader(zero{}, n) }
+
+type zero struct{}
+
+func (zero) Read(p []byte) (int, error) { return len(p), nil }
+
+// Gigabytes pass in constant memory.
+func TestInterceptedBulk(t *testing.T) {
+	const most = 64 << 20
+	for _, tt := range []struct {
+		http2   bool
+		outside []string
+		size    int64
+	}{
+		{false, nil, 2 << 30},
+		{true, []string{"http/1.1"}, 128 << 20},
+	} {
+		if testing.Short() {
+			tt.size = 128 << 20
+		}
+		s := newSecureWorld(t, looked(t, inspected("a.example")), nil)
+		var received atomic.Int64
+		s.serveTLS(public+":443", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			n, _ := io.CopyBuffer(struct{ io.Writer }{io.Discard}, r.Body, make([]byte, 64<<10))
+			received.Store(n)
+		}), tt.outside...)
+		done := make(chan struct{})
+		var peak uint64
+		go func() {
+			defer close(done)
+			r, _ := http.NewRequest("POST", "https://a.example/", zeros(tt.size))
+			r.ContentLength = tt.size
+			client := s.client(tt.http2)
+			client.Transport.(*http.Transport).TLSClientConfig.CipherSuites = []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256}
+			res, err := client.Do(r)
+			if status, _ := answer(t, res, err); status != 200 {
+				t.Errorf("%d", status)
+			}
+		}()
+		tick := time.NewTicker(50 * time.Millisecond)
+		for running := true; running; {
+			select {
+			case <-done:
+				running = false
+			case <-tick.C:
+				var m runtime.MemStats
+				runtime.ReadMemStats(&m)
+				peak = max(peak, m.HeapAlloc)
+			}
+		}
+		tick.Stop()
+		if received.Load() != tt.size || peak > most {
+			t.Errorf("HTTP/2 %v: %d of %d bytes arrived, %d MiB of heap", tt.http2, received.Load(), tt.size, peak>>20)
+		}
+	}
+}
