@@ -28,7 +28,7 @@ func Placeholders(b forage.Binding, service preset.Preset, agents []forage.Agent
 		if agent.BaseURLEnvVar == "" {
 			continue
 		}
-		address, ok := GatewayURL(b)
+		address, ok := gatewayURL(b, service)
 		if !ok {
 			return c, forage.WithHint(
 				forage.Errorf(forage.ErrUsage, "baseUrlEnvVar %s: there is no gateway for the secret %s", agent.BaseURLEnvVar, b.Secret),
@@ -39,12 +39,12 @@ func Placeholders(b forage.Binding, service preset.Preset, agents []forage.Agent
 	return c, nil
 }
 
-// GatewayURL is where the first of a binding's hosts that has a gateway is reached in
+// gatewayURL is where the first of a binding's hosts that has a gateway is reached in
 // the clear, inside.
-func GatewayURL(b forage.Binding) (string, bool) {
+func gatewayURL(b forage.Binding, service preset.Preset) (string, bool) {
 	for _, use := range b.Uses {
 		if use.Gateway != "" {
-			return "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(forage.ProxyPort)) + "/" + use.Gateway, true
+			return "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(forage.ProxyPort)) + "/" + use.Gateway + service.BasePath, true
 		}
 	}
 	return "", false

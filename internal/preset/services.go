@@ -59,7 +59,7 @@ func openai() Preset {
 			tokenEndpoint("auth.openai.com"),
 		},
 		Prefix: "sk-proj-", Length: 164,
-		Env:   []string{"OPENAI_API_KEY", "CODEX_API_KEY"},
+		Env:   []string{"OPENAI_API_KEY", "CODEX_API_KEY"}, BasePath: "/v1",
 		Login: forage.LoginChatGPT, LoginFile: ".codex/auth.json",
 	}
 }
@@ -85,7 +85,7 @@ func openrouter() Preset {
 		Name:   "openrouter",
 		Uses:   []forage.SecretUse{{Hosts: []string{"openrouter.ai"}, Place: forage.PlaceBearer, Gateway: "openrouter"}},
 		Prefix: "sk-or-v1-", Length: 73, Alphabet: "0123456789abcdef",
-		Env: []string{"OPENROUTER_API_KEY"},
+		Env: []string{"OPENROUTER_API_KEY"}, BasePath: "/api/v1",
 	}
 }
 
