@@ -45,8 +45,8 @@ func (h *httpSide) refusePush(w http.ResponseWriter, j *job) {
 	if !isRecorded(err) {
 		panic(http.ErrAbortHandler)
 	}
-	if j.body != nil && !j.s.http2 {
-		io.Copy(io.Discard, io.LimitReader(j.body, maxDrained)) // a client that still sends doesn't read
+	if j.body != nil {
+		io.Copy(io.Discard, io.LimitReader(j.body, maxDrained)) // a client that still sends doesn't read, or takes a stream's early end for an error
 	}
 	contentType, body := j.refusal.Report()
 	w.Header().Set("Content-Type", contentType)

@@ -123,6 +123,17 @@ func (b *guardedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Close leaves the rest of a push that is refused to refusePush.
+func (b *guardedBody) Close() error {
+	b.j.mu.Lock()
+	refused := b.j.refusal != nil
+	b.j.mu.Unlock()
+	if refused {
+		return nil
+	}
+	return b.Closer.Close()
+}
+
 // refused notes that a push is not allowed, if that is what err says.
 func (j *job) refused(err error) error {
 	j.mu.Lock()
