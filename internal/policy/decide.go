@@ -143,6 +143,9 @@ func (p Policy) judgePort(r Request, all []candidate) (Decision, bool) {
 			allows = []candidate{{&rule{text: RuleFull, entry: true}, rankFull}}
 		}
 	}
+	if len(allows) > 0 { // what is less special than what allows denies nothing of it
+		denies = slices.DeleteFunc(denies, func(c candidate) bool { return c.rank < allows[0].rank })
+	}
 	if r.Method == "" {
 		return connection(r, allows, denies), false
 	}
@@ -193,13 +196,10 @@ func connection(r Request, allows, denies []candidate) Decision {
 		return undeniable(r, denies)
 	}
 	for _, c := range denies {
-		switch {
-		case c.rank < best.rank:
-		case c.whole() && (c.rank > best.rank || c.most().compare(special) >= 0):
+		if c.whole() && (c.rank > best.rank || c.most().compare(special) >= 0) {
 			return byRule(c)
-		default:
-			inspect = true
 		}
+		inspect = true
 	}
 	d := allowed(r, best)
 	d.Inspect = inspect

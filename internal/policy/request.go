@@ -98,8 +98,7 @@ func judgeReading(r Request, path []string, allows, denies []candidate) (d Decis
 		if !ok || !c.deniesMethod(r.Method) {
 			continue
 		}
-		if best.rule == nil || c.rank > best.rank ||
-			c.rank == best.rank && (grade{rank, len(c.methods) > 0}).compare(special) >= 0 {
+		if best.rule == nil || c.rank > best.rank || (grade{rank, len(c.methods) > 0}).compare(special) >= 0 {
 			return byRule(c), true
 		}
 	}
