@@ -37,8 +37,9 @@ type needles struct {
 func newNeedles(values []string) *needles {
 	var forms []string
 	for _, v := range values {
-		forms = append(forms, v)
-		forms = append(forms, encoded(v)...)
+		if len(v) >= needleMin {
+			forms = append(append(forms, v), encoded(v)...)
+		}
 	}
 	slices.SortStableFunc(forms, func(a, b string) int { return len(a) - len(b) })
 	n := &needles{}

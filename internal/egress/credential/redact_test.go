@@ -1,0 +1,237 @@
+package credential
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/iotest"
+)
+
+// model redacts in the plainest way: the first needle that is found, then on behind it.
+func model(n *needles, text string) string {
+	out := []byte(text)
+	for start := 0; start < len(text); {
+		best, length := -1, 0
+		for _, needle := range n.texts {
+			if i := strings.Index(text[start:], needle); i >= 0 && (best < 0 || start+i < best) {
+				best, length = start+i, len(needle)
+			}
+		}
+		if best < 0 {
+			break
+		}
+		for i := range length {
+			out[best+i] = n.fill
+		}
+		start = best + length
+	}
+	return string(out)
+}
+
+// through reads text, that comes in pieces of those sizes, through a redactor.
+func through(t testing.TB, n *needles, text string, sizes, reads func() int) string {
+	t.Helper()
+	ended := 0
+	r := &redactor{body: io.NopCloser(nil), src: &pieces{text, sizes}, needles: n, atEnd: func() { ended++ }}
+	var out []byte
+	for {
+		p := make([]byte, max(1, reads()))
+		k, err := r.Read(p)
+		out = append(out, p[:k]...)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if ended != 1 {
+		t.Errorf("the end was told %d times", ended)
+	}
+	return string(out)
+}
+
+// pieces is a reader that gives its text in pieces.
+type pieces struct {
+	text  string
+	sizes func() int
+}
+
+func (p *pieces) Read(buf []byte) (int, error) {
+	if p.text == "" {
+		return 0, io.EOF
+	}
+	n := copy(buf, p.text[:min(len(p.text), max(1, p.sizes()))])
+	p.text = p.text[n:]
+	return n, nil
+}
+
+func TestEveryFormOfTheSecretIsOverwritten(t *testing.T) {
+	secret := `sk-"A/b+c&<d>'é=9hJ3nQx7Zr0LmB2vT5yWcK8d`
+	n := newNeedles([]string{secret, "Bearer " + secret})
+	for name, text := range map[string]string{
+		"plain":            secret,
+		"header":           "Bearer " + secret,
+		"query":            url.QueryEscape(secret),
+		"path":             url.PathEscape(secret),
+		"query, lower":     lowerEscapes(url.QueryEscape(secret)),
+		"json":             `sk-\"A/b+c\u0026\u003cd\u003e'é=9hJ3nQx7Zr0LmB2vT5yWcK8d`,
+		"json, not HTML":   `sk-\"A/b+c&<d>'é=9hJ3nQx7Zr0LmB2vT5yWcK8d`,
+		"json, of PHP":     `sk-\"A\/b+c&<d>'é=9hJ3nQx7Zr0LmB2vT5yWcK8d`,
+		"html":             `sk-&#34;A/b+c&amp;&lt;d&gt;&#39;é=9hJ3nQx7Zr0LmB2vT5yWcK8d`,
+		"base64":           base64.StdEncoding.EncodeToString([]byte(secret)),
+		"base64, url":      base64.URLEncoding.EncodeToString([]byte(secret)),
+		"base64, 1 before": base64.StdEncoding.EncodeToString([]byte(":" + secret + "tail")),
+		"base64, 2 before": base64.StdEncoding.EncodeToString([]byte("u:" + secret)),
+		"password":         base64.StdEncoding.EncodeToString([]byte("x-access-token:" + secret + "\n")),
+		"hex":              hex.EncodeToString([]byte(secret)),
+		"hex, upper":       strings.ToUpper(hex.EncodeToString([]byte(secret))),
+	} {
+		got := n.text("before " + text + " after")
+		if len(got) != len(text)+13 {
+			t.Errorf("%s: the length went from %d to %d", name, len(text)+13, len(got))
+		}
+		hidden := strings.Count(got, string(n.fill))
+		if hidden < len(text)-24 || hidden < 40 || strings.Contains(got, "9hJ3nQx7") {
+			t.Errorf("%s: %q became %q", name, text, got)
+		}
+	}
+}
+
+func TestSecretsTooShortToTellAreNotLookedFor(t *testing.T) {
+	if n := newNeedles([]string{"12345", ""}); n != nil {
+		t.Errorf("needles are %q", n.texts)
+	}
+	if n := newNeedles([]string{"12345", "Basic bWU6MTIzNDU="}); n == nil || n.text("Basic bWU6MTIzNDU=") == "Basic bWU6MTIzNDU=" {
+		t.Errorf("the header of a short secret is shown: %+v", n)
+	}
+}
+
+func TestWhatIsOverwrittenIsNoNeedle(t *testing.T) {
+	n := newNeedles([]string{"**********"})
+	if got := n.text("a **********"); got == "a **********" {
+		t.Errorf("a secret of stars is overwritten with stars")
+	}
+}
+
+func TestStreamsAreRedactedHoweverTheyAreSplit(t *testing.T) {
+	n := newNeedles([]string{"abcabd", "bcaXcabd", "zzzzzzzz"})
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 3000 {
+		text := make([]byte, random.IntN(120))
+		for i := range text {
+			text[i] = "abcdXz"[random.IntN(6)]
+		}
+		for range random.IntN(4) {
+			needle := n.texts[random.IntN(len(n.texts))]
+			text = append(text, needle[:random.IntN(len(needle)+1)]...)
+		}
+		size := 1 + random.IntN(20)
+		got := through(t, n, string(text), func() int { return random.IntN(size) }, func() int { return random.IntN(1200) })
+		if want := model(n, string(text)); got != want {
+			t.Fatalf("%q became %q, want %q", text, got, want)
+		}
+	}
+}
+
+// A reader waits for the next event of a stream: it gets all of the last one.
+func TestOnlyWhatMayBeASecretIsHeldBack(t *testing.T) {
+	n := newNeedles([]string{"sk-ant-api03-9hJ3nQx7Zr0LmB2vT5yWcK8d"})
+	for _, test := range []struct{ sent, passed string }{
+		{"data: {\"a\": 1}\n\n", "data: {\"a\": 1}\n\n"},
+		{"data: sk-ant-api03-9hJ3nQx7Zr0LmB2vT5yWcK8e\n\n", "data: sk-ant-api03-9hJ3nQx7Zr0LmB2vT5yWcK8e\n\n"},
+		{"data: sk-ant-api03-9hJ3nQx7Zr0Lm", "data: "},
+		{"data: task", "data: ta"}, // "sk" may be the beginning
+		{"data: sk-ant-api03-9hJ3nQx7Zr0LmB2vT5yWcK8d\n", "data: " + strings.Repeat("*", 37) + "\n"},
+	} {
+		from, to := io.Pipe()
+		r := &redactor{body: from, src: from, needles: n, atEnd: func() {}}
+		go to.Write([]byte(test.sent))
+		p := make([]byte, 4096)
+		k, err := r.Read(p)
+		if got := string(p[:k]); err != nil || got != test.passed {
+			t.Errorf("of %q came %q (%v), want %q", test.sent, got, err, test.passed)
+		}
+		to.Close()
+	}
+}
+
+func TestAReadErrorEndsTheBodyWithoutTheSecret(t *testing.T) {
+	n := newNeedles([]string{"secret-value"})
+	broken := errors.New("broken")
+	src := io.MultiReader(strings.NewReader("a secret-value and secret-val"), iotest.ErrReader(broken))
+	r := &redactor{body: io.NopCloser(nil), src: src, needles: n, atEnd: func() {}}
+	got, err := io.ReadAll(r)
+	if !errors.Is(err, broken) || string(got) != "a ************ and secret-val" {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+func TestRedactorIsAReader(t *testing.T) {
+	n := newNeedles([]string{"secret-value"})
+	text := strings.Repeat("some secret-value in a text, secret-valu", 100)
+	r := &redactor{body: io.NopCloser(nil), src: strings.NewReader(text), needles: n, atEnd: func() {}}
+	if err := iotest.TestReader(r, []byte(model(n, text))); err != nil {
+		t.Error(err)
+	}
+}
+
+func FuzzRedact(f *testing.F) {
+	f.Add([]byte("secret-value"), []byte("a secret-value"), uint64(1))
+	f.Add([]byte("aaaaaab"), []byte("aaaaaaaaaaaaaab"), uint64(3))
+	f.Add([]byte("********"), []byte("*******************"), uint64(3))
+	f.Fuzz(func(t *testing.T, secret, text []byte, seed uint64) {
+		if len(secret) > 200 || len(text) > 1000 {
+			return
+		}
+		n := newNeedles([]string{string(secret), "Bearer " + string(secret)})
+		if n == nil {
+			return
+		}
+		random := rand.New(rand.NewPCG(seed, 0))
+		at := random.IntN(len(text) + 1)
+		whole := string(text[:at]) + string(secret) + string(text[at:])
+		size, room := 1+random.IntN(40), 1+random.IntN(2000)
+		got := through(t, n, whole, func() int { return random.IntN(size) }, func() int { return random.IntN(room) })
+		if want := model(n, whole); got != want {
+			t.Fatalf("%q became %q, want %q", whole, got, want)
+		}
+		for _, needle := range n.texts {
+			if strings.Contains(got, needle) && !n.has(n.fill) {
+				t.Fatalf("%q is left in %q", needle, got)
+			}
+		}
+	})
+}
+
+func BenchmarkRedact(b *testing.B) {
+	n := newNeedles([]string{"sk-ant-api03-9hJ3nQx7Zr0LmB2vT5yWcK8d9hJ3nQx7Zr0LmB2vT5yWcK8d9hJ3nQx7Zr0LmB2vT5yWcK8dAA"})
+	text := bytes.Repeat([]byte(`data: {"type":"content_block_delta","delta":{"type":"text_delta","text":"a task that asks"}}`+"\n\n"), 350)
+	b.SetBytes(int64(len(text)))
+	b.ReportAllocs()
+	for b.Loop() {
+		n.redact(text)
+	}
+}
+
+func BenchmarkRedactedEvents(b *testing.B) {
+	n := newNeedles([]string{"sk-ant-api03-9hJ3nQx7Zr0LmB2vT5yWcK8d9hJ3nQx7Zr0LmB2vT5yWcK8d9hJ3nQx7Zr0LmB2vT5yWcK8dAA"})
+	event := []byte(`data: {"type":"content_block_delta","delta":{"type":"text_delta","text":"a task that asks"}}` + "\n\n")
+	r := &redactor{body: io.NopCloser(nil), src: &repeated{event}, needles: n, atEnd: func() {}}
+	p := make([]byte, 32<<10)
+	b.SetBytes(int64(len(event)))
+	b.ReportAllocs()
+	for b.Loop() {
+		r.Read(p)
+	}
+}
+
+type repeated struct{ text []byte }
+
+func (r *repeated) Read(p []byte) (int, error) { return copy(p, r.text), nil }
