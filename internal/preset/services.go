@@ -59,7 +59,7 @@ func openai() Preset {
 			tokenEndpoint("auth.openai.com"),
 		},
 		Prefix: "sk-proj-", Length: 164,
-		Env:   []string{"OPENAI_API_KEY", "CODEX_API_KEY"}, BasePath: "/v1",
+		Env: []string{"OPENAI_API_KEY", "CODEX_API_KEY"}, BasePath: "/v1",
 		Login: forage.LoginChatGPT, LoginFile: ".codex/auth.json",
 	}
 }
