@@ -26,6 +26,11 @@ type anthropic struct {
 	mu      sync.Mutex
 	results []string // what the tools answered, as JSON
 	keys    []string // the x-api-key of every message request
+	shown   credentials
+
+	// during runs once while the agent waits for the answer to a tool's result; nil is nothing.
+	during func()
+	once   sync.Once
 }
 
 // messagesRequest is what the mock reads of a request.
@@ -41,6 +46,7 @@ type messagesRequest struct {
 }
 
 func (m *anthropic) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	m.shown.add(r)
 	if r.Method != http.MethodPost || r.URL.Path != "/v1/messages" {
 		http.NotFound(w, r)
 		return
@@ -57,6 +63,10 @@ func (m *anthropic) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		m.results = results
 	}
 	m.mu.Unlock()
+
+	if len(results) > 0 && m.during != nil {
+		m.once.Do(m.during)
+	}
 
 	if !req.Stream {
 		writeJSON(w, message(req.Model, []any{map[string]any{"type": "text", "text": "ok"}}, "end_turn"))

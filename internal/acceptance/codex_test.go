@@ -9,7 +9,10 @@ import (
 	"forage/internal/audit"
 )
 
-const openaiHost = "api.openai.com"
+const (
+	openaiHost  = "api.openai.com"
+	chatGPTHost = "chatgpt.com"
+)
 
 // TestCodex runs the real Codex, a Node.js program that starts a native one, in
 // a sandbox against a mock of its API under the API's own name.

@@ -3,9 +3,12 @@ package acceptance
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
+
+	"github.com/klauspost/compress/zstd"
 )
 
 // openai is the part of OpenAI's Responses API that Codex needs: POST
@@ -17,7 +20,12 @@ type openai struct {
 
 	mu      sync.Mutex
 	outputs []string // what the command printed, as JSON
-	keys    []string // the authorization of every request
+	keys    []string // the authorization of every request for an answer
+	shown   credentials
+
+	// during runs once while the agent waits for the answer to the command's output; nil is nothing.
+	during func()
+	once   sync.Once
 }
 
 // responsesRequest is what the mock reads of a request.
@@ -29,6 +37,11 @@ type responsesRequest struct {
 }
 
 func (m *openai) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	m.shown.add(r)
+	if strings.HasSuffix(r.URL.Path, "/wham/accounts/check") {
+		writeJSON(w, routing(r.Header.Get("ChatGPT-Account-Id")))
+		return
+	}
 	if r.Header.Get("Upgrade") == "websocket" { // so that it falls back to plain requests at once
 		http.Error(w, "no WebSocket here", http.StatusUpgradeRequired)
 		return
@@ -38,11 +51,14 @@ func (m *openai) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var req responsesRequest
-	if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
+	if err := json.NewDecoder(plainBody(r)).Decode(&req); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
 	answered := m.remember(r, req)
+	if answered && m.during != nil {
+		m.once.Do(m.during)
+	}
 
 	events := newEventStream(w)
 	events.send("response.created", map[string]any{"response": map[string]any{"id": "resp_01"}})
@@ -88,4 +104,25 @@ func (m *openai) seen() (outputs, keys []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return append([]string(nil), m.outputs...), append([]string(nil), m.keys...)
+}
+
+// routing is what ChatGPT tells Codex of the account before it lets it work.
+func routing(account string) map[string]any {
+	return map[string]any{
+		"accounts": []any{map[string]any{"id": account, "name": "mock", "structure": "personal",
+			"workspace_backend_origin": "https://" + chatGPTHost, "account_routing_override": "NO_CONSTRAINT"}},
+		"account_ordering": []any{account}, "default_account_id": account,
+	}
+}
+
+// plainBody is the body of a request, which Codex compresses for ChatGPT.
+func plainBody(r *http.Request) io.Reader {
+	if r.Header.Get("Content-Encoding") != "zstd" {
+		return r.Body
+	}
+	plain, err := zstd.NewReader(r.Body)
+	if err != nil {
+		return strings.NewReader(err.Error()) // not the JSON that is expected
+	}
+	return plain.IOReadCloser()
 }

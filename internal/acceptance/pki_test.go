@@ -22,31 +22,49 @@ import (
 // file with the authority's certificate.
 func serveTLS(t *testing.T, name string, handler http.Handler) (addr, caFile string) {
 	t.Helper()
-	ca, caKey := certificate(t, &x509.Certificate{
+	ca := newAuthority(t)
+	return ca.serve(name, handler), ca.file
+}
+
+// authority is a certificate authority made for one test.
+type authority struct {
+	t    *testing.T
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	file string // with its certificate
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	a := &authority{t: t, file: filepath.Join(t.TempDir(), "ca.pem")}
+	a.cert, a.key = certificate(t, &x509.Certificate{
 		Subject:               pkix.Name{CommonName: "Forage acceptance test"},
 		IsCA:                  true,
 		BasicConstraintsValid: true,
 		KeyUsage:              x509.KeyUsageCertSign,
 	}, nil, nil)
-	leaf, leafKey := certificate(t, &x509.Certificate{
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
+	if err := os.WriteFile(a.file, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// serve serves handler over HTTPS as the host of that name, on a free loopback port.
+func (a *authority) serve(name string, handler http.Handler) (addr string) {
+	a.t.Helper()
+	leaf, leafKey := certificate(a.t, &x509.Certificate{
 		Subject:     pkix.Name{CommonName: name},
 		DNSNames:    []string{name},
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}, ca, caKey)
-
+	}, a.cert, a.key)
 	srv := httptest.NewUnstartedServer(handler)
 	srv.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{leaf.Raw}, PrivateKey: leafKey}}}
 	srv.EnableHTTP2 = true
 	srv.StartTLS()
-	t.Cleanup(srv.Close)
-
-	caFile = filepath.Join(t.TempDir(), "ca.pem")
-	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Raw})
-	if err := os.WriteFile(caFile, text, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return srv.Listener.Addr().String(), caFile
+	a.t.Cleanup(srv.Close)
+	return srv.Listener.Addr().String()
 }
 
 // certificate makes a key and a certificate for it, valid for an hour; without a

@@ -18,10 +18,11 @@ import (
 // program is Forage as a stranger runs it: `go run ./cmd/forage-ctl` in the
 // checkout, by an ordinary user, with folders of its own for this test.
 type program struct {
-	t        *testing.T
-	module   string // the checkout
-	stateDir string
-	env      []string // the caller's whole environment
+	t          *testing.T
+	module     string // the checkout
+	stateDir   string
+	runtimeDir string
+	env        []string // the caller's whole environment
 }
 
 // newProgram writes config as the user's configuration. extraPath goes in front of
@@ -41,6 +42,7 @@ func newProgram(t *testing.T, config, extraPath string, extraEnv ...string) *pro
 	if err := os.Mkdir(runtimeDir, 0o700); err != nil {
 		t.Fatal(err)
 	}
+	p.runtimeDir = runtimeDir
 	p.env = append([]string{
 		"HOME=" + os.Getenv("HOME"),
 		"USER=" + os.Getenv("USER"),
