@@ -26,7 +26,7 @@ func (s *Service) Plan(ctx context.Context, opts Options) (forage.Plan, []string
 	go func() { p.git <- callersGit(ctx, s.Caller) }() // a process of its own: meanwhile the rest is planned
 	for _, step := range []func(context.Context) error{
 		p.name, p.workspace, p.template, p.forbidden, p.identity, p.network, p.command,
-		p.rootfs, p.hostTools, p.secrets, p.environment, p.mounts, p.keys, p.runtime, p.gitConfig,
+		p.rootfs, p.hostTools, p.mounts, p.secrets, p.environment, p.keys, p.runtime, p.gitConfig,
 	} {
 		if err := step(ctx); err != nil {
 			return forage.Plan{}, nil, err

@@ -14,6 +14,7 @@ import (
 	"forage/internal/config"
 	"forage/internal/inject"
 	"forage/internal/preset"
+	"forage/internal/rootfs"
 	"forage/internal/supervisor"
 	"forage/internal/term"
 )
@@ -94,6 +95,14 @@ func (p *planner) bind(name string) (boundSecret, bool, error) {
 		p.note("%s sets %s inside: the secret %s is not used", where, variable, name)
 		return boundSecret{}, false, nil
 	}
+	if target := p.coversLogin(secret); target != "" && !configured {
+		p.note("what is mounted at %s is in the place of a login: the secret %s is not used", target, name)
+		return boundSecret{}, false, nil
+	} else if target != "" {
+		return boundSecret{}, false, forage.WithHint(
+			forage.Errorf(forage.ErrUsage, "secret %s is a login, whose file inside would be in what --mount shows at %s", name, target),
+			"leave out that mount, or the secret")
+	}
 	binding, err := inject.Binding(name, secret, inject.Scope{Sandbox: p.plan.Name, Home: p.service.Caller.Home})
 	if err != nil {
 		return boundSecret{}, false, err
@@ -102,6 +111,21 @@ func (p *planner) bind(name string) (boundSecret, bool, error) {
 		return boundSecret{}, false, err
 	}
 	return boundSecret{binding, service}, true, nil
+}
+
+// coversLogin is the target of a mount that a login's file inside would be in; "" is none.
+func (p *planner) coversLogin(secret config.Secret) string {
+	own, ok := preset.ForLogin(secret.Login)
+	if !ok {
+		return ""
+	}
+	file := filepath.Join(p.plan.Spec.Identity.Home, own.LoginFile)
+	for _, mount := range p.plan.Spec.Mounts {
+		if rootfs.Within(file, mount.Target) {
+			return mount.Target
+		}
+	}
+	return ""
 }
 
 // automatic is the secret that an agent names and nobody has configured, where the caller has it. With wrappers,
