@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"strconv"
@@ -63,8 +64,8 @@ func insideReport(args []string) (report, error) {
 // client asks over one connection, or a new one for each request.
 func client(proxied, fresh bool) *http.Client {
 	t := &http.Transport{DisableKeepAlives: fresh, DisableCompression: true, ReadBufferSize: 64 << 10}
-	if proxied {
-		t.Proxy = http.ProxyFromEnvironment
+	if proxied { // for loopback too, which http.ProxyFromEnvironment leaves out
+		t.Proxy = func(*http.Request) (*url.URL, error) { return url.Parse(os.Getenv("https_proxy")) }
 	}
 	return &http.Client{Transport: t}
 }

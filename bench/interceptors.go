@@ -25,8 +25,7 @@ func (b *bench) interceptors(ctx context.Context, insider string) (routes []rout
 			continue
 		}
 		stops = append(stops, p.stop)
-		url := "http://" + p.addr
-		routes = append(routes, route{start.name, b.onHost(insider, p.ca, "HTTPS_PROXY="+url, "https_proxy="+url, "NO_PROXY=", "no_proxy="), "proxied"})
+		routes = append(routes, route{start.name, b.onHost(insider, p.ca, "https_proxy=http://"+p.addr), "proxied"})
 	}
 	return routes, func() {
 		for _, stop := range stops {
