@@ -24,9 +24,9 @@ type Network struct {
 	Monitor bool `json:"monitor,omitempty"`
 }
 
-// Rule allows, or with Deny denies, some of the requests to a host. A host that
-// rules name may be asked for nothing else than what they allow, wherever else
-// it is allowed.
+// Rule allows, or with Deny denies, some of the requests to a host. A host of
+// which rules allow something may be asked for nothing else, wherever else it
+// is allowed.
 type Rule struct {
 	Host string `json:"host"` // as in Network.Allow
 	// Methods of HTTP, in upper case; none is any.

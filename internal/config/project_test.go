@@ -27,6 +27,7 @@ func base() forage.Template {
 		Name:    "base",
 		Network: forage.Network{Mode: forage.NetworkRestricted, Allow: []string{"a.example", "*.b.example:443", "c.example:22", "10.0.0.1:80"}},
 		Limits:  forage.Limits{TasksMax: 100, MemoryMax: 1 << 30, WallClock: time.Hour},
+		Traffic: forage.Traffic{RequestsPerMinute: 60, BytesMax: 1 << 30, MaxCost: 5},
 	}
 }
 
@@ -50,6 +51,12 @@ func TestTighten(t *testing.T) {
 		{"not read only", "readOnlyWorkspace = false", func(*forage.Template) {}},
 		{"limits", "resourceLimits = { tasksMax = 10, memoryMax = '1G', wallClock = '5m', diskMax = '1M', cpuQuota = '50%' }", func(t *forage.Template) {
 			t.Limits = forage.Limits{TasksMax: 10, MemoryMax: 1 << 30, WallClock: 5 * time.Minute, DiskMax: 1 << 20, CPUQuota: 50}
+		}},
+		{"traffic", "traffic = { requestsPerMinute = 60, bytesMax = '1M', connectionsMax = 3, maxTokens = 9, maxCost = 4.5 }", func(t *forage.Template) {
+			t.Traffic = forage.Traffic{RequestsPerMinute: 60, BytesMax: 1 << 20, ConnectionsMax: 3, MaxTokens: 9, MaxCost: 4.5}
+		}},
+		{"rules that deny", "rules = [{ host = 'a.example', methods = ['POST'], deny = true }, { host = '*.new.example', deny = true }]", func(t *forage.Template) {
+			t.Network.Rules = []forage.Rule{{Host: "a.example", Methods: []string{"POST"}, Deny: true}, {Host: "*.new.example", Deny: true}}
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -112,6 +119,9 @@ func TestTightenRefusesMore(t *testing.T) {
 		{"resourceLimits.tasksMax = 101", ":1: resourceLimits.tasksMax is more"},
 		{"resourceLimits.memoryMax = '2G'", "resourceLimits.memoryMax is more"},
 		{"resourceLimits.wallClock = '61m'", "resourceLimits.wallClock is more"},
+		{"traffic.requestsPerMinute = 61", ":1: traffic.requestsPerMinute is more than the template base allows"},
+		{"[traffic]\nmaxTokens = 3\nbytesMax = '2G'", ":3: traffic.bytesMax is more"},
+		{"traffic.maxCost = 5.01", "traffic.maxCost is more"},
 	} {
 		project, err := loadProject(t, test.text)
 		if err != nil {
@@ -133,28 +143,64 @@ func TestTightenRefusesMore(t *testing.T) {
 	}
 }
 
+// TestTightenBesideRules: a host of the project's is none that would be asked
+// before a rule of the template's.
+func TestTightenBesideRules(t *testing.T) {
+	template := forage.Template{Name: "ruled", Network: forage.Network{
+		Mode: forage.NetworkRestricted, Allow: []string{"*.example", "own.example"},
+		Rules: []forage.Rule{{Host: "*.api.example", Methods: []string{"GET"}}, {Host: "*.no.example", Paths: []string{"/admin"}, Deny: true}},
+	}}
+	for text, want := range map[string]string{
+		"x.api.example":     ":1: allowedHosts: x.api.example would go before the rule for *.api.example in the template ruled",
+		"*.v1.api.example":  "would go before",
+		"a.no.example":      "would go before",
+		"*.no.example":      "",
+		"own.example":       "",
+		"*.example":         "",
+		"other.example":     "",
+		"x.api.example.com": "is not among the hosts",
+	} {
+		project, err := loadProject(t, "allowedHosts = ['"+text+"']")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = config.Tighten(template, project)
+		if want == "" && err != nil || want != "" && (forage.ExitCode(err) != 8 || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
 // TestProjectKeys: what would loosen, or run something, is not for a project.
 func TestProjectKeys(t *testing.T) {
 	for text, code := range map[string]int{
-		"template = 'x'":                       8,
-		"defaultTemplate = 'x'":                8,
-		"rootfs = 'host'":                      8,
-		"runtime = 'docker'":                   8,
-		"nestedNamespaces = true":              8,
-		"initCommands = ['x']":                 8,
-		"env = { A = 'b' }":                    8,
-		"[agents.claude]\ncommand = ['x']":     8,
-		"[templates.claude]\nnetwork = 'full'": 8,
-		"[secrets.x]\nenv = 'HOME'":            8,
-		"sshListen = '0.0.0.0'":                8,
-		"authorizedKeys = []":                  8,
-		"portRange = { from = 1, to = 2 }":     8,
-		"networks = 'none'":                    64,
-		"network = 3":                          64,
-		"network = { resolve = {} }":           64,
-		"allowedHosts = ['*']":                 64,
-		"resourceLimits = { tasksMax = -1 }":   64,
-		"= 1":                                  64,
+		"template = 'x'":                                      8,
+		"defaultTemplate = 'x'":                               8,
+		"rootfs = 'host'":                                     8,
+		"runtime = 'docker'":                                  8,
+		"nestedNamespaces = true":                             8,
+		"initCommands = ['x']":                                8,
+		"env = { A = 'b' }":                                   8,
+		"[agents.claude]\ncommand = ['x']":                    8,
+		"[templates.claude]\nnetwork = 'full'":                8,
+		"[secrets.x]\nenv = 'HOME'":                           8,
+		"sshListen = '0.0.0.0'":                               8,
+		"authorizedKeys = []":                                 8,
+		"portRange = { from = 1, to = 2 }":                    8,
+		"networks = 'none'":                                   64,
+		"network = 3":                                         64,
+		"network = { resolve = {} }":                          64,
+		"allowedHosts = ['*']":                                64,
+		"resourceLimits = { tasksMax = -1 }":                  64,
+		"traffic = { maxTokens = 0 }":                         64,
+		"monitor = true":                                      8,
+		"secrets = ['github']":                                8,
+		"secretMode = 'inject'":                               8,
+		"[[rules]]\nhost = 'a.b'":                             8,
+		"[[rules]]\nhost = 'a.b'\ndeny = false":               8,
+		"[[rules]]\ndeny = true":                              64,
+		"[[rules]]\nhost = 'a.b'\npaths = ['x']\ndeny = true": 64,
+		"= 1": 64,
 	} {
 		_, err := loadProject(t, text)
 		if forage.ExitCode(err) != code || !strings.Contains(err.Error(), config.ProjectFile+":") {

@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,6 +22,28 @@ var entries = rapid.SliceOfN(rapid.SampledFrom([]string{
 	"2606:4700::1", "1.1.1.1", "1.1.1.1:443", "host.forage.internal:80", "local:80",
 }), 0, 5)
 
+// ruleOf makes rules of few hosts, methods and paths.
+var ruleOf = rapid.Custom(func(t *rapid.T) forage.Rule {
+	return forage.Rule{
+		Host:    entries.Filter(func(l []string) bool { return len(l) > 0 }).Draw(t, "hosts")[0],
+		Methods: rapid.SampledFrom([][]string{nil, {"GET"}, {"POST"}}).Draw(t, "methods"),
+		Paths:   rapid.SampledFrom([][]string{nil, {"/a"}, {"/**"}}).Draw(t, "paths"),
+		Deny:    rapid.Bool().Draw(t, "deny"),
+	}
+})
+
+// ruleTOML is a rule as a project's file has it, which denies.
+func ruleTOML(r forage.Rule) string {
+	text := "[[rules]]\ndeny = true\nhost = '" + r.Host + "'\n"
+	if r.Methods != nil {
+		text += "methods = ['" + r.Methods[0] + "']\n"
+	}
+	if r.Paths != nil {
+		text += "paths = ['" + r.Paths[0] + "']\n"
+	}
+	return text
+}
+
 // requests are what is then asked for.
 func requests() []policy.Request {
 	var all []policy.Request
@@ -32,6 +55,14 @@ func requests() []policy.Request {
 			all = append(all, policy.Request{Addr: netip.MustParseAddr(addr), Port: port})
 		}
 	}
+	for _, r := range slices.Clone(all) {
+		for _, method := range []string{"GET", "POST"} {
+			for _, path := range []string{"/a", "/b"} {
+				r.Method, r.Path = method, path
+				all = append(all, r)
+			}
+		}
+	}
 	return all
 }
 
@@ -41,13 +72,18 @@ func TestTightenNeverLoosens(t *testing.T) {
 	modes := rapid.SampledFrom([]forage.NetworkMode{"", forage.NetworkNone, forage.NetworkRestricted, forage.NetworkFull})
 	asked := requests()
 	rapid.Check(t, func(r *rapid.T) {
-		before := forage.Template{Name: "t", Network: forage.Network{Mode: modes.Draw(r, "mode"), Allow: entries.Draw(r, "allow")}}
+		before := forage.Template{Name: "t", Network: forage.Network{
+			Mode: modes.Draw(r, "mode"), Allow: entries.Draw(r, "allow"), Rules: rapid.SliceOfN(ruleOf, 0, 3).Draw(r, "rules"),
+		}}
 		text := ""
 		if mode := modes.Draw(r, "project mode"); mode != "" {
 			text += "network = '" + string(mode) + "'\n"
 		}
 		if rapid.Bool().Draw(r, "project allows") {
 			text += "allowedHosts = ['" + strings.Join(entries.Draw(r, "project allow"), "', '") + "']\n"
+		}
+		for _, rule := range rapid.SliceOfN(ruleOf, 0, 2).Draw(r, "project rules") {
+			text += ruleTOML(rule)
 		}
 		project, err := loadProject(t, strings.ReplaceAll(text, "['']", "[]"))
 		if err != nil {
@@ -72,7 +108,7 @@ func compile(r *rapid.T, n forage.Network) policy.Policy {
 func compare(r *rapid.T, before, after policy.Policy, asked []policy.Request) {
 	for _, request := range asked {
 		was, is := policy.Decide(before, request), policy.Decide(after, request)
-		if is.Verdict > was.Verdict {
+		if is.Verdict > was.Verdict || is.Verdict == policy.Allow && was.Inspect && !is.Inspect {
 			r.Fatalf("%+v: %+v became %+v", request, was, is)
 		}
 		for _, text := range []string{"1.2.3.4", "10.0.0.1", "192.168.0.1", "127.0.0.1", "169.254.169.254"} {

@@ -246,6 +246,8 @@ func CheckAddr(p Policy, d Decision, addr netip.AddrPort, class Class) Decision 
 		case r.port != 0 && r.port != addr.Port():
 		case r.deny && r.whole() && !p.monitor:
 			return denied(r.text, "a rule denies its address: "+r.text)
+		case r.deny && r.whole() && !d.Monitored:
+			d.Monitored, d.Rule, d.Reason = true, r.text, "a rule denies its address: "+r.text
 		case !r.deny && r.port != 0 && (named == "" || r.text < named):
 			named = r.text
 		}
