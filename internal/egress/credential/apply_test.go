@@ -125,3 +125,144 @@ func TestApplyPutsTheSecretInItsPlace(t *testing.T) {
 		})
 	}
 }
+
+// sourceFunc is a source that calls a function.
+type sourceFunc func() string
+
+func (f sourceFunc) Get(context.Context) (secrets.Secret, error) { return secrets.New(f()), nil }
+
+func TestTwoPlacesOfOneSecret(t *testing.T) {
+	r := request(t, "https://api.example.com/", "Private-Token: "+thePlaceholder)
+	apply(t, bind(t, fixed(theValue), forage.SecretUse{Place: forage.PlaceHeader, Name: "Private-Token"},
+		forage.SecretUse{Place: forage.PlaceBasic, User: "oauth2"}), r)
+	header, _ := sent(r)
+	want := http.Header{"Private-Token": {theValue}, "Authorization": {basic("oauth2", theValue)}}
+	if diff := cmp.Diff(want, header); diff != "" {
+		t.Errorf("header (-want +got):\n%s", diff)
+	}
+}
+
+func TestForFindsTheMostSpecificHost(t *testing.T) {
+	use := func(hosts ...string) []forage.SecretUse {
+		return []forage.SecretUse{{Hosts: hosts, Place: forage.PlaceBearer}}
+	}
+	set, err := Compile([]forage.Binding{
+		{Secret: "exact", Uses: use("a.example.com", "10.0.0.7:8443", "[2001:db8::1]:8443")},
+		{Secret: "long", Uses: use("*.b.example.com")},
+		{Secret: "short", Uses: use("*.example.com", "*.Other.example.:8443")},
+		{Secret: "port", Uses: use("a.example.com:8443")},
+	}, map[string]secrets.Source{"exact": fixed("x"), "long": fixed("x"), "short": fixed("x"), "port": fixed("x")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		host string
+		port uint16
+		want string
+	}{
+		{"a.example.com", 443, "exact"},
+		{"a.example.com", 8443, "port"},
+		{"a.example.com", 80, ""},
+		{"x.a.example.com", 443, "short"},
+		{"b.example.com", 443, "short"},
+		{"x.b.example.com", 443, "long"},
+		{"y.x.b.example.com", 443, "long"},
+		{"example.com", 443, ""},
+		{"notexample.com", 443, ""},
+		{"x.other.example", 8443, "short"},
+		{"10.0.0.7", 8443, "exact"},
+		{"2001:db8::1", 8443, "exact"},
+		{"", 443, ""},
+	} {
+		got := ""
+		if c := set.For(test.host, test.port); c != nil {
+			got = c.Secret
+		}
+		if got != test.want {
+			t.Errorf("%s:%d has the secret %q, want %q", test.host, test.port, got, test.want)
+		}
+	}
+}
+
+func TestGateway(t *testing.T) {
+	set := bind(t, fixed(theValue), forage.SecretUse{Hosts: []string{"api.example.com:8443", "b.example.com"}, Place: forage.PlaceBearer, Gateway: "example"})
+	if host, port, ok := set.Gateway("example"); host != theHost || port != 8443 || !ok {
+		t.Errorf("the gateway leads to %s:%d, %t", host, port, ok)
+	}
+	if _, _, ok := set.Gateway("other"); ok {
+		t.Error("there is a gateway that nobody has named")
+	}
+}
+
+func TestCompileRefuses(t *testing.T) {
+	bearer := func(hosts ...string) forage.SecretUse {
+		return forage.SecretUse{Hosts: hosts, Place: forage.PlaceBearer}
+	}
+	for _, test := range []struct {
+		name, want string
+		uses       [][]forage.SecretUse
+	}{
+		{"two secrets for a host", "is a host of the secret", [][]forage.SecretUse{{bearer("a.example")}, {bearer("A.example.:443")}}},
+		{"two secrets for a suffix", "is a host of the secret", [][]forage.SecretUse{{bearer("*.a.example")}, {bearer("*.a.example")}}},
+		{"no host", "no hosts", [][]forage.SecretUse{{bearer()}}},
+		{"a host that is none", "not a host name", [][]forage.SecretUse{{bearer("a b")}}},
+		{"everything", "not a host name", [][]forage.SecretUse{{bearer("*")}}},
+		{"below an address", "nothing below it", [][]forage.SecretUse{{bearer("*.10.0.0.1")}}},
+		{"a bad port", "port", [][]forage.SecretUse{{bearer("a.example:0")}}},
+		{"no place", "is no place", [][]forage.SecretUse{{{Hosts: []string{"a.example"}}}}},
+		{"header without a name", "expected a name", [][]forage.SecretUse{{{Hosts: []string{"a.example"}, Place: forage.PlaceHeader}}}},
+		{"header that breaks lines", "expected a name", [][]forage.SecretUse{{{Hosts: []string{"a.example"}, Place: forage.PlaceHeader, Name: "A\r\nB"}}}},
+		{"header that frames", "can't carry a secret", [][]forage.SecretUse{{{Hosts: []string{"a.example"}, Place: forage.PlaceHeader, Name: "content_length"}}}},
+		{"format without a place", "once", [][]forage.SecretUse{{{Hosts: []string{"a.example"}, Place: forage.PlaceHeader, Name: "A", Format: "x"}}}},
+		{"format that breaks lines", "once", [][]forage.SecretUse{{{Hosts: []string{"a.example"}, Place: forage.PlaceHeader, Name: "A", Format: "{}\r\n"}}}},
+		{"user with a colon", "no colon", [][]forage.SecretUse{{{Hosts: []string{"a.example"}, Place: forage.PlaceBasic, User: "a:b"}}}},
+		{"query without a name", "name of a query parameter", [][]forage.SecretUse{{{Hosts: []string{"a.example"}, Place: forage.PlaceQuery}}}},
+		{"one header twice", "the same place", [][]forage.SecretUse{{bearer("a.example"), {Hosts: []string{"a.example"}, Place: forage.PlaceBasic}}}},
+		{"one query twice", "the same place", [][]forage.SecretUse{{{Hosts: []string{"a.example"}, Place: forage.PlaceQuery, Name: "a_b"},
+			{Hosts: []string{"a.example"}, Place: forage.PlaceQuery, Name: "A-B"}}}},
+		{"signed and more", "the same place", [][]forage.SecretUse{{{Hosts: []string{"a.example"}, Place: forage.PlaceSigV4},
+			{Hosts: []string{"a.example"}, Place: forage.PlaceQuery, Name: "a"}}}},
+		{"a gateway to many", "many hosts", [][]forage.SecretUse{{{Hosts: []string{"*.a.example"}, Place: forage.PlaceBearer, Gateway: "a"}}}},
+		{"a gateway twice", "is taken", [][]forage.SecretUse{{{Hosts: []string{"a.example"}, Place: forage.PlaceBearer, Gateway: "a"}},
+			{{Hosts: []string{"b.example"}, Place: forage.PlaceBearer, Gateway: "a"}}}},
+		{"a gateway that is a path", "lower-case", [][]forage.SecretUse{{{Hosts: []string{"a.example"}, Place: forage.PlaceBearer, Gateway: "a/.."}}}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var bindings []forage.Binding
+			sources := map[string]secrets.Source{}
+			for i, uses := range test.uses {
+				name := string(rune('a' + i))
+				bindings = append(bindings, forage.Binding{Secret: name, Placeholder: thePlaceholder, Uses: uses})
+				sources[name] = fixed("x")
+			}
+			if _, err := Compile(bindings, sources); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want an error with %q", err, test.want)
+			}
+		})
+	}
+	replace := []forage.SecretUse{{Hosts: []string{"a.example"}, Place: forage.PlaceReplace, Name: "A"}}
+	for want, bindings := range map[string][]forage.Binding{
+		"no source":         {{Secret: "other", Uses: replace}},
+		"at least 8":        {{Secret: "a", Placeholder: "short", Uses: replace}},
+		"it is bound twice": {{Secret: "a", Placeholder: thePlaceholder}, {Secret: "a"}},
+	} {
+		if _, err := Compile(bindings, map[string]secrets.Source{"a": fixed("x")}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want an error with %q", err, want)
+		}
+	}
+}
+
+func BenchmarkApply(b *testing.B) {
+	c := bind(b, fixed(theValue), forage.SecretUse{Place: forage.PlaceHeader, Name: "X-Api-Key"}).For(theHost, 443)
+	r := request(b, "https://api.example.com:443/v1/messages?beta=true", "Accept: application/json", "Anthropic-Beta: a,b,c", "Anthropic-Version: 2023-06-01",
+		"Content-Type: application/json", "User-Agent: claude-cli/2.0 (external, cli)", "X-App: cli", "X-Stainless-Arch: x64", "X-Stainless-Lang: js",
+		"X-Stainless-Os: Linux", "X-Stainless-Retry-Count: 0", "X-Stainless-Timeout: 600", "Accept-Language: *", "Content-Length: 12345")
+	r.Host = "api.example.com"
+	b.ReportAllocs()
+	for b.Loop() {
+		r.Header["X-Api-Key"] = []string{thePlaceholder}
+		if _, _, err := c.Apply(b.Context(), r); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
