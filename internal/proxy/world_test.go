@@ -177,9 +177,11 @@ func (w *world) get(c *http.Client, path string) (status int, body string, err e
 }
 
 // dial connects to the service on loopback.
-func (w *world) dial() net.Conn {
+func (w *world) dial() net.Conn { return w.dialTo(config.ListenTCP) }
+
+func (w *world) dialTo(kind config.ListenKind) net.Conn {
 	w.t.Helper()
-	conn, err := net.Dial("tcp", w.address(config.ListenTCP))
+	conn, err := net.Dial("tcp", w.address(kind))
 	if err != nil {
 		w.t.Fatal(err)
 	}
