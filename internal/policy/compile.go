@@ -40,7 +40,7 @@ func compileRule(r forage.Rule) (*rule, error) {
 	if err != nil {
 		return nil, wrongRule(fmt.Errorf("%.80q: %w", r.Host, err), "host")
 	}
-	c := &rule{target: t, text: ruleText(r), host: r.Host, deny: r.Deny, inspect: r.Inspect}
+	c := &rule{target: t, text: RuleText(r), host: r.Host, deny: r.Deny, inspect: r.Inspect}
 	for i, method := range r.Methods {
 		if err := checkMethod(method); err != nil {
 			return nil, wrongRule(err, "methods", i)
@@ -83,8 +83,8 @@ func compileGit(r forage.GitRule) ([]gitRepo, error) {
 	return repos, nil
 }
 
-// ruleText is a rule in one line: "deny api.example.com DELETE /repos/**".
-func ruleText(r forage.Rule) string {
+// RuleText is a rule as decisions name it, in one line: "deny api.example.com DELETE /repos/**".
+func RuleText(r forage.Rule) string {
 	words := []string{r.Host}
 	if r.Deny {
 		words = []string{"deny", r.Host}
@@ -141,7 +141,7 @@ func Compile(network forage.Network) (Policy, error) {
 	for i, written := range network.Rules {
 		r, err := compileRule(written)
 		if err != nil {
-			return Policy{}, fmt.Errorf("rule %d (%.200s): %w", i+1, ruleText(written), err)
+			return Policy{}, fmt.Errorf("rule %d (%.200s): %w", i+1, RuleText(written), err)
 		}
 		p.add(r)
 	}
