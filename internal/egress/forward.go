@@ -7,6 +7,7 @@ import (
 	"net/http/httputil"
 	"strings"
 	"sync"
+	"time"
 
 	"forage/internal/audit"
 	"forage/internal/egress/credential"
@@ -28,10 +29,11 @@ type job struct {
 	applied  *credential.Applied
 	upgraded bool
 
-	mu      sync.Mutex
-	refusal *gitproto.Refusal
-	usage   meter.Usage
-	cost    float64
+	mu       sync.Mutex
+	finished bool
+	refusal  *gitproto.Refusal
+	usage    meter.Usage
+	cost     float64
 }
 
 type jobKey struct{}
@@ -46,7 +48,11 @@ func (h *httpSide) pass(w http.ResponseWriter, r *http.Request, j *job) {
 	defer context.AfterFunc(f.ctx, func() { cancel(nil) })()
 	end := f.kill
 	if j.s.http2 {
-		end = func() { cancel(errChanged) } // the other requests on the connection go on
+		end = func() { // the other requests on the connection go on
+			cancel(errChanged)
+			j.stopReading(w)
+		}
+		defer j.finish()
 	}
 	j.event = requestEvent(r)
 	var err error
@@ -74,6 +80,23 @@ func (h *httpSide) pass(w http.ResponseWriter, r *http.Request, j *job) {
 		r.Body = j.body
 	}
 	h.forward.ServeHTTP(counted, r.WithContext(ctx))
+}
+
+// stopReading makes reading the request's body fail: a transport that waits for
+// more of it does not see that the request is over.
+func (j *job) stopReading(w http.ResponseWriter) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if !j.finished {
+		http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
+// finish says that the request's writer must not be used any more.
+func (j *job) finish() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.finished = true
 }
 
 // close records how a request that was allowed has ended.

@@ -31,7 +31,7 @@ func (h *httpSide) serveGateway(w http.ResponseWriter, r *http.Request, s *sessi
 	out.URL.Path, out.URL.RawPath = path, rest
 	out.Header.Del("Upgrade-Insecure-Requests")
 	scheme := "https"
-	if h.e.ownService(target) && port != tlsPort {
+	if isOwnService(target) && port != tlsPort {
 		scheme = "http"
 	}
 	h.pass(w, out, &job{s: s, to: target, host: target, scheme: scheme})

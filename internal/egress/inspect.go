@@ -26,23 +26,17 @@ func (e *Engine) looksInto(r policy.Request, d policy.Decision) bool {
 	return d.Inspect || e.secrets.Load().For(r.Dest(), r.Port) != nil || e.config.Account.Budget() && meter.Metered(r.Host)
 }
 
-// ownService says whether a destination is a service of this machine that the user has
-// named, so that what is said to it in the clear is heard by nobody else.
-func (e *Engine) ownService(r policy.Request) bool {
-	addrs := e.fixed(r)
-	for _, addr := range addrs {
-		if policy.Classify(addr.Addr()) != policy.Loopback {
-			return false
-		}
-	}
-	return len(addrs) > 0
+// isOwnService says whether a destination is a service of this machine, so that what is
+// said to it in the clear is heard by nobody else.
+func isOwnService(r policy.Request) bool {
+	return r.Host == policy.HostName || r.Addr.IsValid() && policy.Classify(r.Addr) == policy.Loopback
 }
 
 // inspectClear is for a connection that has to be looked into, and that does not
 // begin with TLS: where that is in order it is HTTP.
 func (f *flow) inspectClear(r policy.Request, d policy.Decision, prefix []byte) (*session, error) {
 	bound := f.e.secrets.Load().For(r.Dest(), r.Port) != nil
-	if r.Port == tlsPort || !f.e.ownService(r) && (bound || !d.Inspect) {
+	if r.Port == tlsPort || !isOwnService(r) && (bound || !d.Inspect) {
 		return nil, f.denyRequest(r, "not-tls", "what the client sends first is not TLS")
 	}
 	return newSession(f, &r, prefix), nil

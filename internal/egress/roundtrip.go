@@ -56,7 +56,7 @@ func (h *httpSide) roundTrip(r *http.Request) (*http.Response, error) {
 // credentials puts the secret into a request that goes where others can't read it.
 // A request that is answered in place of the server has an answer.
 func (h *httpSide) credentials(r *http.Request, j *job) (answer *http.Response, err error) {
-	if j.scheme != "https" && !h.e.ownService(j.claim.request) {
+	if j.scheme != "https" && !isOwnService(j.to) {
 		return nil, nil
 	}
 	found := h.e.secrets.Load().For(j.to.Dest(), j.to.Port)
