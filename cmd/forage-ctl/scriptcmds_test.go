@@ -30,6 +30,8 @@ const conditionDeadline = 30 * time.Second
 //	nothing-left                     no process, mount, run-time folder or record is there
 //	serve NAME                       a web server on the host; its address is in $NAME
 //	serve-tls NAME HOST...           one that speaks HTTPS for those names, see serveTLSCommand
+//	serve-model NAME HOST...         one that answers as a language model, see serveModelCommand
+//	fill-audit NAME                  fill the audit log until another segment is begun
 //	take-port PORT                   something else listens there, until the script ends
 //	pty ...                          a terminal and somebody who types, see ptyCommand
 func scriptCommands() map[string]func(*testscript.TestScript, bool, []string) {
@@ -44,6 +46,8 @@ func scriptCommands() map[string]func(*testscript.TestScript, bool, []string) {
 		"nothing-left": nothingLeftCommand,
 		"serve":        serveCommand,
 		"serve-tls":    serveTLSCommand,
+		"serve-model":  serveModelCommand,
+		"fill-audit":   fillAuditCommand,
 		"take-port":    takePortCommand,
 		"pty":          ptyCommand,
 	}

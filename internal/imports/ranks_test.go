@@ -38,6 +38,7 @@ var rooms = []room{
 
 	{"runtime", 2, "isolates; it knows no records, no policy and no SSH"},
 	{"workspace", 2, "prepares files; it doesn't know what will run on them"},
+	{"suggest", 2, "turns what was recorded into rules; it knows no sandbox"},
 	{"egress", 2, "judges traffic; it doesn't know what runtime it comes from"},
 	{"inject", 2, "what agents find inside; it doesn't know what runtime puts it there"},
 

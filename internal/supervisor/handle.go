@@ -39,6 +39,8 @@ func (s *Sandbox) handle(ctx context.Context, request Request) (Response, error)
 	case OpWindow:
 		_, err := s.query(ctx, "window")
 		return Response{}, err
+	case OpTraffic:
+		return Response{Traffic: s.traffic()}, nil
 	default:
 		return Response{}, forage.Errorf(forage.ErrUsage, "unknown operation %q", request.Op)
 	}

@@ -18,6 +18,7 @@ const (
 	OpNetwork Operation = "network" // replace the live network policy
 	OpRecord  Operation = "record"  // put an event (an exec) into the audit log before it happens
 	OpWindow  Operation = "window"  // start the agent's window again if it has ended
+	OpTraffic Operation = "traffic" // what it asks of the network, and has used
 )
 
 // Request is one line of JSON on the control socket; one per connection.
@@ -33,6 +34,7 @@ type Response struct {
 	Ready    bool     `json:"ready,omitempty"`
 	Tmux     string   `json:"tmux,omitempty"` // attached, detached or none
 	GuestPID int      `json:"guestPid,omitempty"`
+	Traffic  *Traffic `json:"traffic,omitempty"` // OpTraffic
 	Failure  *Failure `json:"failure,omitempty"`
 }
 

@@ -169,6 +169,13 @@ func (a *Account) Connections() int64 {
 	return a.open
 }
 
+// Bounds are those that are in force.
+func (a *Account) Bounds() forage.Traffic {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.bounds
+}
+
 // SetBounds changes the bounds. What was used stays used.
 func (a *Account) SetBounds(bounds forage.Traffic) {
 	a.mu.Lock()

@@ -1,0 +1,219 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	xterm "golang.org/x/term"
+
+	"forage/internal/egress"
+	"forage/internal/sandbox"
+	"forage/internal/term"
+)
+
+type topOptions struct {
+	interval time.Duration
+	once     bool
+	format   format
+}
+
+func newTop(a *app) *cobra.Command {
+	var o topOptions
+	c := &cobra.Command{
+		Use:   "top [NAME...] [flags]",
+		Short: "Show the live traffic of sandboxes",
+		Long: `
+Shows what sandboxes ask of the network, host by host since they were started,
+and what they have used over all their starts. On a terminal it is drawn anew
+until it is interrupted, elsewhere it is printed once. Without a name it shows all
+sandboxes that run.`,
+		Example: `
+forage-ctl top
+forage-ctl top work --once
+forage-ctl top work -o json | jq '.[].hosts[].host'`,
+		Annotations:       map[string]string{exitNote: "2"},
+		Args:              cobra.ArbitraryArgs,
+		ValidArgsFunction: a.completeNames,
+		RunE:              func(c *cobra.Command, args []string) error { return runTop(c, a, o, args) },
+	}
+	c.Flags().DurationVar(&o.interval, "interval", 2*time.Second, "draw it anew this often")
+	c.Flags().BoolVar(&o.once, "once", false, "print it once, on a terminal too")
+	o.format.add(c)
+	return c
+}
+
+func runTop(c *cobra.Command, a *app, o topOptions, names []string) error {
+	if o.interval < 100*time.Millisecond {
+		return usageError(c, "--interval %v: must be 100ms or longer", o.interval)
+	}
+	service, err := a.service()
+	if err != nil {
+		return err
+	}
+	if o.format.json(a) {
+		traffic, err := service.Traffic(c.Context(), names)
+		return errors.Join(printList(a, traffic), err)
+	}
+	if _, _, isTerminal := a.screen(); o.once || !isTerminal {
+		traffic, err := service.Traffic(c.Context(), names)
+		return errors.Join(a.write(topText(traffic, nil, 0)), err)
+	}
+	return watchTop(c.Context(), a, service, o, names)
+}
+
+// screen is the size of the terminal that is written to.
+func (a *app) screen() (width, height int, ok bool) {
+	out, isFile := a.out.(interface{ Fd() uintptr })
+	if !isFile {
+		return 0, 0, false
+	}
+	width, height, err := xterm.GetSize(int(out.Fd()))
+	return width, height, err == nil
+}
+
+// Sequences of a terminal (ECMA-48): the alternate screen and its cursor, and back.
+const (
+	screenBegin = "\x1b[?1049h\x1b[?25l"
+	screenHome  = "\x1b[H\x1b[2J"
+	screenEnd   = "\x1b[?25h\x1b[?1049l"
+)
+
+// watchTop draws what is going on until ctx ends.
+func watchTop(ctx context.Context, a *app, service *sandbox.Service, o topOptions, names []string) (err error) {
+	if err := a.write(screenBegin); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, a.write(screenEnd)) }()
+	ticker := time.NewTicker(o.interval)
+	defer ticker.Stop()
+	var before map[hostOf]egress.HostTraffic
+	last := time.Now()
+	for {
+		traffic, err := service.Traffic(ctx, names)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		now := time.Now()
+		text := topText(traffic, before, now.Sub(last))
+		if err != nil {
+			text += "\n" + term.Escape(err.Error()) + "\n"
+		}
+		if err := a.write(screenHome + a.cut(text)); err != nil {
+			return err
+		}
+		before, last = byHost(traffic), now
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// cut is the part of text that fits on the terminal.
+func (a *app) cut(text string) string {
+	width, height, ok := a.screen()
+	if !ok || width < 1 || height < 1 {
+		return text
+	}
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	lines = lines[:min(len(lines), height)]
+	for i, line := range lines {
+		if runes := []rune(line); len(runes) > width {
+			lines[i] = string(runes[:width])
+		}
+	}
+	return strings.Join(lines, "\r\n")
+}
+
+type hostOf struct{ sandbox, host string }
+
+func byHost(traffic []sandbox.Traffic) map[hostOf]egress.HostTraffic {
+	hosts := make(map[hostOf]egress.HostTraffic)
+	for _, t := range traffic {
+		for _, h := range t.Hosts {
+			hosts[hostOf{t.Sandbox, h.Host}] = h
+		}
+	}
+	return hosts
+}
+
+// topText is what top shows. before is what was shown last, so long ago; nil shows no
+// rates. Names of hosts come from inside, and are escaped.
+func topText(traffic []sandbox.Traffic, before map[hostOf]egress.HostTraffic, since time.Duration) string {
+	var text bytes.Buffer
+	for i, t := range traffic {
+		if i > 0 {
+			text.WriteByte('\n')
+		}
+		fmt.Fprintln(&text, term.Escape(topHead(t)))
+		if len(t.Hosts) > 0 {
+			writeHosts(&text, t, before, since)
+		}
+	}
+	if len(traffic) == 0 {
+		text.WriteString("no sandbox is running\n")
+	}
+	return text.String()
+}
+
+// topHead is what a sandbox has used, of what it may use.
+func topHead(t sandbox.Traffic) string {
+	words := []string{t.Sandbox + ":"}
+	if !t.Running {
+		words = append(words, "not running,")
+	}
+	used, bounds := t.Totals, t.Bounds
+	part := func(text string, bounded bool, of string) {
+		if bounded {
+			text += of
+		}
+		words = append(words, text+",")
+	}
+	part(fmt.Sprintf("%d requests", used.Requests), bounds.RequestsPerMinute > 0, fmt.Sprintf(" (at most %d a minute)", bounds.RequestsPerMinute))
+	part(fmt.Sprintf("%d connections", t.Connections), bounds.ConnectionsMax > 0, fmt.Sprintf(" of %d", bounds.ConnectionsMax))
+	part(size(used.Bytes), bounds.BytesMax > 0, " of "+size(bounds.BytesMax))
+	part(fmt.Sprintf("%d tokens", used.Tokens), bounds.MaxTokens > 0, fmt.Sprintf(" of %d", bounds.MaxTokens))
+	part(fmt.Sprintf("$%.2f", used.Cost), bounds.MaxCost > 0, fmt.Sprintf(" of $%.2f", bounds.MaxCost))
+	return strings.TrimSuffix(strings.Join(words, " "), ",")
+}
+
+func writeHosts(w io.Writer, t sandbox.Traffic, before map[hostOf]egress.HostTraffic, since time.Duration) {
+	table := term.NewTable("  HOST", "REQUESTS", "DENIED", "OPEN", "IN", "OUT", "IN/S", "OUT/S", "TOKENS", "COST")
+	for _, h := range t.Hosts {
+		in, out := "-", "-"
+		if was, ok := before[hostOf{t.Sandbox, h.Host}]; ok && since > 0 {
+			in, out = perSecond(h.BytesIn-was.BytesIn, since), perSecond(h.BytesOut-was.BytesOut, since)
+		}
+		tokens, cost := "-", "-"
+		if h.Tokens > 0 {
+			tokens, cost = fmt.Sprint(h.Tokens), fmt.Sprintf("$%.4f", h.Cost)
+		}
+		table.Row("  "+h.Host, fmt.Sprint(h.Requests), fmt.Sprint(h.Denied), fmt.Sprint(h.Open),
+			size(h.BytesIn), size(h.BytesOut), in, out, tokens, cost)
+	}
+	_ = table.Write(w) // into memory
+}
+
+func perSecond(n int64, since time.Duration) string {
+	return size(int64(float64(max(n, 0)) / since.Seconds()))
+}
+
+// size is a number of bytes for people.
+func size(n int64) string {
+	const units = "KMGTPE"
+	if n < 1024 {
+		return fmt.Sprintf("%d B", n)
+	}
+	value, unit := float64(n)/1024, 0
+	for value >= 1024 && unit < len(units)-1 {
+		value, unit = value/1024, unit+1
+	}
+	return fmt.Sprintf("%.1f %ciB", value, units[unit])
+}
