@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"forage"
-	"forage/internal/egress/credential"
 	"forage/internal/secrets"
 	"forage/internal/secrets/login"
 )
@@ -47,11 +46,7 @@ func EnvWanted(bindings []forage.Binding) []string {
 
 // CheckSecrets says whether bindings can be enforced together, without their values.
 func CheckSecrets(bindings []forage.Binding) error {
-	sources := make(map[string]secrets.Source, len(bindings))
-	for _, b := range bindings {
-		sources[b.Secret] = noSource{}
-	}
-	_, err := credential.Compile(bindings, sources)
+	_, err := compileBindings(bindings)
 	return err
 }
 

@@ -84,18 +84,9 @@ func (p *planner) workspace(ctx context.Context) error {
 func (p *planner) template(context.Context) error {
 	s := p.service
 	name := p.templateName()
-	template, ok := s.Config.Templates[name]
-	if !ok {
-		hint := "`forage-ctl templates` lists them"
-		if near := term.Nearest(name, slices.Sorted(maps.Keys(s.Config.Templates))); near != "" {
-			hint = fmt.Sprintf("did you mean %q?", near)
-		}
-		return forage.WithHint(forage.Errorf(forage.ErrTemplateNotFound, "no template named %q", name), hint)
-	}
-	if uses := s.Config.Unsupported[name]; len(uses) > 0 {
-		return forage.WithHint(
-			forage.Errorf(forage.ErrUnsupported, "template %q asks for what this version can't enforce: %v", name, uses[0]),
-			"remove that key from the template")
+	template, err := s.template(name)
+	if err != nil {
+		return err
 	}
 	project, err := config.LoadProject(p.plan.Workspace.Path)
 	if err != nil {
@@ -114,6 +105,24 @@ func (p *planner) template(context.Context) error {
 	p.plan.Spec.Limits, p.plan.Spec.Security = p.chosen.Limits, p.chosen.Security
 	p.plan.Spec.Init = p.chosen.Init
 	return nil
+}
+
+// template is the template of that name, if this version can enforce it.
+func (s *Service) template(name string) (forage.Template, error) {
+	template, ok := s.Config.Templates[name]
+	if !ok {
+		hint := "`forage-ctl templates` lists them"
+		if near := term.Nearest(name, slices.Sorted(maps.Keys(s.Config.Templates))); near != "" {
+			hint = fmt.Sprintf("did you mean %q?", near)
+		}
+		return template, forage.WithHint(forage.Errorf(forage.ErrTemplateNotFound, "no template named %q", name), hint)
+	}
+	if uses := s.Config.Unsupported[name]; len(uses) > 0 {
+		return template, forage.WithHint(
+			forage.Errorf(forage.ErrUnsupported, "template %q asks for what this version can't enforce: %v", name, uses[0]),
+			"remove that key from the template")
+	}
+	return template, nil
 }
 
 // templateName is the template asked for, the one named like the command, or the default.

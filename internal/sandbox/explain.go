@@ -1,0 +1,131 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"forage"
+	"forage/internal/config"
+	"forage/internal/inject"
+	"forage/internal/outlet"
+	"forage/internal/policy"
+)
+
+// Explained is what would become of a request from a sandbox.
+type Explained struct {
+	policy.Explanation
+	// Intercepted says that TLS to its host is ended by us, to look into requests.
+	Intercepted bool
+	// Secret is the name of the secret that would be put in; "" is none.
+	Secret string
+}
+
+// Explain says what would become of a request from a sandbox made from a
+// template, whose workspace is a project's folder if project is not "". The URL is taken
+// as it is written; with the method CONNECT it is host:port. Nothing is asked of
+// anybody, and no secret is read.
+func (s *Service) Explain(template, method, url, project string) (Explained, error) {
+	r, secure, err := parseAsked(method, url)
+	if err != nil {
+		return Explained{}, forage.Errorf(forage.ErrUsage, "%w", err)
+	}
+	chosen, err := s.tightened(template, project)
+	if err != nil {
+		return Explained{}, err
+	}
+	rules, err := policy.Compile(chosen.Network)
+	if err != nil {
+		return Explained{}, forage.Errorf(forage.ErrUsage, "%w", err)
+	}
+	_, r.Pinned = s.Config.Network.Resolve[r.Authority()]
+	bindings, err := s.bindings(chosen)
+	if err != nil {
+		return Explained{}, err
+	}
+	e := Explained{Explanation: policy.Explain(rules, r)}
+	if !secure && r.Host != policy.HostName { // a secret doesn't go out in the clear
+		return e, nil
+	}
+	var inside bool
+	e.Secret, inside, err = outlet.Foresee(r, e.Connection, bindings, chosen.Traffic)
+	e.Intercepted = inside && secure && e.Connection.Verdict == policy.Allow
+	if e.Verdict != policy.Allow {
+		e.Secret = ""
+	}
+	return e, err
+}
+
+// tightened is a template with what the file of a project takes away.
+func (s *Service) tightened(name, project string) (forage.Template, error) {
+	template, err := s.template(name)
+	if err != nil || project == "" {
+		return template, err
+	}
+	folder, err := s.Caller.abs(project)
+	if err != nil {
+		return template, err
+	}
+	file, err := config.LoadProject(folder)
+	if err != nil {
+		return template, err
+	}
+	return config.Tighten(template, file)
+}
+
+// bindings are the secrets that sandboxes of a template have put into their requests.
+func (s *Service) bindings(template forage.Template) ([]forage.Binding, error) {
+	if template.SecretMode == forage.SecretsWrapped {
+		return nil, nil
+	}
+	p := &planner{service: s, chosen: template}
+	var bindings []forage.Binding
+	for _, name := range p.secretNames() {
+		secret, ok := s.Config.Secrets[name]
+		if !ok {
+			if secret, ok = p.automatic(name); !ok {
+				if err := p.unconfigured(name); err != nil {
+					return nil, err
+				}
+				continue
+			}
+		}
+		binding, err := inject.Binding(name, secret, inject.Scope{Home: s.Caller.Home})
+		if err != nil {
+			return nil, err
+		}
+		bindings = append(bindings, binding)
+	}
+	return bindings, nil
+}
+
+// parseAsked reads a request as somebody writes it. The path is kept as it is:
+// reading it is what is to be explained. secure says that it goes over TLS.
+func parseAsked(method, text string) (r policy.Request, secure bool, err error) {
+	if method == "" || strings.ContainsFunc(method, func(c rune) bool { return c <= ' ' || c >= 0x7f }) {
+		return r, false, fmt.Errorf("%.40q: expected a method, such as GET", method)
+	}
+	if method == "CONNECT" {
+		r, err = policy.ParseAuthority(text, 0)
+		return r, r.Port == 443, err
+	}
+	scheme, rest, ok := strings.Cut(text, "://")
+	port := map[string]uint16{"https": 443, "wss": 443, "http": 80, "ws": 80}[strings.ToLower(scheme)]
+	if !ok || port == 0 {
+		return r, false, fmt.Errorf("%.80q: expected a URL, such as https://example.com/path", text)
+	}
+	rest, _, _ = strings.Cut(rest, "#") // which no client sends
+	authority, path := rest, "/"
+	if i := strings.IndexAny(rest, "/?"); i >= 0 {
+		authority, path = rest[:i], rest[i:]
+	}
+	if strings.Contains(authority, "@") {
+		return r, false, errors.New("expected a URL without a user: what would be sent is not known")
+	}
+	r, err = policy.ParseAuthority(authority, port)
+	r.Method = method
+	if r.Path, r.Query, _ = strings.Cut(path, "?"); r.Path == "" {
+		r.Path = "/"
+	}
+	return r, port == 443, err
+}
