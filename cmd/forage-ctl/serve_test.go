@@ -10,7 +10,7 @@ import (
 )
 
 // serveCommand starts a web server on the host's loopback that answers every
-// path with "NAME saw PATH", and puts its address into $NAME. A configuration
+// path with "NAME saw PATH", and puts its address into $NAME and its port into $NAME_PORT. A configuration
 // file $WORK/config.toml may say ${NAME}: it is filled in.
 func serveCommand(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
@@ -20,7 +20,9 @@ func serveCommand(ts *testscript.TestScript, neg bool, args []string) {
 		w.Write([]byte(args[0] + " saw " + r.Host + r.URL.Path + "\n"))
 	}))
 	ts.Defer(server.Close)
-	ts.Setenv(args[0], strings.TrimPrefix(server.URL, "http://"))
+	address := strings.TrimPrefix(server.URL, "http://")
+	ts.Setenv(args[0], address)
+	ts.Setenv(args[0]+"_PORT", address[strings.LastIndexByte(address, ':')+1:])
 }
 
 // takePortCommand listens on a port of the host's loopback. A port that was
