@@ -32,6 +32,11 @@ func newProgram(t *testing.T, config, extraPath string, extraEnv ...string) *pro
 	if os.Getuid() == 0 {
 		t.Skip("stands for an ordinary user, and root is not one")
 	}
+	return newProgramOfAnybody(t, config, extraPath, extraEnv...)
+}
+
+func newProgramOfAnybody(t *testing.T, config, extraPath string, extraEnv ...string) *program {
+	t.Helper()
 	dir := t.TempDir()
 	p := &program{t: t, module: checkout(t), stateDir: filepath.Join(dir, "state")}
 	configFile := filepath.Join(dir, "config.toml")
@@ -60,7 +65,7 @@ func newProgram(t *testing.T, config, extraPath string, extraEnv ...string) *pro
 // the exit code is not 0.
 func (p *program) run(args ...string) string {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.t.Context()), 4*time.Minute) // cleaning up included
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "go", append([]string{"run", "./cmd/forage-ctl"}, args...)...)
 	cmd.Dir = p.module

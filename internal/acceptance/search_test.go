@@ -3,6 +3,7 @@ package acceptance
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
@@ -12,12 +13,14 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // A search looks for secrets byte by byte in all that a sandbox has, from
@@ -29,9 +32,11 @@ type search struct {
 	longest int
 
 	found     map[string]bool // "PLACE: what and where"
-	processes int
-	closed    []string // processes whose memory even their owner can't read
+	processes []int
+	largest   int      // the process with the most memory
+	closed    []string // processes into which an ordinary user doesn't see
 	memory    int64    // bytes
+	most      int64    // of one process
 	files     int
 }
 
@@ -116,11 +121,11 @@ func (s *search) look(place string, data []byte) {
 	}
 }
 
-// sandbox looks into all processes below this test that are in another PID
-// namespace, and into the files that they see.
-func (s *search) sandbox(t *testing.T) {
+// sandbox looks into all processes of the sandbox that works on project, and into
+// the files that they see.
+func (s *search) sandbox(t *testing.T, project string) {
 	t.Helper()
-	pids := inside(t)
+	pids := inside(t, project)
 	seen := map[string]bool{}
 	for _, pid := range pids {
 		s.process(pid)
@@ -132,8 +137,8 @@ func (s *search) sandbox(t *testing.T) {
 			}
 		}
 	}
-	if s.processes == 0 || s.memory == 0 || s.files == 0 {
-		t.Errorf("looked at %d processes, %d bytes of memory and %d files: that is no search", s.processes, s.memory, s.files)
+	if len(s.processes) == 0 || s.memory == 0 || s.files == 0 {
+		t.Errorf("looked at %d processes, %d bytes of memory and %d files: that is no search", len(s.processes), s.memory, s.files)
 	}
 }
 
@@ -150,11 +155,18 @@ func (s *search) process(pid int) {
 			s.look(place+" "+who, data)
 		}
 	}
+	before := s.memory
 	switch err := s.memoryOf(pid, who); {
 	case err == nil:
-		s.processes++
+		s.processes = append(s.processes, pid)
+		if s.memory-before > s.most {
+			s.most, s.largest = s.memory-before, pid
+		}
 	case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ESRCH): // not just gone
 		s.closed = append(s.closed, fmt.Sprintf("%s: %v", who, err))
+		if !first(pid) {
+			s.found["nothing, since it can't be looked at: memory "+who] = true
+		}
 	}
 }
 
@@ -257,48 +269,77 @@ func (s *search) check(t *testing.T) {
 	for _, place := range slices.Sorted(maps.Keys(s.found)) {
 		t.Errorf("a secret is in %s", place)
 	}
-	t.Logf("looked at %d processes, %d MB of memory and %d files; closed: %q", s.processes, s.memory>>20, s.files, s.closed)
+	t.Logf("looked at %d processes, %d MB of memory and %d files; closed: %q", len(s.processes), s.memory>>20, s.files, s.closed)
 }
 
-// inside are the processes that this test has started, through whatever, and
-// that are in a PID namespace of their own: those of sandboxes.
-func inside(t *testing.T) []int {
+// inside are the processes of the sandbox that works on a project: those that see it as their
+// workspace, and the first of them, into which nobody but root sees.
+func inside(t *testing.T, project string) []int {
 	t.Helper()
-	own, err := os.Readlink("/proc/self/ns/pid")
+	dirs, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
 		t.Fatal(err)
 	}
-	parents := map[int]int{}
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	want, err := os.Stat(project)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, stat := range stats {
-		data, err := os.ReadFile(stat)
-		if err != nil {
-			continue // gone
+	found := map[int]bool{}
+	for _, dir := range dirs {
+		work, err := os.Stat(dir + "/root/workspace")
+		if err != nil || !os.SameFile(work, want) {
+			continue
 		}
-		pid, err := strconv.Atoi(strings.Split(stat, "/")[2])
-		if err != nil {
-			t.Fatal(err)
-		}
-		fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:])) // state, parent
-		parents[pid], err = strconv.Atoi(fields[1])
+		pid, err := strconv.Atoi(filepath.Base(dir))
 		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	var found []int
-	for pid := range parents {
-		ours := false
-		for at := pid; at > 0 && !ours; at = parents[at] {
-			ours = at == os.Getpid()
+		found[pid] = true
+		for at := pid; ; { // up to what is outside
+			status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", at))
+			if err != nil || !nested(string(status)) {
+				break
+			}
+			found[at] = true
+			if at, err = strconv.Atoi(field(string(status), "PPid")); err != nil {
+				t.Fatal(err)
+			}
 		}
-		ns, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid))
-		if ours && (err == nil && ns != own || errors.Is(err, fs.ErrPermission)) {
-			found = append(found, pid)
-		}
 	}
-	slices.Sort(found)
-	return found
+	return slices.Sorted(maps.Keys(found))
+}
+
+// first says whether a process is the first of its PID namespace: Forage's own, which
+// only root may look into. TestSecretsAsRoot does.
+func first(pid int) bool {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	ids := strings.Fields(field(string(status), "NSpid"))
+	return err == nil && len(ids) > 1 && ids[len(ids)-1] == "1"
+}
+
+// nested says whether a process is in a PID namespace below ours (proc_pid_status(5)).
+func nested(status string) bool { return len(strings.Fields(field(status, "NSpid"))) > 1 }
+
+func field(status, name string) string {
+	_, rest, _ := strings.Cut("\n"+status, "\n"+name+":")
+	value, _, _ := strings.Cut(rest, "\n")
+	return strings.TrimSpace(value)
+}
+
+// dump writes a core file of a process, as a debugger does it, and looks into it. False says
+// that there is no gdb here.
+func (s *search) dump(t *testing.T, pid int) bool {
+	t.Helper()
+	gcore, err := exec.LookPath("gcore")
+	if err != nil {
+		return false
+	}
+	core := filepath.Join(t.TempDir(), "core")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if out, err := exec.CommandContext(ctx, gcore, "-o", core, strconv.Itoa(pid)).CombinedOutput(); err != nil {
+		t.Errorf("gcore: %v\n%s", err, out)
+	}
+	s.file("core", fmt.Sprintf("%s.%d", core, pid))
+	return true
 }

@@ -15,6 +15,8 @@ type world struct {
 	ca      *authority
 	config  strings.Builder // TOML
 	resolve []string        // lines of it
+	stays   bool            // the sandbox is started with up, not with run
+	dumps   bool            // the agent's core is looked into as well
 }
 
 func newWorld(t *testing.T) *world { return &world{t: t, ca: newAuthority(t)} }
@@ -37,8 +39,12 @@ func (w *world) file(name, content string) string {
 
 func (w *world) program(extraPath string) *program {
 	w.t.Helper()
-	return newProgram(w.t, fmt.Sprintf("[network]\nupstreamCA = %q\nresolve = { %s }\n%s",
-		w.ca.file, strings.Join(w.resolve, ", "), w.config.String()), extraPath)
+	return newProgram(w.t, w.text(), extraPath)
+}
+
+// text is the whole configuration.
+func (w *world) text() string {
+	return fmt.Sprintf("[network]\nupstreamCA = %q\nresolve = { %s }\n%s", w.ca.file, strings.Join(w.resolve, ", "), w.config.String())
 }
 
 // lookEverywhere is what an agent's command does that wants to have the secret.
@@ -58,6 +64,15 @@ func TestClaudeCodeSecrets(t *testing.T) {
 
 	t.Run("key", func(t *testing.T) {
 		w, api, key := newWorld(t), &anthropic{script: script}, "sk-ant-api03-"+random(95)
+		w.serve(apiHost, api)
+		fmt.Fprintf(&w.config, "[secrets.anthropic]\nfile = %q\n", w.file("key", key+"\n"))
+		w.finishes(claude, api, map[string]string{"the key": key}, append([]string{"-t", "claude"}, task...))
+		api.shown.check(t, key, "")
+	})
+
+	t.Run("key, in a sandbox that stays", func(t *testing.T) {
+		w, api, key := newWorld(t), &anthropic{script: script}, "sk-ant-api03-"+random(95)
+		w.stays, w.dumps = true, true
 		w.serve(apiHost, api)
 		fmt.Fprintf(&w.config, "[secrets.anthropic]\nfile = %q\n", w.file("key", key+"\n"))
 		w.finishes(claude, api, map[string]string{"the key": key}, append([]string{"-t", "claude"}, task...))
@@ -150,12 +165,27 @@ func (w *world) finishes(agent string, api mock, secrets map[string]string, args
 	api.whenAnswered(func() {
 		searched = true
 		s := newSearch(all())
-		s.sandbox(t)
+		s.sandbox(t, project)
 		forage.writes(s)
+		if w.dumps {
+			s.dump(t, s.largest) // which is the agent
+		}
 		s.check(t)
 	})
-	name := "acceptance-secret"
-	out := forage.run(append([]string{"run", "-w", project, "--name", name}, args...)...)
+	const name = "acceptance-secret"
+	var out string
+	if w.stays {
+		forage.run(append([]string{"up", name, "-w", project}, args...)...)
+		t.Cleanup(func() { forage.run("down", name) })
+		log := filepath.Join(forage.stateDir, "sandboxes", name+".log")
+		wait(t, "the agent is done", func() bool {
+			text, err := os.ReadFile(log)
+			out = string(text)
+			return err == nil && strings.Contains(out, closingWords)
+		})
+	} else {
+		out = forage.run(append([]string{"run", "-w", project, "--name", name}, args...)...)
+	}
 
 	if !strings.Contains(out, closingWords) {
 		t.Errorf("the agent printed %q, want the API's closing words", out)

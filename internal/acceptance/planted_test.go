@@ -1,0 +1,162 @@
+package acceptance
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// plant puts a secret into all places that a search looks at, each in another
+// form. The secrets come in files of the workspace, which it removes.
+const plant = `cd /workspace
+read -r kept < memory
+variable=$(cat environment)
+VARIABLE=$variable sleep 600 &
+sh -c 'sleep 600; :' sh "$(cat arguments)" &
+cp home ~/planted
+base64 -w0 < tmp > /tmp/planted
+od -An -v -tx1 < shm | tr -d ' \n' > /dev/shm/planted
+printf %s "x$(cat work)" > planted
+: > ~/"$(cat name)"
+ln -s "$(cat link)" ~/link
+cat log
+rm memory environment arguments home tmp shm work name link log
+: > ready
+while :; do sleep 1; : "$kept"; done`
+
+// TestSearchFindsPlanted: the search by which other tests find no secret finds one
+// in each of the places that it looks at.
+func TestSearchFindsPlanted(t *testing.T) {
+	places := map[string]string{ // name of the secret, and where it is found
+		"memory": "memory of ", "environment": "environment of ", "arguments": "command line of ",
+		"home": "file /proc/PID/root/home/agent/planted: ", "tmp": "file /proc/PID/root/tmp/planted: ",
+		"shm": "file /proc/PID/root/dev/shm/planted: ", "work": "file /proc/PID/root/workspace/planted: ",
+		"name": "file name /proc/PID/root/home/", "link": "file /proc/PID/root/home/agent/link: ",
+		"etc": "file /proc/PID/root/etc/", "run": "file /proc/PID/root/run/secrets/run: ",
+		"log": "state STATE/sandboxes/planted.log: ", "audit": "state STATE/sandboxes/planted.audit.jsonl: ",
+		"record": "state STATE/sandboxes/planted.json: ", "generated": "state STATE/sandboxes/planted.generated/planted: ",
+		"runtime": "runtime folder RUNTIME/planted/planted: ", "core": "core ",
+	}
+	secrets := map[string]string{}
+	for name := range places {
+		secrets[name] = random(60)
+	}
+	delete(secrets, "core") // that of the memory
+	project := t.TempDir()
+	for _, name := range []string{"memory", "environment", "arguments", "home", "tmp", "shm", "work", "name", "link", "log"} {
+		write(t, filepath.Join(project, name), secrets[name]+"\n")
+	}
+	w := newWorld(t)
+	fmt.Fprintf(&w.config, "[secrets.run]\nfile = %q\nhosts = [\"example.com\"]\ninject = \"bearer\"\n[templates.planted]\nsecrets = [\"run\"]\nsecretMode = \"wrapper\"\n"+
+		"[templates.planted.agents.sh]\ncommand = [\"sh\"]\n", w.file("run", secrets["run"]))
+	forage := w.program("/usr/bin")
+	forage.run("up", "planted", "-t", "planted", "-w", project, "--git-user", secrets["etc"], "--env", "PLANTED="+secrets["record"], "--", "sh", "-c", plant)
+	t.Cleanup(func() { forage.run("down", "planted") })
+	wait(t, "the secrets are planted", func() bool {
+		_, err := os.Stat(filepath.Join(project, "ready"))
+		return err == nil
+	})
+	for name, file := range map[string]string{
+		"audit": "state/sandboxes/planted.audit.jsonl", "generated": "state/sandboxes/planted.generated/planted", "runtime": "run/planted/planted",
+	} {
+		path := filepath.Join(filepath.Dir(forage.stateDir), file)
+		out, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintln(out, secrets[name])
+		if err := out.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	s := newSearch(secrets)
+	s.sandbox(t, project)
+	forage.writes(s)
+	dumped := false
+	for place := range s.found {
+		var pid int
+		if _, err := fmt.Sscanf(place, "memory of %d", &pid); err == nil && strings.Contains(place, ": memory, ") && !dumped {
+			dumped = s.dump(t, pid)
+		}
+	}
+	found := []string{}
+	for place := range s.found {
+		place = numbered.ReplaceAllString(place, "/proc/PID/")
+		found = append(found, strings.NewReplacer(forage.stateDir, "STATE", forage.runtimeDir, "RUNTIME").Replace(place))
+	}
+	slices.Sort(found)
+	for name, where := range places {
+		t.Run(name, func(t *testing.T) {
+			if name == "core" && !dumped {
+				t.Skip("gdb is not installed")
+			}
+			secret := name
+			if name == "core" {
+				secret = "memory"
+			}
+			if !slices.ContainsFunc(found, func(place string) bool {
+				return strings.HasPrefix(place, where) && strings.Contains(place, ": "+secret+", ")
+			}) {
+				t.Errorf("not found where it is planted (%s); found:\n%s", where, strings.Join(found, "\n"))
+			}
+		})
+	}
+}
+
+var numbered = regexp.MustCompile(`/proc/[0-9]+/`)
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wait waits for a condition, for a minute.
+func wait(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for !condition() {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain until %s", what)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// TestSecretsAsRoot looks into what an ordinary user can't: the first process of
+// a sandbox, which is Forage's own.
+func TestSecretsAsRoot(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	project, key := t.TempDir(), random(60)
+	if err := os.Chown(project, 1000, 1000); err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t)
+	asked := make(chan string, 1)
+	w.serve("api.example.com", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		s := newSearch(map[string]string{"the key": key})
+		s.sandbox(t, project)
+		if len(s.closed) != 0 || !slices.ContainsFunc(s.processes, first) {
+			t.Errorf("looked at %d and not at %q, want all, the first among them", s.processes, s.closed)
+		}
+		s.check(t)
+		asked <- r.Header.Get("Authorization")
+	}))
+	fmt.Fprintf(&w.config, "[secrets.key]\nfile = %q\nhosts = [\"api.example.com\"]\ninject = \"bearer\"\n"+
+		"[templates.box]\nnetwork = \"restricted\"\nallowedHosts = [\"api.example.com\"]\nsecrets = [\"key\"]\n[templates.box.agents.sh]\ncommand = [\"sh\"]\n", w.file("key", key))
+	forage := newProgramOfAnybody(t, w.text(), "/usr/bin")
+	forage.run("run", "-t", "box", "-w", project, "--name", "acceptance-root", "--", "curl", "-fsS", "https://api.example.com/")
+	if got := <-asked; got != "Bearer "+key {
+		t.Errorf("the server was shown %q", got)
+	}
+}
