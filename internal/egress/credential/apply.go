@@ -121,7 +121,7 @@ func (c *Credential) wants(r *http.Request) bool {
 		}
 		for name, values := range r.Header {
 			for _, value := range values {
-				if sameHeader(name, use.Name) && c.shows(value) {
+				if strings.EqualFold(name, use.Name) && c.shows(value) {
 					return true
 				}
 			}
@@ -147,7 +147,7 @@ func (c *Credential) insert(r *http.Request, p *prepared) (done bool) {
 			done = true
 		case put.replace:
 			for name, values := range r.Header {
-				if !sameHeader(name, put.header) {
+				if !strings.EqualFold(name, put.header) {
 					continue
 				}
 				for i := range values { // strip has left only those that have it

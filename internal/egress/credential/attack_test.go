@@ -156,6 +156,7 @@ func TestThePlaceholderIsReplacedInItsPlaceOnly(t *testing.T) {
 		{"path", "/" + thePlaceholder, nil, ""},
 		{"user agent, beside its place", "/", []string{"Authorization: Bearer " + thePlaceholder, "User-Agent: " + thePlaceholder}, "work"},
 		{"beside another", "/", []string{"Authorization: Bearer " + theirs + ", Bearer " + thePlaceholder}, ""},
+		{"another spelling of its place", "/", []string{"Author_ization: Bearer " + thePlaceholder}, ""},
 		{"in two schemes", "/", []string{"Authorization: Bearer " + thePlaceholder + " " + thePlaceholder}, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {

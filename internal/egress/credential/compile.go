@@ -92,7 +92,7 @@ func (s *Set) bindHost(b forage.Binding, use forage.SecretUse, source secrets.So
 	}
 	c.named = append(c.named, squeeze(headerOf(use)))
 	if use.Place == forage.PlaceReplace {
-		c.marked = append(c.marked, squeeze(use.Name))
+		c.marked = append(c.marked, use.Name)
 	}
 	return nil
 }
@@ -148,8 +148,8 @@ func checkUse(use forage.SecretUse, placeholder string) error {
 		}
 		return nil
 	case forage.PlaceQuery:
-		if use.Name == "" {
-			return errors.New("it needs the name of a query parameter")
+		if squeeze(use.Name) == "" {
+			return fmt.Errorf("it needs the name of a query parameter, of at most %d characters", longestName)
 		}
 		return nil
 	case forage.PlaceReplace:
@@ -167,8 +167,8 @@ func checkUse(use forage.SecretUse, placeholder string) error {
 }
 
 func checkHeader(name string) error {
-	if !isToken(name) {
-		return fmt.Errorf("header %q: expected a name (RFC 9110, 5.6.2)", name)
+	if !isToken(name) || len(name) > longestName {
+		return fmt.Errorf("header %q: expected a name (RFC 9110, 5.6.2) of at most %d characters", name, longestName)
 	}
 	for _, f := range framing {
 		if squeeze(f) == squeeze(name) {

@@ -77,7 +77,7 @@ type Credential struct {
 	wild        bool // at is a suffix
 	uses        []forage.SecretUse
 	named       []string // headers of uses, squeezed
-	marked      []string // those of them in which the placeholder is replaced
+	marked      []string // names of those in which the placeholder is replaced
 	params      []string // query parameters of uses, squeezed
 	now         func() time.Time
 	ready       atomic.Pointer[prepared] // of the value that was last used

@@ -38,12 +38,6 @@ func squeeze(name string) string {
 	return string(squeezed(&buf, name))
 }
 
-// sameHeader says whether some server could take one name for the other.
-func sameHeader(a, b string) bool {
-	var x, y [longestName]byte
-	return strings.EqualFold(a, b) || string(squeezed(&x, a)) == string(squeezed(&y, b))
-}
-
 // isCredentialHeader says whether services take credentials from a header.
 func isCredentialHeader(squeezed []byte) bool {
 	switch string(squeezed) {
@@ -94,7 +88,7 @@ func (c *Credential) strip(r *http.Request) (foreign string) {
 			}
 			continue
 		}
-		replaced := c.replaces(key)
+		replaced := c.replaces(name)
 		if !replaced && !isCredentialHeader(key) && !c.names(key) {
 			continue
 		}
@@ -143,10 +137,11 @@ func (c *Credential) names(squeezed []byte) bool {
 	return false
 }
 
-// replaces says whether a header is one in which the placeholder is replaced.
-func (c *Credential) replaces(squeezed []byte) bool {
-	for _, name := range c.marked {
-		if name == string(squeezed) {
+// replaces says whether a header is one in which the placeholder is replaced. Another
+// spelling of its name is another place, though a server may take it for the same.
+func (c *Credential) replaces(name string) bool {
+	for _, marked := range c.marked {
+		if strings.EqualFold(marked, name) {
 			return true
 		}
 	}

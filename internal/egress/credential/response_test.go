@@ -367,6 +367,15 @@ func TestRedirectsDoNotCarryTheSecret(t *testing.T) {
 	}
 }
 
+// A session that the secret has opened is as good as the secret.
+func TestCookiesStayOutside(t *testing.T) {
+	w := newWorld(t, false, func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Set-Cookie", "session=1") })
+	res, err := w.do(t, "GET", nil)
+	if err != nil || res.Header.Get("Set-Cookie") != "" {
+		t.Errorf("the client gets %v, %v", res.Header, err)
+	}
+}
+
 func TestStatusLinesAreLookedThrough(t *testing.T) {
 	res := &http.Response{Status: "200 " + theValue, StatusCode: 200, Header: http.Header{}, Body: http.NoBody}
 	if err := (&Applied{needles: newNeedles([]string{theValue})}).Response(res); err != nil || leaks(res.Status) {
