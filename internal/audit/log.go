@@ -173,7 +173,7 @@ func (l *Log) Record(e Event) error {
 	if err != nil {
 		return fmt.Errorf("writing the audit log: %w", err)
 	}
-	if paced(e.Kind) {
+	if paced(e) {
 		if pause := l.pauseFor(written); pause > 0 {
 			l.sleep(pause)
 		}

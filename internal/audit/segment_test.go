@@ -309,15 +309,15 @@ func TestFlood(t *testing.T) {
 		t.Errorf("%d bytes took %v, less than %v", l.size, took, least)
 	}
 	slept = 0
-	for _, kind := range []Kind{Lifecycle, Exec, Grant, Request} {
-		if err := l.Record(Event{Kind: kind}); err != nil || slept > 0 {
-			t.Errorf("%s: held up for %v, %v", kind, slept, err)
+	for _, e := range []Event{{Kind: Lifecycle}, {Kind: Exec}, {Kind: Grant}, {Kind: Request}, {Kind: Connect, Verdict: "deny"}} {
+		if err := l.Record(e); err != nil || slept > 0 {
+			t.Errorf("%s: held up for %v, %v", e.Kind, slept, err)
 		}
 	}
 	l.pace.ReserveN(at, 10_000)
 	l.pace.ReserveN(at, 10_000)
 	l.pace.SetLimitAt(at, 1)
-	if err := l.Record(Event{Kind: DNS}); err != nil || slept != maxPause {
+	if err := l.Record(Event{Kind: DNS, Verdict: "deny", Monitored: true}); err != nil || slept != maxPause {
 		t.Errorf("held up for %v, %v", slept, err)
 	}
 }
