@@ -30,10 +30,12 @@ func Merge(list ...Contribution) (Contribution, error) {
 	asked := make(map[string]string) // who asked for a variable or a file
 	for _, c := range list {
 		for _, name := range slices.Sorted(maps.Keys(c.Env)) {
-			if value, ok := all.Env[name]; ok && value != c.Env[name] {
+			value, ok := all.Env[name]
+			if !ok {
+				all.Env[name], asked["$"+name] = c.Env[name], c.From
+			} else if value != c.Env[name] {
 				return Contribution{}, conflict("the variable "+name, asked["$"+name], c.From)
 			}
-			all.Env[name], asked["$"+name] = c.Env[name], c.From
 		}
 		for _, file := range c.Files {
 			at := slices.IndexFunc(all.Files, func(other forage.File) bool { return other.Path == file.Path })
