@@ -5,6 +5,8 @@ package secrets
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"log/slog"
 )
 
@@ -17,6 +19,8 @@ func New(value string) Secret { return Secret{value} }
 // Reveal is the value.
 func (s Secret) Reveal() string { return s.value }
 
+// Format is for verbs that look past String, such as %d.
+func (Secret) Format(f fmt.State, _ rune)   { io.WriteString(f, "[redacted]") }
 func (Secret) String() string               { return "[redacted]" }
 func (Secret) GoString() string             { return "[redacted]" }
 func (Secret) LogValue() slog.Value         { return slog.StringValue("[redacted]") }
