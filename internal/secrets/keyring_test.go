@@ -26,7 +26,7 @@ func startBus(t *testing.T) map[string]string {
 	t.Setenv("HOME", dir)
 	// Nothing is started by being asked for: that would be the keyring of this machine.
 	config := `<busconfig><type>session</type><listen>unix:path=` + dir + `/bus</listen><auth>EXTERNAL</auth>
-		<policy context="default"><allow send_destination="*"/><allow own="*"/></policy></busconfig>`
+		<policy context="default"><allow send_destination="*" eavesdrop="true"/><allow eavesdrop="true"/><allow own="*"/></policy></busconfig>`
 	if err := os.WriteFile(dir+"/bus.conf", []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
