@@ -28,6 +28,8 @@ type anthropic struct {
 	keys    []string // the x-api-key of every message request
 	shown   credentials
 
+	// accepts says whether a request's credential is good; nil is all of them.
+	accepts func(*http.Request) bool
 	// during runs once while the agent waits for the answer to a tool's result; nil is nothing.
 	during func()
 	once   sync.Once
@@ -46,6 +48,10 @@ type messagesRequest struct {
 }
 
 func (m *anthropic) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if m.accepts != nil && !m.accepts(r) {
+		http.Error(w, `{"type":"error","error":{"type":"authentication_error","message":"OAuth token has been revoked."}}`, http.StatusUnauthorized)
+		return
+	}
 	m.shown.add(r)
 	if r.Method != http.MethodPost || r.URL.Path != "/v1/messages" {
 		http.NotFound(w, r)

@@ -69,18 +69,31 @@ func (s *oauth) now() (access, refresh string, asked int) {
 	return s.access, s.refresh, len(s.asked)
 }
 
-// claudeLogin is the login file of Claude Code, whose access token has ended.
-func (s *oauth) claudeLogin() string {
-	access, refresh, _ := s.now()
-	return fmt.Sprintf(`{"claudeAiOauth":{"accessToken":%q,"refreshToken":%q,"expiresAt":%d,"scopes":["user:inference","user:profile"],"subscriptionType":"max"}}`,
-		access, refresh, time.Now().Add(-time.Hour).UnixMilli())
+// takes says whether a request shows the token that is good now.
+func (s *oauth) takes(r *http.Request) bool {
+	access, _, _ := s.now()
+	return r.Header.Get("Authorization") == "Bearer "+access
 }
 
-// chatGPTLogin is the login file of Codex, whose access token has ended.
-func (s *oauth) chatGPTLogin() string {
+// revoke makes the access token that it gave last worthless, before its time.
+func (s *oauth) revoke() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.access = "revoked"
+}
+
+// claudeLogin is the login file of Claude Code, whose access token ends then.
+func (s *oauth) claudeLogin(ends time.Time) string {
+	access, refresh, _ := s.now()
+	return fmt.Sprintf(`{"claudeAiOauth":{"accessToken":%q,"refreshToken":%q,"expiresAt":%d,"scopes":["user:inference","user:profile"],"subscriptionType":"max"}}`,
+		access, refresh, ends.UnixMilli())
+}
+
+// chatGPTLogin is the login file of Codex, whose access token ends then.
+func (s *oauth) chatGPTLogin(ends time.Time) string {
 	_, refresh, _ := s.now()
 	return fmt.Sprintf(`{"auth_mode":"chatgpt","OPENAI_API_KEY":null,"tokens":{"id_token":%q,"access_token":%q,"refresh_token":%q,"account_id":%q},"last_refresh":%q}`,
-		jwtFor(time.Now().Add(-time.Hour)), jwtFor(time.Now().Add(-time.Hour)), refresh, chatGPTAccount, time.Now().Add(-time.Hour).Format(time.RFC3339))
+		jwtFor(ends), jwtFor(ends), refresh, chatGPTAccount, time.Now().Add(-time.Hour).Format(time.RFC3339))
 }
 
 const chatGPTAccount = "account-of-the-acceptance-test"

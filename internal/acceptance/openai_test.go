@@ -23,6 +23,8 @@ type openai struct {
 	keys    []string // the authorization of every request for an answer
 	shown   credentials
 
+	// accepts says whether a request's credential is good; nil is all of them.
+	accepts func(*http.Request) bool
 	// during runs once while the agent waits for the answer to the command's output; nil is nothing.
 	during func()
 	once   sync.Once
@@ -37,6 +39,10 @@ type responsesRequest struct {
 }
 
 func (m *openai) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if m.accepts != nil && !m.accepts(r) {
+		http.Error(w, `{"error":{"code":"token_revoked","message":"Encountered invalidated oauth token for user"}}`, http.StatusUnauthorized)
+		return
+	}
 	m.shown.add(r)
 	if strings.HasSuffix(r.URL.Path, "/wham/accounts/check") {
 		writeJSON(w, routing(r.Header.Get("ChatGPT-Account-Id")))

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // world is a host for the test of one agent with one kind of credential.
@@ -51,6 +52,13 @@ func (w *world) text() string {
 const lookEverywhere = `env; cat /proc/*/environ /proc/*/cmdline 2>/dev/null | tr '\0' '\n'; ` +
 	`cat ~/.claude/.credentials.json ~/.codex/auth.json 2>/dev/null; ls -R /run 2>/dev/null; true`
 
+// logins are what is the matter with logins that have to be renewed, and when their
+// access tokens end. The agent notices the second by an answer 401, and asks for a new one.
+var logins = map[string]func() time.Time{
+	"has ended":        func() time.Time { return time.Now().Add(-time.Hour) },
+	"has been revoked": func() time.Time { return time.Now().Add(time.Hour) },
+}
+
 // TestClaudeCodeSecrets: the real Claude Code does a task with a credential that
 // is nowhere inside.
 func TestClaudeCodeSecrets(t *testing.T) {
@@ -90,19 +98,23 @@ func TestClaudeCodeSecrets(t *testing.T) {
 		api.shown.check(t, key, "")
 	})
 
-	t.Run("login", func(t *testing.T) {
-		w, api, server := newWorld(t), &anthropic{script: script}, newOAuth(false)
-		w.serve(apiHost, api)
-		w.serve("platform.claude.com", server)
-		oldAccess, oldRefresh, _ := server.now()
-		oldAccess, file := strings.Clone(oldAccess), w.file(".credentials.json", server.claudeLogin())
-		fmt.Fprintf(&w.config, "[secrets.anthropic]\nlogin = \"claude\"\nloginFile = %q\n", file)
-		secrets := map[string]string{"the old access token": oldAccess, "the old refresh token": oldRefresh}
-		w.finishes(claude, api, secrets, append([]string{"-t", "claude"}, task...), server)
-		w.renewedOnce(server, file)
-		access, _, _ := server.now()
-		api.shown.check(t, "", "Bearer "+access)
-	})
+	for name, ends := range logins {
+		t.Run("login that "+name, func(t *testing.T) {
+			w, server := newWorld(t), newOAuth(false)
+			api := &anthropic{script: script, accepts: server.takes}
+			w.serve(apiHost, api)
+			w.serve("platform.claude.com", server)
+			oldAccess, oldRefresh, _ := server.now()
+			file := w.file(".credentials.json", server.claudeLogin(ends()))
+			server.revoke()
+			fmt.Fprintf(&w.config, "[secrets.anthropic]\nlogin = \"claude\"\nloginFile = %q\n", file)
+			secrets := map[string]string{"the old access token": oldAccess, "the old refresh token": oldRefresh}
+			w.finishes(claude, api, secrets, append([]string{"-t", "claude"}, task...), server)
+			w.renewedOnce(server, file)
+			access, _, _ := server.now()
+			api.shown.check(t, "", "Bearer "+access)
+		})
+	}
 }
 
 // TestCodexSecrets: the same for the real Codex.
@@ -119,18 +131,21 @@ func TestCodexSecrets(t *testing.T) {
 		api.shown.check(t, "", "Bearer "+key)
 	})
 
-	t.Run("login", func(t *testing.T) {
-		w, api, server := newWorld(t), &openai{command: command}, newOAuth(true)
-		w.serve(chatGPTHost, api)
-		w.serve("auth.openai.com", server)
-		_, oldRefresh, _ := server.now()
-		file := w.file("auth.json", server.chatGPTLogin())
-		fmt.Fprintf(&w.config, "[secrets.openai]\nlogin = \"chatgpt\"\nloginFile = %q\n", file)
-		w.finishes(codex, api, map[string]string{"the old refresh token": oldRefresh}, task, server)
-		w.renewedOnce(server, file)
-		access, _, _ := server.now()
-		api.shown.check(t, "", "Bearer "+access)
-	})
+	for name, ends := range logins {
+		t.Run("login that "+name, func(t *testing.T) {
+			w, server := newWorld(t), newOAuth(true)
+			api := &openai{command: command, accepts: server.takes}
+			w.serve(chatGPTHost, api)
+			w.serve("auth.openai.com", server)
+			_, oldRefresh, _ := server.now()
+			file := w.file("auth.json", server.chatGPTLogin(ends()))
+			fmt.Fprintf(&w.config, "[secrets.openai]\nlogin = \"chatgpt\"\nloginFile = %q\n", file)
+			w.finishes(codex, api, map[string]string{"the old refresh token": oldRefresh}, task, server)
+			w.renewedOnce(server, file)
+			access, _, _ := server.now()
+			api.shown.check(t, "", "Bearer "+access)
+		})
+	}
 }
 
 // mock is an API that asks the agent for its task.
