@@ -88,8 +88,8 @@ func explain(err error) (status int, text string) {
 		return http.StatusForbidden, fmt.Sprintf("denied (%s): %s", denied.Rule, denied.Reason)
 	case errors.Is(err, errChanged):
 		return http.StatusForbidden, "denied: " + errChanged.Error()
-	case errors.As(err, &limit) && limit.Rule == "not-metered":
-		return http.StatusForbidden, fmt.Sprintf("denied (%s): %s", limit.Rule, limit.Reason)
+	case errors.As(err, &limit) && limit.Rule == "not-metered": // which makes Codex go on without WebSockets at once
+		return http.StatusUpgradeRequired, fmt.Sprintf("denied (%s): %s", limit.Rule, limit.Reason)
 	case errors.As(err, &limit):
 		return http.StatusTooManyRequests, fmt.Sprintf("denied (%s): %s", limit.Rule, limit.Reason)
 	case errors.As(err, &secret):
