@@ -89,7 +89,7 @@ func (s *Sandbox) SetNetwork(network forage.Network) error {
 	defer s.mu.Unlock()
 	if err := s.Record(audit.Event{
 		Kind: audit.Grant, Verdict: "allow", Rule: "user",
-		Reason: "network " + string(network.Mode) + " " + strings.Join(network.Allow, " "),
+		Reason: "network " + networkText(network),
 	}); err != nil {
 		return err
 	}
@@ -99,4 +99,16 @@ func (s *Sandbox) SetNetwork(network forage.Network) error {
 	s.engine.SetPolicy(config.Policy)
 	s.network = network
 	return nil
+}
+
+// networkText is a network policy in a line of the audit log.
+func networkText(network forage.Network) string {
+	text := string(network.Mode)
+	if network.Monitor {
+		text += ", monitored"
+	}
+	if len(network.Allow) > 0 {
+		text += ": " + strings.Join(network.Allow, " ")
+	}
+	return text
 }
