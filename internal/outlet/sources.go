@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -74,11 +73,7 @@ type boundLogin struct {
 
 // Answer implements credential.Answerer.
 func (l *boundLogin) Answer(r *http.Request) (*http.Response, bool) {
-	host := r.Host
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	host = strings.TrimSuffix(strings.ToLower(host), ".")
+	host := strings.TrimSuffix(strings.ToLower(r.URL.Hostname()), ".") // where it goes, whatever it says
 	answer, err := l.Login.Answer(r.Context(), host, r, l.binding.Placeholder, l.binding.Refresh)
 	if err != nil && l.fail != nil {
 		l.fail(l.binding.Secret, err)
