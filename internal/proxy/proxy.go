@@ -137,7 +137,7 @@ func start(options Options) (_ *Service, err error) {
 	}
 	// The lock of this log also keeps a second service from taking over our sockets.
 	if s.audit, err = audit.Open(filepath.Join(s.dir, serviceLog), "_proxy"); err != nil {
-		return nil, err
+		return nil, forage.WithHint(err, "one proxy at a time uses "+s.dir+": stop the other, or give this one another proxy.auditDir")
 	}
 	if s.files, err = follow.WatchFiles(); err != nil {
 		return nil, err
