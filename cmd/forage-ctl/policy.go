@@ -4,11 +4,22 @@ import "github.com/spf13/cobra"
 
 func newPolicy(a *app) *cobra.Command {
 	c := &cobra.Command{
-		Use:   "policy COMMAND",
-		Short: "Ask about network policies",
-		Args:  cobra.NoArgs,
-		RunE:  func(c *cobra.Command, _ []string) error { return usageError(c, "expected a command") },
+		Use:   "policy test|suggest",
+		Short: "Explain a network policy, or make one of a recording",
+		Long: `
+A template allows hosts, and by rules some of the requests to a host: by method,
+path, or what git does. See the how-to about rules.`,
+		Example: `
+forage-ctl policy test claude GET https://api.github.com/repos/acme/site
+forage-ctl policy suggest work`,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usageError(c, "test or suggest?")
+			}
+			return usageError(c, "it can't %q", args[0])
+		},
 	}
-	c.AddCommand(newPolicySuggest(a))
+	c.AddCommand(newPolicyTest(a), newPolicySuggest(a))
 	return c
 }

@@ -12,9 +12,8 @@ import (
 //
 // Of all that allows, the most special host decides alone: a name before
 // "*.suffix", a longer suffix before a shorter one, with the port before without; rules
-// before the same host on the list of allowed ones. Of its rules those with the most special
-// path decide alone, and something that none of them allows is denied. What is
-// allowed that way is denied by a rule that denies it and is at least as special: by
+// before the same host on the list of allowed ones. What none of its rules allows is denied. What
+// one allows is denied by a rule that denies it and is at least as special: by
 // its name, whatever the ports; then its path; then whether it names methods. The order of rules
 // means nothing, and another rule that denies never allows anything.
 func Decide(p Policy, r Request) Decision {
@@ -185,9 +184,9 @@ func mostSpecial(allows []candidate) []candidate {
 // connection judges a connection, on which there may be requests.
 func connection(r Request, allows, denies []candidate) Decision {
 	best, special := candidate{}, grade{}
-	inspect := false
+	inspect, whole := false, false
 	for _, c := range allows {
-		inspect = inspect || c.inspect || !c.whole()
+		inspect, whole = inspect || c.inspect || len(c.git) > 0, whole || c.whole()
 		if g := c.most(); best.rule == nil || g.compare(special) > 0 {
 			best, special = c, g
 		}
@@ -202,7 +201,7 @@ func connection(r Request, allows, denies []candidate) Decision {
 		inspect = true
 	}
 	d := allowed(r, best)
-	d.Inspect = inspect
+	d.Inspect = inspect || !whole
 	return d
 }
 

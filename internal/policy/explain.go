@@ -73,6 +73,7 @@ func proposals(p Policy, r Request, d Decision) []Change {
 	switch git := gitProposal(r); {
 	case claimed != "" && git != nil:
 		changes = append(changes, Change{Rule: &forage.Rule{Host: claimed, Git: git}}) // never a path: nobody would look at what is pushed
+	case claimed != "" && r.Method != "" && path == nil: // what can't be written is not worth allowing all of the host
 	case claimed != "":
 		changes = append(changes, Change{Rule: &forage.Rule{Host: claimed, Methods: method, Paths: path}})
 	default:

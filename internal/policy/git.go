@@ -110,6 +110,27 @@ func (g gitRepo) match(path []string) (globRank, bool) {
 	return g.rank(service), true
 }
 
+// gitRank is the rank of the rules about git that decide about a request of
+// git's: those that are the most special for its repository. ok is false for any other request.
+func gitRank(path []string, allows []candidate) (at globRank, ok bool) {
+	for _, c := range allows {
+		for _, repo := range c.git {
+			if rank, matches := repo.match(path); matches && (!ok || rank.compare(at) > 0) {
+				at, ok = rank, true
+			}
+		}
+	}
+	return at, ok
+}
+
+// allowsGit says whether r is a request of git's that the rule allows at that rank.
+func (r *rule) allowsGit(asked Request, path []string, at globRank) bool {
+	return slices.ContainsFunc(r.git, func(repo gitRepo) bool {
+		rank, ok := repo.match(path)
+		return ok && rank == at && repo.allows(asked, path)
+	})
+}
+
 // splitGit takes the path of one of git's requests apart: the repository
 // without ".git", and what is asked of it.
 func splitGit(path []string) (repo []string, service string, ok bool) {

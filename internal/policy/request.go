@@ -57,6 +57,9 @@ func judgeRequest(r Request, allows, denies []candidate) (d Decision, wall bool)
 	var unallowed *Decision
 	for i, way := range ways {
 		found, named := judgeReading(r, way, allows, denies)
+		if i > 0 && found.Verdict != Allow {
+			found.Reason = fmt.Sprintf("servers may read the path as %.200q: %s", "/"+strings.Join(way, "/"), found.Reason)
+		}
 		switch {
 		case named:
 			return found, false
@@ -94,7 +97,7 @@ func judgeReading(r Request, path []string, allows, denies []candidate) (d Decis
 		lower[i] = strings.ToLower(s)
 	}
 	for _, c := range denies {
-		rank, ok := c.deniesPath(lower)
+		rank, ok := c.matchesPath(lower) // as its globs are
 		if !ok || !c.deniesMethod(r.Method) {
 			continue
 		}
@@ -114,29 +117,31 @@ func judgeReading(r Request, path []string, allows, denies []candidate) (d Decis
 	return d, false
 }
 
-// pick finds the rule that allows a request: of those with the most special
-// path, one that names methods before one that doesn't.
+// pick finds the rule that allows a request: the one with the most special
+// path, and of those one that names methods before one that doesn't. What git asks of
+// a repository is a matter of the rules about git that are the most special for it, if there are some.
 func pick(r Request, path []string, allows []candidate) (best candidate, special grade, push *forage.GitRule) {
-	at := noPath
-	for _, c := range allows {
-		if rank, ok := c.matchesPath(path); ok && rank.compare(at) > 0 {
-			at = rank
+	if at, ok := gitRank(path, allows); ok {
+		for _, c := range allows {
+			if best.rule == nil && c.allowsGit(r, path, at) {
+				best, special = c, grade{at, true}
+			}
 		}
+		if best.rule != nil && isPush(path) {
+			push = pushOf(r, path, at, allows)
+		}
+		return best, special, push
 	}
 	for _, c := range allows {
 		rank, ok := c.matchesPath(path)
-		if !ok || rank != at || !c.allowsMethod(r, path, rank) {
+		if !ok || len(c.methods) > 0 && !slices.Contains(c.methods, r.Method) {
 			continue
 		}
-		g := grade{rank, len(c.methods)+len(c.git) > 0}
-		if best.rule == nil || g.compare(special) > 0 {
+		if g := (grade{rank, len(c.methods) > 0}); best.rule == nil || g.compare(special) > 0 {
 			best, special = c, g
 		}
 	}
-	if best.rule != nil && len(best.git) > 0 && isPush(path) {
-		push = pushOf(r, path, at, allows)
-	}
-	return best, special, push
+	return best, special, nil
 }
 
 // matchesPath is the rank of the most special of the rule's globs that match.
@@ -149,28 +154,8 @@ func (r *rule) matchesPath(path []string) (rank globRank, ok bool) {
 			rank, ok = g.rank, true
 		}
 	}
-	for _, repo := range r.git {
-		if found, matches := repo.match(path); matches && (!ok || found.compare(rank) > 0) {
-			rank, ok = found, true
-		}
-	}
 	return rank, ok
 }
-
-// allowsMethod says whether a rule that allows is for the method of r, as it is spelled; of a
-// rule about git, whether r is a request of git's that it allows at that rank.
-func (r *rule) allowsMethod(asked Request, path []string, rank globRank) bool {
-	if len(r.git) == 0 {
-		return len(r.methods) == 0 || slices.Contains(r.methods, asked.Method)
-	}
-	return slices.ContainsFunc(r.git, func(repo gitRepo) bool {
-		found, ok := repo.match(path)
-		return ok && found == rank && repo.allows(asked, path)
-	})
-}
-
-// deniesPath is matchesPath of a rule that denies; lower is in lower case, as its globs are.
-func (r *rule) deniesPath(lower []string) (globRank, bool) { return r.matchesPath(lower) }
 
 // deniesMethod says whether a rule that denies is for that method, in any case.
 func (r *rule) deniesMethod(method string) bool {

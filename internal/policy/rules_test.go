@@ -82,8 +82,10 @@ func TestRules(t *testing.T) {
 			"POST https://y.test/", "-POST https://a.x.test/", "POST https://x.test/")},
 		{"the list can be more special than a rule", list("open.x.test"), []forage.Rule{allow("*.x.test", get, nil)}, list(
 			"POST https://open.x.test/", "-POST https://a.x.test/")},
-		{"a special path alone decides", nil, []forage.Rule{allow("x.test", nil, list("/**")), allow("x.test", get, list("/admin/**"))}, list(
-			"POST https://x.test/a", "GET https://x.test/admin/a", "-POST https://x.test/admin/a", "-POST https://x.test/admin")},
+		{"rules add up", nil, []forage.Rule{allow("x.test", get, list("/**")), allow("x.test", list("POST"), list("/issues"))}, list(
+			"GET https://x.test/a", "GET https://x.test/issues", "POST https://x.test/issues", "-POST https://x.test/a", "-PUT https://x.test/issues")},
+		{"a rule for all and one for a part", nil, []forage.Rule{allow("x.test", nil, nil), allow("x.test", get, list("/admin/**"))}, list(
+			"POST https://x.test/a", "GET https://x.test/admin/a", "POST https://x.test/admin/a")},
 		{"deny a part", list("x.test"), []forage.Rule{deny("x.test", nil, list("/admin/**"))}, list(
 			"POST https://x.test/a", "-GET https://x.test/admin/a", "-GET https://x.test/admin")},
 		{"deny a method", list("*.x.test"), []forage.Rule{deny("*.x.test", list("DELETE"), nil)}, list(
@@ -197,12 +199,12 @@ func TestConnections(t *testing.T) {
 	}
 	p := restricted(t, list("plain.test", "part.test", "*.wild.test"),
 		allow("paths.test", nil, list("/a")), allow("methods.test", list("GET"), nil), allow("all.test", nil, nil),
-		forage.Rule{Host: "seen.test", Inspect: true}, deny("part.test", nil, list("/x")), deny("gone.test", nil, nil),
+		forage.Rule{Host: "seen.test", Inspect: true}, allow("more.test", nil, nil), allow("more.test", list("GET"), list("/a")), deny("part.test", nil, list("/x")), deny("gone.test", nil, nil),
 		allow("beaten.test", nil, nil), deny("beaten.test", nil, nil), deny("no.wild.test", nil, nil), deny("b.wild.test", list("PUT"), nil),
 		forage.Rule{Host: "git.test", Git: &forage.GitRule{Repos: list("a/b")}}, deny("*.test", nil, list("/never")))
 	for name, want := range map[string]want{
 		"plain.test": {policy.Allow, false, "plain.test"}, "paths.test": {policy.Allow, true, "paths.test /a"}, "methods.test": {policy.Allow, true, "methods.test GET"},
-		"all.test": {policy.Allow, false, "all.test"}, "seen.test": {policy.Allow, true, "seen.test inspect"}, "part.test": {policy.Allow, true, "part.test"},
+		"all.test": {policy.Allow, false, "all.test"}, "more.test": {policy.Allow, false, "more.test GET /a"}, "seen.test": {policy.Allow, true, "seen.test inspect"}, "part.test": {policy.Allow, true, "part.test"},
 		"gone.test": {policy.Deny, false, "deny gone.test"}, "beaten.test": {policy.Deny, false, "deny beaten.test"}, "no.wild.test": {policy.Deny, false, "deny no.wild.test"},
 		"a.wild.test": {policy.Allow, true, "*.wild.test"}, "b.wild.test": {policy.Allow, true, "*.wild.test"}, "git.test": {policy.Allow, true, "git.test git a/b"},
 		"none.test": {policy.Deny, false, "default-deny"},
@@ -309,7 +311,13 @@ func TestGit(t *testing.T) {
 // git is more special.
 func TestGitBesidePaths(t *testing.T) {
 	p := restricted(t, nil, allow("git.test", nil, list("/**")),
-		forage.Rule{Host: "git.test", Git: &forage.GitRule{Repos: list("acme/*"), Push: list("agent/*")}})
+		forage.Rule{Host: "git.test", Git: &forage.GitRule{Repos: list("acme/*"), Push: list("agent/*")}},
+		forage.Rule{Host: "git.test", Git: &forage.GitRule{Repos: list("acme/prod")}})
+	for _, text := range list("POST https://git.test/acme/prod/git-receive-pack", "GET https://git.test/acme/prod/info/refs", "PUT https://git.test/acme/x/git-receive-pack") {
+		if got := policy.Decide(p, ask(t, text)); got.Verdict == policy.Allow {
+			t.Errorf("%s: %+v", text, got)
+		}
+	}
 	for text, push := range map[string]bool{
 		"POST https://git.test/acme/x/git-receive-pack":     true,
 		"POST https://git.test/acme/x.git/git-receive-pack": true,

@@ -107,7 +107,7 @@ func parseAsked(method, text string) (r policy.Request, secure bool, err error) 
 	}
 	if method == "CONNECT" {
 		r, err = policy.ParseAuthority(text, 0)
-		return r, r.Port == 443, err
+		return r, true, err
 	}
 	scheme, rest, ok := strings.Cut(text, "://")
 	port := map[string]uint16{"https": 443, "wss": 443, "http": 80, "ws": 80}[strings.ToLower(scheme)]
