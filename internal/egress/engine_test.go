@@ -105,6 +105,7 @@ func TestOtherPorts(t *testing.T) {
 		t.Errorf("%q, %v", rest, err)
 	}
 	got := w.closed(audit.Connect)
+	got.Millis = 0
 	want := audit.Event{Sandbox: "box", Kind: audit.Connect, Verdict: "allow", Host: "git.example", Port: 22, Rule: "git.example:22", Reason: "closed", BytesIn: 11, BytesOut: 5}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -23,9 +23,11 @@ type job struct {
 	host   policy.Request // what the Host field says
 	scheme string         // towards the server
 	claim  *claim
+	ctx    context.Context // of the request, from its arrival to its end
 	event  audit.Event // its lines in the audit log
 
 	body     *countedBody
+	writer   *countedWriter
 	applied  *credential.Applied
 	upgraded bool
 
@@ -54,7 +56,7 @@ func (h *httpSide) pass(w http.ResponseWriter, r *http.Request, j *job) {
 		}
 		defer j.finish()
 	}
-	j.event = requestEvent(r)
+	j.ctx, j.event = ctx, requestEvent(r)
 	var err error
 	j.claim, err = f.judgeRequest(asked(j.to, r), j.event, end)
 	defer j.claim.release()
@@ -74,6 +76,7 @@ func (h *httpSide) pass(w http.ResponseWriter, r *http.Request, j *job) {
 		http.NewResponseController(w).EnableFullDuplex() // a server may answer before it has read everything
 	}
 	counted := &countedWriter{ResponseWriter: w, count: &j.claim.counts.In}
+	j.writer = counted
 	defer func() { j.close(counted.status, counted.failure) }() // also when the handler is aborted
 	if r.Body != nil && r.Body != http.NoBody {
 		j.body = &countedBody{ReadCloser: r.Body, count: &j.claim.counts.Out, in: r}
@@ -160,10 +163,13 @@ func (b *countedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// countedWriter counts a response's body.
+// countedWriter counts a response's body, and sends each part of it at once. Of
+// a body whose length is known the last part goes with what ends the response, and the first
+// with the head; of one whose length is not, httputil.ReverseProxy sees to that.
 type countedWriter struct {
 	http.ResponseWriter
 	count   interface{ Add(int64) int64 }
+	left    int64 // bytes of the body that are to come; 0 or less where that is not known
 	status  int
 	failure error
 }
@@ -178,6 +184,9 @@ func (w *countedWriter) WriteHeader(status int) {
 func (w *countedWriter) Write(p []byte) (int, error) {
 	n, err := w.ResponseWriter.Write(p)
 	w.count.Add(int64(n))
+	if w.left -= int64(n); w.left > 0 && err == nil {
+		err = http.NewResponseController(w.ResponseWriter).Flush()
+	}
 	return n, err
 }
 

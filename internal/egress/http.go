@@ -48,7 +48,6 @@ func newHTTPSide(e *Engine) *httpSide {
 	h.forward = httputil.ReverseProxy{
 		Rewrite:        rewrite,
 		Transport:      roundTripper(h.roundTrip),
-		FlushInterval:  -1,
 		ErrorLog:       quiet,
 		BufferPool:     &buffers{},
 		ModifyResponse: h.answered,
