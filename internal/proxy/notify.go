@@ -48,7 +48,7 @@ const firstInherited = 3
 
 // inherited are the listeners that a service manager has opened for this
 // process, by what they are called in the configuration.
-func inherited(getenv func(string) (string, bool), listen []config.ProxyListen) (map[string]net.Listener, error) {
+func inherited(getenv func(string) (string, bool), first int, listen []config.ProxyListen) (_ map[string]net.Listener, err error) {
 	fds, _ := getenv("LISTEN_FDS")
 	pid, _ := getenv("LISTEN_PID")
 	count, err := strconv.Atoi(fds)
@@ -56,7 +56,12 @@ func inherited(getenv func(string) (string, bool), listen []config.ProxyListen) 
 		return nil, nil
 	}
 	listeners := map[string]net.Listener{}
-	for fd := firstInherited; fd < firstInherited+count; fd++ {
+	defer func() {
+		if err != nil {
+			closeAll(listeners)
+		}
+	}()
+	for fd := first; fd < first+count; fd++ {
 		unix.CloseOnExec(fd)
 		file := os.NewFile(uintptr(fd), "listener")
 		listener, err := net.FileListener(file) // a duplicate
@@ -68,6 +73,7 @@ func inherited(getenv func(string) (string, bool), listen []config.ProxyListen) 
 		}
 		name := nameOf(listener.Addr(), listen)
 		if name == "" {
+			listener.Close()
 			return nil, fmt.Errorf("the service manager listens on %s, which is not in proxy.listen", listener.Addr())
 		}
 		listeners[name] = listener

@@ -142,7 +142,7 @@ func start(options Options) (_ *Service, err error) {
 	if s.files, err = follow.WatchFiles(); err != nil {
 		return nil, err
 	}
-	if s.inherited, err = inherited(options.Getenv, loaded.Proxy.Listen); err != nil {
+	if s.inherited, err = inherited(options.Getenv, firstInherited, loaded.Proxy.Listen); err != nil {
 		return nil, err
 	}
 	if err := s.apply(loaded); err != nil {
