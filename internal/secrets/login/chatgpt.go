@@ -22,6 +22,7 @@ func chatGPT() form {
 		endpoint:     "https://auth.openai.com/oauth/token",
 		hosts:        []string{"auth.openai.com"},
 		file:         ".codex/auth.json",
+		locks:        func(string) []string { return nil },
 		parse:        parseChatGPT,
 		ask:          askChatGPT,
 		merge:        mergeChatGPT,

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -24,7 +25,7 @@ func claude() form {
 		endpoint:     "https://platform.claude.com/v1/oauth/token",
 		hosts:        []string{"platform.claude.com", "console.anthropic.com"},
 		file:         ".claude/.credentials.json",
-		locks:        []string{".oauth_refresh.lock", "../.claude.lock"},
+		locks:        claudeLocks,
 		parse:        parseClaude,
 		ask:          askClaude,
 		merge:        mergeClaude,
@@ -33,6 +34,15 @@ func claude() form {
 		inside:       insideClaude,
 		answer:       answerClaude,
 	}
+}
+
+// claudeLocks are the lock of this version, and the one that older ones had.
+func claudeLocks(dir string) []string {
+	locks := []string{filepath.Join(dir, ".oauth_refresh.lock")}
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		locks = append(locks, real+".lock")
+	}
+	return locks
 }
 
 // claudeFile is what there is of ~/.claude/.credentials.json inside.

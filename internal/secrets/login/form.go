@@ -10,11 +10,11 @@ import (
 
 // form is what differs between the kinds of login.
 type form struct {
-	command  string   // that logs in on the host
-	endpoint string   // where tokens are renewed
-	hosts    []string // that log in: nothing there is passed on to
-	file     string   // below the home inside
-	locks    []string // that the agent takes to renew, beside the login file; see hold
+	command  string                    // that logs in on the host
+	endpoint string                    // where tokens are renewed
+	hosts    []string                  // that log in: nothing there is passed on to
+	file     string                    // below the home inside
+	locks    func(dir string) []string // that the agent takes to renew, by the file's folder; see hold
 
 	// parse reads the tokens of a login file.
 	parse func(file []byte) (tokens, error)

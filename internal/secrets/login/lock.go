@@ -23,8 +23,9 @@ const (
 
 // hold keeps everybody else from renewing the login in a file until release is called:
 // other sandboxes by flock(2) on the file's folder, and the agent by the folders that it
-// makes to lock (names relative to the file's folder), as the npm package proper-lockfile does: who
-// makes the folder has the lock, and touches it as long as it lives. Codex has no lock.
+// makes to lock, as the npm package proper-lockfile does: who makes the folder has the
+// lock, and touches it as long as it lives. The first has to be had; the others
+// are left out where they can't be made, as the agent does. Codex has no lock.
 func hold(ctx context.Context, file string, folders []string) (release func(), err error) {
 	dir, err := os.Open(filepath.Dir(file))
 	if err != nil {
@@ -50,13 +51,14 @@ func hold(ctx context.Context, file string, folders []string) (release func(), e
 		}
 		dir.Close()
 	}
-	for _, name := range folders {
-		path := filepath.Join(filepath.Dir(file), name)
-		if err := poll(ctx, func() (bool, error) { return makeLock(path) }); err != nil {
+	for i, path := range folders {
+		err := poll(ctx, func() (bool, error) { return makeLock(path) })
+		if err == nil {
+			held = append(held, path)
+		} else if i == 0 || ctx.Err() != nil {
 			release()
 			return nil, err
 		}
-		held = append(held, path)
 	}
 	go touch(held, stop)
 	return release, nil

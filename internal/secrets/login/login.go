@@ -22,7 +22,7 @@ const (
 	// early is how long before its end a token is renewed; both agents do it then too.
 	early = 5 * time.Minute
 	// renewalMax bounds one renewal: the wait for other processes and the request.
-	renewalMax = 45 * time.Second
+	renewalMax = 30 * time.Second
 	// pause is how long a renewal that failed is not tried again.
 	pause = 5 * time.Second
 	// forcedPause is how long after a renewal an agent can't ask for another one.

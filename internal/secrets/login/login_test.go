@@ -196,7 +196,7 @@ func TestGoneCaller(t *testing.T) {
 
 // TestAgentsLock: while Claude Code renews its login itself, nobody else does.
 func TestAgentsLock(t *testing.T) {
-	for _, name := range claude().locks {
+	for _, name := range []string{".oauth_refresh.lock", "../agent.lock"} { // the folder is called agent here
 		t.Run(filepath.Base(name), func(t *testing.T) {
 			w := endedClaude(t)
 			lock := filepath.Join(filepath.Dir(w.path), name)
@@ -240,11 +240,31 @@ func TestStaleLock(t *testing.T) {
 	}
 }
 
+// TestHold: the agent's own lock has to be had, that of its older versions where it can be made.
+func TestHold(t *testing.T) {
+	dir := t.TempDir()
+	file, lock, nowhere := filepath.Join(dir, "login"), filepath.Join(dir, "lock"), filepath.Join(dir, "missing", "lock")
+	release, err := hold(t.Context(), file, []string{lock, nowhere})
+	if err != nil {
+		t.Fatal(err)
+	}
+	release()
+	if _, err := os.Lstat(lock); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the lock is left: %v", err)
+	}
+	if _, err := hold(t.Context(), file, []string{nowhere, lock}); err == nil {
+		t.Error("held without the agent's own lock")
+	}
+	if _, err := os.Lstat(lock); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a lock is left after failing: %v", err)
+	}
+}
+
 // TestLockHeld: while the server is asked, Claude Code finds its locks taken.
 func TestLockHeld(t *testing.T) {
 	w := endedClaude(t)
 	w.set(nil, func() {
-		for _, name := range claude().locks {
+		for _, name := range []string{".oauth_refresh.lock", "../agent.lock"} {
 			if err := os.Mkdir(filepath.Join(filepath.Dir(w.path), name), 0o700); !errors.Is(err, os.ErrExist) {
 				t.Errorf("%s is not held: %v", name, err)
 			}

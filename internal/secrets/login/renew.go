@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -41,7 +42,7 @@ func (l *Login) renew(ctx context.Context, refused string) (tokens, error) {
 
 	waiting, cancel := context.WithTimeout(ctx, lockMax)
 	defer cancel()
-	release, err := hold(waiting, l.file.path, l.form.locks)
+	release, err := hold(waiting, l.file.path, l.form.locks(filepath.Dir(l.file.path)))
 	if err != nil {
 		return tokens{}, l.fail(have, l.unwritable(err))
 	}
