@@ -194,13 +194,8 @@ func (p *planner) command(context.Context) error {
 	spec := &p.plan.Spec
 	spec.Session, spec.Dir = !p.opts.Ephemeral, forage.WorkspacePath
 	spec.Command = slices.Clone(p.opts.Command)
-	agent, named := p.chosen.Agents[p.chosen.Name]
-	if !named && len(p.chosen.Agents) == 1 {
-		for _, agent = range p.chosen.Agents {
-		}
-	}
 	if len(spec.Command) == 0 {
-		spec.Command = slices.Clone(agent.Command)
+		spec.Command = slices.Clone(p.agent().Command)
 	}
 	if len(spec.Command) == 0 {
 		return forage.WithHint(
@@ -208,6 +203,16 @@ func (p *planner) command(context.Context) error {
 			"put a command after --")
 	}
 	return nil
+}
+
+// agent is the template's: the one of its name, or its only one.
+func (p *planner) agent() forage.Agent {
+	agent, named := p.chosen.Agents[p.chosen.Name]
+	if !named && len(p.chosen.Agents) == 1 {
+		for _, agent = range p.chosen.Agents {
+		}
+	}
+	return agent
 }
 
 // runtime chooses the runtime and asks whether it can enforce all of the plan.

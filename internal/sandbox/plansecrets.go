@@ -40,9 +40,7 @@ func (p *planner) secrets(context.Context) error {
 			p.plan.Secrets = append(p.plan.Secrets, b.binding)
 		}
 	}
-	for _, agent := range p.agents() {
-		p.askForKey(agent)
-	}
+	p.askForKey(p.agent())
 	if p.plan.SecretMode == forage.SecretsWrapped {
 		p.wrap(bound)
 	}
@@ -225,7 +223,7 @@ func lookFor(path string) error {
 // askForKey says which key the agent looks for when it was not given one.
 func (p *planner) askForKey(agent forage.Agent) {
 	key := agent.AuthEnvVar
-	if key == "" || len(agent.Command) == 0 || filepath.Base(agent.Command[0]) != filepath.Base(p.plan.Spec.Command[0]) {
+	if key == "" || len(agent.Command) == 0 {
 		return
 	}
 	isIts := func(b forage.Binding) bool { return b.Secret == agent.Secret }
