@@ -22,7 +22,8 @@ func fillAuditCommand(ts *testscript.TestScript, neg bool, args []string) {
 	log, err := audit.Open(path, args[0])
 	ts.Check(err)
 	defer log.Close()
-	e := audit.Event{Kind: audit.Exec, Verdict: "allow", Path: strings.Repeat("x", 1000), Reason: strings.Repeat("\u202e", 100), Rule: strings.Repeat("z", 300)}
+	long := strings.Repeat("\x7f", 1024) // of which each is six bytes in the log
+	e := audit.Event{Kind: audit.Exec, Verdict: "allow", Host: long, Path: long, Rule: long, Reason: long, Secret: long, Model: long}
 	for size := int64(0); size < 64<<20; {
 		for range 500 {
 			ts.Check(log.Record(e))

@@ -130,7 +130,6 @@ func (j *jsonScan) feedString(s *scanner, p []byte) []byte {
 		}
 		next := bytes.IndexAny(p[n:], `"\`)
 		if next < 0 {
-			n = len(p)
 			break
 		}
 		n += next
