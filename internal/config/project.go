@@ -122,7 +122,7 @@ func convertProject(path string, raw rawProject, root *node, p *problems) Projec
 		}
 	}
 	v.limits(&project.limits, raw.ResourceLimits, []any{"resourceLimits"})
-	project.rules = v.rules(raw.Rules, []any{"rules"})
+	project.rules = v.projectRules(raw.Rules)
 	v.traffic(&project.traffic, raw.Traffic, []any{"traffic"})
 	return project
 }

@@ -250,6 +250,9 @@ func TestHostileProjectFiles(t *testing.T) {
 		"sparse": {func(p string) error {
 			return errors.Join(os.WriteFile(p, nil, 0o644), os.Truncate(p, 1<<40))
 		}, "more than 65536 bytes"},
+		"rules": {func(p string) error {
+			return os.WriteFile(p, []byte("[[rules]]\nhost='a.b'\ndeny=true\npaths=['/**/a'"+strings.Repeat(",'/**/a'", 200)+"]"), 0o644)
+		}, "rules[0]: more than 200 rules and paths"},
 		"nested": {func(p string) error { return os.WriteFile(p, []byte("a="+strings.Repeat("[", 60000)), 0o644) }, "not valid TOML"},
 		"nested2": {func(p string) error {
 			return os.WriteFile(p, []byte("allowedHosts="+strings.Repeat("[", 30000)+strings.Repeat("]", 30000)), 0o644)

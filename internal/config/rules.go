@@ -36,6 +36,22 @@ func (v converter) rules(raw []rawRule, at []any) []forage.Rule {
 	return rules
 }
 
+// maxProjectRules bounds the rules of a project's file, each path counted: they
+// are asked about every request.
+const maxProjectRules = 200
+
+// projectRules are the rules of a project's file, which anybody may have written.
+func (v converter) projectRules(raw []rawRule) []forage.Rule {
+	count := 0
+	for i, r := range raw {
+		if count += max(1, len(r.Paths)); count > maxProjectRules {
+			v.wrong([]any{"rules", i}, "more than %d rules and paths", maxProjectRules)
+			return nil
+		}
+	}
+	return v.rules(raw, []any{"rules"})
+}
+
 // traffic reads bounds on what is asked of the network.
 func (v converter) traffic(t *forage.Traffic, raw *rawTraffic, at []any) {
 	if raw == nil {

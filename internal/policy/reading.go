@@ -11,8 +11,9 @@ import (
 
 // Bounds of what is judged by its path.
 const (
-	maxPath    = 8 << 10 // bytes; servers take no longer ones by default
-	maxDecoded = 3       // times that a path is decoded: by a proxy, by a server, by a program
+	maxPath    = 8 << 10  // bytes; servers take no longer ones by default
+	maxDecoded = 3        // times that a path is decoded: by a proxy, by a server, by a program
+	maxRead    = 64 << 10 // bytes of all its readings: what is long has few
 )
 
 // readings are the paths, as segments, that servers may take a path for: as it
@@ -20,7 +21,7 @@ const (
 // follows a decoded "?" or "#" cut off, with look-alikes (NFKC) as what they look like; and each of
 // those with dot segments and empty segments left or taken away, in either order. The
 // first is the one that is meant. ok is false for what can't be judged: control characters,
-// bytes that are not UTF-8, more escapes than anybody means.
+// bytes that are not UTF-8, more escapes, or more readings, than anybody means.
 //
 // Characters that have to be escaped in a path (RFC 3986, 3.3) are the same escaped and not.
 func readings(raw string) (all [][]string, ok bool) {
@@ -37,16 +38,15 @@ func readings(raw string) (all [][]string, ok bool) {
 	if !ok {
 		return nil, false
 	}
-	var found []string
+	found := &spelled{seen: map[string]bool{}}
 	for _, level := range levels {
-		found = append(found, spellings(level)...)
+		found.add(level)
 	}
-	seen := map[string]bool{}
-	for _, reading := range found {
-		if !seen[reading] {
-			seen[reading] = true
-			all = append(all, segments(reading))
-		}
+	if found.bytes > maxRead {
+		return nil, false
+	}
+	for _, reading := range found.list {
+		all = append(all, segments(reading))
 	}
 	return all, true
 }
@@ -132,25 +132,38 @@ func unhex(c byte) byte {
 	return 0xff
 }
 
-// spellings are a decoded path and what else it may be taken for.
-func spellings(p string) []string {
-	all := []string{p}
+// spelled collects spellings of a path, each once, until there are too many.
+type spelled struct {
+	list  []string
+	seen  map[string]bool
+	bytes int
+}
+
+func (s *spelled) put(path string) {
+	if !s.seen[path] && s.bytes <= maxRead {
+		s.seen[path] = true
+		s.list = append(s.list, path)
+		s.bytes += len(path)
+	}
+}
+
+// add adds a decoded path and what else it may be taken for.
+func (s *spelled) add(path string) {
+	from := len(s.list)
+	s.put(path)
 	for _, change := range []func(string) string{
 		norm.NFKC.String,
-		func(s string) string { return strings.ReplaceAll(s, `\`, "/") },
+		func(p string) string { return strings.ReplaceAll(p, `\`, "/") },
 		cutTail,
 		cutParameters,
+		mergeSlashes,
+		removeDots,
+		mergeSlashes, // of what is left
 	} {
-		for _, s := range all[:len(all):len(all)] {
-			if changed := change(s); changed != s {
-				all = append(all, changed)
-			}
+		for _, p := range s.list[from:] {
+			s.put(change(p))
 		}
 	}
-	for _, s := range all[:len(all):len(all)] {
-		all = append(all, mergeSlashes(s), removeDots(s), removeDots(mergeSlashes(s)), mergeSlashes(removeDots(s)))
-	}
-	return all
 }
 
 // cutTail cuts off what a second parser takes for a query or a fragment.

@@ -404,3 +404,30 @@ func TestAddressesOfRules(t *testing.T) {
 }
 
 func addrPort(r policy.Request) netip.AddrPort { return netip.AddrPortFrom(r.Addr, r.Port) }
+
+// BenchmarkDecide is what a request costs: without rules, with ten, and with a path made to cost.
+func BenchmarkDecide(b *testing.B) {
+	var ten []forage.Rule
+	for _, path := range list("/a/**", "/**/b", "/repos/*/*/issues", "/v1/messages", "/c*") {
+		ten = append(ten, allow("api.example.com", list("GET"), list(path)), deny("api.example.com", nil, list(path+"/**/secret")))
+	}
+	for name, test := range map[string]struct {
+		rules []forage.Rule
+		path  string
+	}{
+		"hosts alone": {nil, "/v1/messages"},
+		"ten rules":   {ten, "/v1/messages"},
+		"worst":       {ten, "/a" + strings.Repeat("/b;c%2f", 500)},
+	} {
+		p, err := policy.Compile(forage.Network{Mode: forage.NetworkRestricted, Allow: list("api.example.com"), Rules: test.rules})
+		if err != nil {
+			b.Fatal(err)
+		}
+		r := policy.Request{Host: "api.example.com", Port: 443, Method: "GET", Path: test.path}
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				policy.Decide(p, r)
+			}
+		})
+	}
+}
