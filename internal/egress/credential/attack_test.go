@@ -58,6 +58,7 @@ func TestCredentialsThatAnAgentBringsAreTakenOut(t *testing.T) {
 		{"query, api_key", "api_key=" + theirs, nil, "query api_key"},
 		{"query, private_token", "private_token=" + theirs, nil, "query private_token"},
 		{"query, $key", "%24key=" + theirs, nil, "query $key"},
+		{"query, headers in it", "$httpHeaders=Authorization:Bearer%20" + theirs, nil, "query $httpheaders"},
 		{"query, presigned", "X-Amz-Signature=" + theirs + "&x-amz-credential=" + theirs, nil, "query x-amz-credential"},
 		{"query, broken escape", "key=%zz" + theirs, nil, "query key"},
 	} {
@@ -86,6 +87,31 @@ func everything(t testing.TB, r *http.Request) string {
 		t.Fatal(err)
 	}
 	return b.String()
+}
+
+// FuzzQuery reads what is left of a query as strict and as lenient servers do.
+func FuzzQuery(f *testing.F) {
+	for _, query := range []string{"a=1&key=2", "a;b=1;access_token=x", "a%63cess_token=x", "%2561ccess_token=x", "api_key[]=1&&=;", "private%5ftoken", "k%65y%00=1"} {
+		f.Add(query)
+	}
+	set := bind(f, fixed(theValue), forage.SecretUse{Place: forage.PlaceHeader, Name: "X-Api-Key"})
+	f.Fuzz(func(t *testing.T, query string) {
+		r := request(t, "https://api.example.com/")
+		r.URL.RawQuery = query
+		apply(t, set, r)
+		for _, text := range []string{r.URL.RawQuery, strings.ReplaceAll(r.URL.RawQuery, ";", "&")} {
+			params, _ := url.ParseQuery(text)
+			for name := range params {
+				switch strings.ToLower(strings.Trim(name, " ")) {
+				case "access_token", "api_key", "key", "private_token", "x-amz-signature":
+					t.Fatalf("%q became %q, which has %q", query, r.URL.RawQuery, name)
+				}
+			}
+		}
+		if len(r.URL.RawQuery) > len(query) {
+			t.Fatalf("%q became %q", query, r.URL.RawQuery)
+		}
+	})
 }
 
 func TestWhatIsNoCredentialIsKept(t *testing.T) {

@@ -52,11 +52,12 @@ func isCredentialHeader(squeezed []byte) bool {
 	return false
 }
 
-// isCredentialParam says whether services take credentials from a query parameter.
+// isCredentialParam says whether services take credentials from a query parameter. Those with
+// "$" are Google's, of which one holds whole headers.
 func isCredentialParam(squeezed []byte) bool {
 	switch string(squeezed) {
 	case "accesstoken", "$accesstoken", "oauthtoken", "authtoken", "authorization", "apikey", "xapikey", "xgoogapikey",
-		"privatetoken", "jobtoken", "clientsecret", "key", "$key",
+		"privatetoken", "jobtoken", "clientsecret", "key", "$key", "$httpheaders",
 		"xgoogcredential", "xgoogsignature", "awsaccesskeyid":
 		return true
 	}

@@ -220,6 +220,17 @@ func BenchmarkRedact(b *testing.B) {
 	}
 }
 
+// An access token of an account is a long one.
+func BenchmarkRedactLongSecret(b *testing.B) {
+	n := newNeedles([]string{"eyJhbGciOiJSUzI1NiIs" + strings.Repeat("ImtpZCI6IjE5MzQ0ZTY1", 100)})
+	text := bytes.Repeat([]byte(`data: {"type":"response.output_text.delta","delta":"the eye"}`+"\n\n"), 530)
+	b.SetBytes(int64(len(text)))
+	b.ReportAllocs()
+	for b.Loop() {
+		n.redact(text)
+	}
+}
+
 func BenchmarkRedactedEvents(b *testing.B) {
 	n := newNeedles([]string{"sk-ant-api03-9hJ3nQx7Zr0LmB2vT5yWcK8d9hJ3nQx7Zr0LmB2vT5yWcK8d9hJ3nQx7Zr0LmB2vT5yWcK8dAA"})
 	event := []byte(`data: {"type":"content_block_delta","delta":{"type":"text_delta","text":"a task that asks"}}` + "\n\n")

@@ -215,3 +215,25 @@ func TestAnExpiredKeyIsAnError(t *testing.T) {
 		t.Errorf("an expired key: %v", err)
 	}
 }
+
+func FuzzSign(f *testing.F) {
+	f.Add(signedInside("us-east-1", "s3"), "/a//b/../c%2f", "X-Amz-Credential=a%2Fb&z=%&a=+", "STREAMING-UNSIGNED-PAYLOAD-TRAILER")
+	f.Add("AWS4-HMAC-SHA256 Credential=////aws4_request", "/", "", "")
+	c := bindAWS(f, awsKey, "s3.amazonaws.com")
+	f.Fuzz(func(t *testing.T, authorization, path, query, hash string) {
+		r := request(t, "https://s3.amazonaws.com/")
+		r.URL.Path, r.URL.RawQuery = path, query
+		r.Header["Authorization"] = []string{authorization}
+		if hash != "" {
+			r.Header["X-Amz-Content-Sha256"] = []string{hash}
+		}
+		_, answer, err := c.Apply(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := r.Header.Get("Authorization")
+		if signed := strings.HasPrefix(got, "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20150830/"); signed != (answer == nil) || hasControl(got) || strings.Contains(got, "wJalrX") {
+			t.Fatalf("answer %v, Authorization %q", answer, got)
+		}
+	})
+}
