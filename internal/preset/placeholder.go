@@ -38,6 +38,9 @@ func (p Preset) Environ(placeholder string) map[string]string {
 	for _, name := range p.Env {
 		env[name] = placeholder
 	}
+	for name, value := range p.With {
+		env[name] = value
+	}
 	if id, key, ok := strings.Cut(placeholder, ":"); ok && p.signed() {
 		env["AWS_ACCESS_KEY_ID"], env["AWS_SECRET_ACCESS_KEY"] = id, key
 	}

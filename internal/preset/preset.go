@@ -24,6 +24,8 @@ type Preset struct {
 	// Env is the variable that the service's clients expect it in, on the host and inside.
 	// The first is the usual one.
 	Env []string
+	// With are variables inside without which the clients don't use those of Env.
+	With map[string]string
 	// BasePath is what addresses of the service end with, as its clients expect them ("/v1").
 	BasePath string
 	// Login is the login that serves instead where there is no key: its kind and its

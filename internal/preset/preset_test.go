@@ -87,6 +87,10 @@ func TestEnviron(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"GH_TOKEN": "ghp_x", "GITHUB_TOKEN": "ghp_x"}, github.Environ("ghp_x")); diff != "" {
 		t.Errorf("github (-want +got):\n%s", diff)
 	}
+	pypi, _ := preset.Lookup("pypi")
+	if diff := cmp.Diff(map[string]string{"UV_PUBLISH_TOKEN": "x", "TWINE_PASSWORD": "x", "TWINE_USERNAME": "__token__"}, pypi.Environ("x")); diff != "" {
+		t.Errorf("pypi (-want +got):\n%s", diff)
+	}
 	aws, _ := preset.Lookup("aws")
 	want := map[string]string{"AWS_ACCESS_KEY_ID": "AKIAX", "AWS_SECRET_ACCESS_KEY": "y"}
 	if diff := cmp.Diff(want, aws.Environ("AKIAX:y")); diff != "" {

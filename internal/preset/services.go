@@ -24,7 +24,8 @@ func presets() []Preset {
 			Name:   "pypi",
 			Uses:   []forage.SecretUse{{Hosts: []string{pypiHost}, Place: forage.PlaceBasic, User: "__token__"}},
 			Prefix: "pypi-AgEIcHlwaS5vcmc", Length: 179, // the prefix says in base64 whose token it is
-			Env: []string{"UV_PUBLISH_TOKEN", "TWINE_PASSWORD"},
+			Env:  []string{"UV_PUBLISH_TOKEN", "TWINE_PASSWORD"},
+			With: map[string]string{"TWINE_USERNAME": "__token__"},
 		},
 		aws(),
 	}
