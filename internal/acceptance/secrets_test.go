@@ -16,6 +16,7 @@ type world struct {
 	ca      *authority
 	config  strings.Builder // TOML
 	resolve []string        // lines of it
+	env     []string        // "K=V" of the caller's environment
 	stays   bool            // the sandbox is started with up, not with run
 	dumps   bool            // the agent's core is looked into as well
 }
@@ -40,7 +41,7 @@ func (w *world) file(name, content string) string {
 
 func (w *world) program(extraPath string) *program {
 	w.t.Helper()
-	return newProgram(w.t, w.text(), extraPath)
+	return newProgram(w.t, w.text(), extraPath, w.env...)
 }
 
 // text is the whole configuration.
@@ -76,6 +77,28 @@ func TestClaudeCodeSecrets(t *testing.T) {
 		fmt.Fprintf(&w.config, "[secrets.anthropic]\nfile = %q\n", w.file("key", key+"\n"))
 		w.finishes(claude, api, map[string]string{"the key": key}, append([]string{"-t", "claude"}, task...))
 		api.shown.check(t, key, "")
+	})
+
+	t.Run("key that is in the environment", func(t *testing.T) { // and that nobody has configured
+		w, api, key := newWorld(t), &anthropic{script: script}, "sk-ant-api03-"+random(95)
+		w.serve(apiHost, api)
+		w.env = []string{"ANTHROPIC_API_KEY=" + key}
+		w.finishes(claude, api, map[string]string{"the key": key}, task)
+		api.shown.check(t, key, "")
+	})
+
+	t.Run("login that is in the home", func(t *testing.T) { // and that nobody has configured
+		w, api, server := newWorld(t), &anthropic{script: script}, newOAuth(false)
+		w.serve(apiHost, api)
+		access, refresh, _ := server.now()
+		home := t.TempDir()
+		if err := os.Mkdir(filepath.Join(home, ".claude"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(home, ".claude", ".credentials.json"), server.claudeLogin(time.Now().Add(time.Hour)))
+		w.env = []string{"HOME=" + home}
+		w.finishes(claude, api, map[string]string{"the access token": access, "the refresh token": refresh}, task)
+		api.shown.check(t, "", "Bearer "+access)
 	})
 
 	t.Run("key, in a sandbox that stays", func(t *testing.T) {
