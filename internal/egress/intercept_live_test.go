@@ -1,0 +1,283 @@
+package egress
+
+import (
+	"bufio"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"forage"
+)
+
+// Close ends what is looked into, in every state, and all that was dialled for it.
+func TestCloseLeavesNothingOfInterception(t *testing.T) {
+	before := runtime.NumGoroutine()
+	s := newSecureWorld(t, looked(t, inspected("a.example")), nil)
+	s.serveTLS(public+":443", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/wait":
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		case "/ws":
+			upgrader("websocket").ServeHTTP(w, r)
+		}
+	}))
+	idle, idleReader := s.secure("a.example")
+	io.WriteString(idle, "GET /idle HTTP/1.1\r\nHost: a.example\r\n\r\n")
+	get(t, idleReader, "GET")
+	upgraded, r := s.secure("a.example")
+	io.WriteString(upgraded, "GET /ws HTTP/1.1\r\nHost: a.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+	if res, err := http.ReadResponse(r, nil); err != nil || res.StatusCode != 101 {
+		t.Fatal(res, err)
+	}
+	fresh, _ := s.secure("a.example")
+	hello := s.toName("a.example", 443) // has said nothing
+	half := s.toName("a.example", 443)
+	half.Write([]byte{22, 3, 1})
+	client := s.client(true)
+	waiting, err := client.Get("https://a.example/wait")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Connections of an earlier policy end too.
+	s.engine.SetPolicy(looked(t, inspected("a.example"), inspected("b.example")))
+	again, err := s.client(true).Get("https://a.example/wait")
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := &http.Client{Transport: s.engine.HostTransport()}
+	if res, err := host.Get("https://a.example/"); err != nil || res.StatusCode != 200 {
+		t.Errorf("%v, %v", res, err)
+	}
+	if err := s.engine.Close(); err != nil {
+		t.Error(err)
+	}
+	for i, conn := range []net.Conn{idle, upgraded, fresh, hello, half} {
+		if _, err := io.ReadAll(conn); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("connection %d is still open", i)
+		}
+		conn.Close()
+	}
+	for _, res := range []*http.Response{waiting, again} {
+		if _, err := io.ReadAll(res.Body); err == nil {
+			t.Error("a request has ended well")
+		}
+		res.Body.Close()
+	}
+	client.CloseIdleConnections()
+	s.stop()
+	eventually(t, "end of all goroutines", func() bool { return runtime.NumGoroutine() <= before })
+}
+
+// Behind an upstream proxy the server is the one that was meant, or nobody.
+func TestInterceptedThroughProxy(t *testing.T) {
+	u, _ := url.Parse("http://proxy.corp:3128")
+	s := newSecureWorld(t, looked(t, inspected("a.example"), inspected("pinned.example")), func(c *Config) {
+		c.UpstreamProxy = u
+		c.Resolve = map[string]netip.AddrPort{"pinned.example:443": netip.MustParseAddrPort("10.0.0.8:443")}
+	})
+	s.name("proxy.corp", "10.0.0.3")
+	s.server, _ = certificate(t, "a.example")
+	server := s.serveTLS(public+":443", &site{})
+	s.serve("10.0.0.3:3128", func(conn net.Conn) {
+		r := bufio.NewReader(conn)
+		line, _ := r.ReadString('\n')
+		for rest := line; strings.TrimSpace(rest) != ""; rest, _ = r.ReadString('\n') {
+		}
+		if line != "CONNECT a.example:443 HTTP/1.1\r\n" {
+			t.Errorf("the proxy was asked for %q", line)
+		}
+		io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\n")
+		there, err := net.Dial("tcp", s.servers[netip.MustParseAddrPort(public+":443")])
+		if err != nil {
+			return
+		}
+		defer there.Close()
+		go io.Copy(there, r)
+		io.Copy(conn, there)
+	})
+	res, err := s.client(true).Get("https://a.example/")
+	if status, _ := answer(t, res, err); status != http.StatusBadGateway { // its certificate is nobody's
+		t.Errorf("%d", status)
+	}
+	host := &http.Client{Transport: s.engine.HostTransport()}
+	if _, err := host.Get("https://a.example/"); err == nil {
+		t.Error("the host's own request believes it")
+	}
+	if lookups, _ := s.seen(); strings.Contains(strings.Join(lookups, " "), "example") {
+		t.Errorf("looked up %v", lookups)
+	}
+	server.Close()
+}
+
+// The host's own requests go to the addresses that the configuration gives, and are nobody's to judge.
+func TestHostTransport(t *testing.T) {
+	s := newSecureWorld(t, mustPolicy(t, "none"), func(c *Config) {
+		c.Resolve = map[string]netip.AddrPort{"b.example:443": netip.MustParseAddrPort("127.0.0.1:9443")}
+	})
+	site := &site{}
+	s.serveTLS(public+":443", site)
+	s.serveTLS("127.0.0.1:9443", site)
+	client := &http.Client{Transport: s.engine.HostTransport()}
+	defer client.CloseIdleConnections()
+	for _, host := range []string{"a.example", "b.example"} {
+		res, err := client.Get("https://" + host + "/token")
+		if status, body := answer(t, res, err); status != 200 || body != "GET "+host+" /token" {
+			t.Errorf("%d, %q", status, body)
+		}
+	}
+	if _, dials := s.seen(); len(dials) != 2 || dials[1].String() != "127.0.0.1:9443" {
+		t.Errorf("dialled %v", dials)
+	}
+	if len(s.log.all()) > 0 {
+		t.Errorf("%+v", s.log.all())
+	}
+}
+
+// Traffic tells hosts apart, and makes no end of them.
+func TestTraffic(t *testing.T) {
+	w := newWorld(t, mustPolicy(t, "restricted", "a.example"), nil)
+	w.name("a.example", public)
+	w.serve(public+":22", echo)
+	conn := w.toName("a.example", 22)
+	r := bufio.NewReader(conn)
+	expectLine(t, r, "hello\n")
+	io.WriteString(conn, "ping\n")
+	expectLine(t, r, "ping\n")
+	got := w.engine.Traffic()
+	if len(got) != 1 || got[0].LastUse.IsZero() {
+		t.Fatalf("%+v", got)
+	}
+	got[0].LastUse = time.Time{}
+	if want := (HostTraffic{Host: "a.example", Requests: 1, Open: 1, BytesIn: 11, BytesOut: 5}); got[0] != want {
+		t.Errorf("%+v", got)
+	}
+	for range 3 {
+		w.connectProxy("b.example:22")
+	}
+	conn.Close()
+	eventually(t, "the end of the connection", func() bool { return w.engine.Counters().Open == 0 })
+	for _, host := range w.engine.Traffic() {
+		host.LastUse = time.Time{}
+		if host != (HostTraffic{Host: "a.example", Requests: 1, BytesIn: 11, BytesOut: 5}) && host != (HostTraffic{Host: "b.example", Denied: 3}) {
+			t.Errorf("%+v", host)
+		}
+	}
+	all := traffic{byHost: make(map[string]*hostCounts)}
+	all.of("used.example").Requests++
+	for i := range 3 * maxHosts {
+		all.of(fmt.Sprintf("%d.example", i)).Denied++
+	}
+	if all.of("used.example").Requests != 1 || len(all.byHost) != maxHosts || all.other.Denied != 2*maxHosts+1 {
+		t.Errorf("%d hosts, %+v", len(all.byHost), all.other)
+	}
+	for i := range 3 * maxHosts {
+		all.of(fmt.Sprintf("%d.used", i)).Requests++
+	}
+	if all.of("used.example").Requests != 1 || len(all.byHost) != maxHosts || all.other.Requests == 0 {
+		t.Errorf("%d hosts, %+v", len(all.byHost), all.other)
+	}
+}
+
+// Heads without end are refused in bounded memory.
+func TestInterceptedBigHeads(t *testing.T) {
+	s := newSecureWorld(t, looked(t, inspected("a.example")), nil)
+	site := &site{}
+	s.serveTLS(public+":443", site)
+	long := strings.Repeat("x", 1<<20)
+	conn, r := s.secure("a.example")
+	fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: a.example\r\nX: %s\r\n\r\n", long)
+	if res, err := http.ReadResponse(r, nil); err == nil && res.StatusCode/100 != 4 {
+		t.Errorf("%v", res)
+	}
+	request, _ := http.NewRequest("GET", "https://a.example/", nil)
+	request.Header.Set("X", long)
+	if res, err := s.client(true).Do(request); err == nil && res.StatusCode/100 != 4 {
+		t.Errorf("%v", res)
+	}
+	if got := site.requests(); len(got) > 0 {
+		t.Errorf("the server saw %d requests", len(got))
+	}
+}
+
+// What can't be recorded is not done, inside of TLS either.
+func TestInterceptedAuditFailure(t *testing.T) {
+	s := newSecureWorld(t, looked(t, inspected("a.example")), nil)
+	site := &site{}
+	s.serveTLS(public+":443", site)
+	for _, http2 := range []bool{false, true} {
+		client := s.client(http2)
+		res, err := client.Get("https://a.example/first")
+		answer(t, res, err)
+		s.log.setFailing(true)
+		if res, err = client.Get("https://a.example/second"); err == nil && res.StatusCode/100 == 2 {
+			t.Errorf("%v", res)
+		}
+		s.log.setFailing(false)
+	}
+	for _, seen := range site.requests() {
+		if !strings.Contains(seen, "/first") {
+			t.Errorf("the server saw %q", seen)
+		}
+	}
+}
+
+// A push to a ref that no rule names is refused in git's own words, and the server hears of no end of it.
+func TestInterceptedPush(t *testing.T) {
+	for _, http2 := range []bool{false, true} {
+		s := newSecureWorld(t, looked(t, forage.Rule{Host: "a.example", Git: &forage.GitRule{Repos: []string{"acme/*"}, Push: []string{"agent/*"}}}), nil)
+		whole := make(chan bool, 2)
+		s.serveTLS(public+":443", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, err := io.Copy(io.Discard, r.Body)
+			whole <- err == nil
+		}))
+		const none = "0000000000000000000000000000000000000000"
+		line := none + " 1111111111111111111111111111111111111111 refs/heads/main\x00 report-status"
+		body := fmt.Sprintf("%04x%s0000PACK", len(line)+4, line)
+		r, _ := http.NewRequest("POST", "https://a.example/acme/x.git/git-receive-pack", strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/x-git-receive-pack-request")
+		res, err := s.client(http2).Do(r)
+		if status, text := answer(t, res, err); status != 200 || !strings.Contains(text, "refs/heads/main") || res.Header.Get("Content-Type") != "application/x-git-receive-pack-result" {
+			t.Errorf("%d, %q, %v", status, text, res.Header)
+		}
+		select {
+		case ended := <-whole:
+			if ended {
+				t.Error("the server has got all of it")
+			}
+		default:
+		}
+		r, _ = http.NewRequest("POST", "https://a.example/acme/x.git/git-receive-pack", strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/x-git-receive-pack-request")
+		r.Header.Set("Content-Encoding", "gzip")
+		res, err = s.client(http2).Do(r)
+		if status, text := answer(t, res, err); status != 403 {
+			t.Errorf("%d, %q", status, text)
+		}
+	}
+}
+
+// A client that does not believe the sandbox's authority says so in the audit log.
+func TestInterceptedDistrust(t *testing.T) {
+	s := newSecureWorld(t, looked(t, inspected("a.example")), nil)
+	_, strange := certificate(t, "a.example")
+	conn := tls.Client(s.toName("a.example", 443), &tls.Config{ServerName: "a.example", RootCAs: strange})
+	if err := conn.Handshake(); err == nil {
+		t.Fatal("believed")
+	}
+	conn.Close()
+	e := s.closed("connect")
+	if !strings.Contains(e.Reason, "certificate") || e.Host != "a.example" {
+		t.Errorf("%+v", e)
+	}
+}
