@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -319,5 +320,38 @@ func TestFlood(t *testing.T) {
 	l.pace.SetLimitAt(at, 1)
 	if err := l.Record(Event{Kind: DNS, Verdict: "deny", Monitored: true}); err != nil || slept != maxPause {
 		t.Errorf("held up for %v, %v", slept, err)
+	}
+}
+
+// Nothing is dropped under load, and who verifies meanwhile sees a whole log.
+func TestConcurrentRecordsAndRotation(t *testing.T) {
+	path := newPath(t)
+	l := openLog(t, path)
+	l.rotateAt = 20_000
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for n := range 250 {
+				if err := l.Record(Event{Kind: HTTP, Verdict: "allow", Host: fmt.Sprintf("%d-%d", i, n)}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for range 20 {
+		if _, err := VerifyFile(path); err != nil {
+			t.Error(err)
+		}
+	}
+	wg.Wait()
+	if n, err := VerifyFile(path); n != 2000 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	seen := map[string]bool{}
+	for _, host := range hostsOf(t, path, Filter{}) {
+		seen[host] = true
+	}
+	if len(seen) != 2000 {
+		t.Errorf("%d different events", len(seen))
 	}
 }
