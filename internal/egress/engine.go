@@ -7,13 +7,19 @@
 // protocol says that the client speaks first (TLS on 443, HTTP on 80), and has to
 // agree with the name that was judged; on other ports bytes are moved at once.
 //
+// Where rules are about requests, a secret is bound or a budget reads answers, the flow
+// is looked into: the client's TLS ends here (inspect.go), and each request is judged for itself, like those
+// in the clear and to the explicit proxy (requests.go), counted, given its secret and sent
+// on over TLS that is verified (roundtrip.go). What was judged is a claim, a connection or a request: a change of
+// the policy judges those that there are again, and ends what it does not allow any more.
+//
 // In the audit log a decision is one line, written before anything is done
 // about it; what can't be recorded is denied. What was allowed has a second line at its end, with
 // its bytes (of an HTTP request, those of the bodies) and how it ended. A name
 // that is asked for again and again in the DNS is recorded when it is first
 // allowed, and after each change of the policy.
 //
-// What is not closed here: names inside an encrypted connection, and inside
+// What is not closed here: names inside an encrypted connection that is not looked into, and inside
 // what is spoken on other ports than 80 and 443 (fronting, within the servers that an allowed name
 // leads to); and data carried in the labels of names below an allowed wildcard. A
 // ClientHello with an encrypted one inside is refused unless everything public is allowed,
@@ -180,6 +186,7 @@ func (e *Engine) SetPolicy(p policy.Policy) {
 	change := e.change
 	claims := slices.Collect(maps.Keys(e.claims))
 	e.mu.Unlock()
+	e.startCounting()
 	e.http.present(change)
 	for _, c := range claims {
 		c.judgeAgain()

@@ -24,7 +24,7 @@ type job struct {
 	scheme string         // towards the server
 	claim  *claim
 	ctx    context.Context // of the request, from its arrival to its end
-	event  audit.Event // its lines in the audit log
+	event  audit.Event     // its lines in the audit log
 
 	body     *countedBody
 	writer   *countedWriter

@@ -9,9 +9,13 @@ import (
 	"forage/internal/policy"
 )
 
-// countEvery is how often bytes that are moved are told to the account: a
-// connection is not slowed down by counting, and may move what it can within that time.
-const countEvery = 250 * time.Millisecond
+// Bytes that are moved are told to the account now and then, where they are bounded: a
+// connection is not slowed down by counting, and may move what it can within that
+// time. While nothing is moved they are looked at less often.
+const (
+	countOften  = 250 * time.Millisecond
+	countSeldom = 4 * time.Second
+)
 
 // open takes a flow's place in the account, or notes what that has against it.
 func (f *flow) open() {
@@ -49,8 +53,11 @@ func (f *flow) limited(event audit.Event, r policy.Request, err error) error {
 	return limit
 }
 
-// startCounting makes countBytes run while there are flows.
+// startCounting makes countBytes run while there are flows, and bytes are bounded.
 func (e *Engine) startCounting() {
+	if e.config.Account.Bounds().BytesMax <= 0 {
+		return
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.counting || e.closed {
@@ -60,22 +67,28 @@ func (e *Engine) startCounting() {
 	e.running.Add(1)
 	go func() {
 		defer e.running.Done()
-		for e.countBytes() && pause(e.ctx, countEvery) {
+		wait := countOften
+		for more, moved := e.countBytes(); more && pause(e.ctx, wait); more, moved = e.countBytes() {
+			if wait = min(2*wait, countSeldom); moved {
+				wait = countOften
+			}
 		}
 	}()
 }
 
 // countBytes tells the account what the flows have moved; when that is too
-// much, they are reset. false says that there are no flows.
-func (e *Engine) countBytes() bool {
+// much, they are reset. more says that there are flows, moved that they have moved something.
+func (e *Engine) countBytes() (more, moved bool) {
 	e.mu.Lock()
 	var spent []*flow
 	for f := range e.flows {
+		before := f.counted
 		if !e.countLocked(f) {
 			spent = append(spent, f)
 		}
+		moved = moved || f.counted != before
 	}
-	more := len(e.flows) > 0
+	more = len(e.flows) > 0 && e.config.Account.Bounds().BytesMax > 0
 	e.counting = more
 	e.mu.Unlock()
 	for _, f := range spent {
@@ -86,7 +99,7 @@ func (e *Engine) countBytes() bool {
 		}
 		f.deny(event, policy.Decision{Rule: "bytes-max", Reason: "the sandbox has moved as many bytes as it may"}) // it is over, recorded or not
 	}
-	return more
+	return more, moved
 }
 
 // startCounts makes a flow count from here on: what was said about a tunnel is not of it.

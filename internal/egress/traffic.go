@@ -64,6 +64,9 @@ func (t *traffic) makeRoom() bool {
 func (e *Engine) Traffic() []HostTraffic {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	for f := range e.flows {
+		e.countLocked(f) // whoever asks for figures asks for those of the account too
+	}
 	now := make(map[*hostCounts]HostTraffic, len(e.traffic.byHost)+1)
 	for _, counts := range e.traffic.byHost {
 		now[counts] = counts.HostTraffic
