@@ -194,6 +194,7 @@ func tame(r *http.Request, signed bool) {
 	}
 	if !signed {
 		delete(r.Header, "Range")
+		delete(r.Header, "Request-Range") // as some servers still know it
 		delete(r.Header, "If-Range")
 	}
 }

@@ -108,11 +108,12 @@ func lowerEscapes(text string) string {
 	return string(out)
 }
 
-// redact overwrites the needles in buf, and returns how many bytes of it may be passed on:
-// the rest is what a needle may begin with.
-func (n *needles) redact(buf []byte) (done int) {
-	end := n.overwrite(buf)
-	return len(buf) - n.begun(buf[end:])
+// redact overwrites the needles in buf. What a needle may begin with is at its end: keep bytes
+// of it have to be looked at again with what follows, and hold of those must not be passed on
+// before. The first few bytes of a needle tell nothing, and may: a message that happens to end in
+// them would be late, and its receiver would wait for ever if that is asked to go on first.
+func (n *needles) redact(buf []byte) (keep, hold int) {
+	return n.begun(buf[n.overwrite(buf):])
 }
 
 // overwrite overwrites the needles in buf and returns where the last of them ends.
@@ -154,23 +155,31 @@ func find(text, needle string, start int) int {
 	}
 }
 
-// begun is the length of the longest end of buf that a needle begins with.
-func (n *needles) begun(buf []byte) (longest int) {
+// free is how many bytes of a needle may be passed on before it is known to be one.
+func free(needle string) int { return min(3, len(needle)/8) }
+
+// begun is the length of the longest end of buf that a needle begins with, and of the longest
+// that is more than what is free.
+func (n *needles) begun(buf []byte) (keep, hold int) {
 	text := unsafe.String(unsafe.SliceData(buf), len(buf))
 	for _, needle := range n.texts {
 		tail := text[max(0, len(text)-len(needle)+1):]
-		for len(tail) > longest {
+		for len(tail) > hold {
 			i := strings.IndexByte(tail, needle[0])
 			if i < 0 {
 				break
 			}
-			if tail = tail[i:]; len(tail) > longest && strings.HasPrefix(needle, tail) {
-				longest = len(tail)
+			if tail = tail[i:]; strings.HasPrefix(needle, tail) {
+				keep = max(keep, len(tail))
+				if len(tail) > free(needle) {
+					hold = max(hold, len(tail))
+				}
+				break
 			}
 			tail = tail[1:]
 		}
 	}
-	return longest
+	return keep, hold
 }
 
 // text is s without needles; it is s itself if there are none.

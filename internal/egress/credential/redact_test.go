@@ -8,6 +8,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -32,6 +33,31 @@ func model(n *needles, text string) string {
 		start = best + length
 	}
 	return string(out)
+}
+
+// agrees says whether got is what model says, but that the beginning of a needle which came by
+// itself may be seen, as much as is free.
+func agrees(n *needles, text, got string) bool {
+	want := model(n, text)
+	if len(got) != len(want) {
+		return false
+	}
+	for i := 0; i < len(got); i++ {
+		if got[i] == want[i] {
+			continue
+		}
+		shown := i
+		for shown < len(got) && got[shown] != want[shown] && got[shown] == text[shown] {
+			shown++
+		}
+		if !slices.ContainsFunc(n.texts, func(needle string) bool {
+			return shown-i <= free(needle) && strings.HasPrefix(text[i:], needle)
+		}) {
+			return false
+		}
+		i = shown - 1
+	}
+	return true
 }
 
 // through reads text, that comes in pieces of those sizes, through a redactor.
@@ -121,7 +147,7 @@ func TestWhatIsOverwrittenIsNoNeedle(t *testing.T) {
 }
 
 func TestStreamsAreRedactedHoweverTheyAreSplit(t *testing.T) {
-	n := newNeedles([]string{"abcabd", "bcaXcabd", "zzzzzzzz"})
+	n := newNeedles([]string{"abcabd", "bcaXcabd", "zzzzzzzz", "XabcXabcXabcXabcXabcXabcXabcXabdd"})
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 3000 {
 		text := make([]byte, random.IntN(120))
@@ -134,29 +160,35 @@ func TestStreamsAreRedactedHoweverTheyAreSplit(t *testing.T) {
 		}
 		size := 1 + random.IntN(20)
 		got := through(t, n, string(text), func() int { return random.IntN(size) }, func() int { return random.IntN(1200) })
-		if want := model(n, string(text)); got != want {
-			t.Fatalf("%q became %q, want %q", text, got, want)
+		if !agrees(n, string(text), got) {
+			t.Fatalf("%q became %q, want %q", text, got, model(n, string(text)))
 		}
 	}
 }
 
 // A reader waits for the next event of a stream: it gets all of the last one.
 func TestOnlyWhatMayBeASecretIsHeldBack(t *testing.T) {
-	n := newNeedles([]string{"sk-ant-api03-9hJ3nQx7Zr0LmB2vT5yWcK8d"})
-	for _, test := range []struct{ sent, passed string }{
-		{"data: {\"a\": 1}\n\n", "data: {\"a\": 1}\n\n"},
-		{"data: sk-ant-api03-9hJ3nQx7Zr0LmB2vT5yWcK8e\n\n", "data: sk-ant-api03-9hJ3nQx7Zr0LmB2vT5yWcK8e\n\n"},
-		{"data: sk-ant-api03-9hJ3nQx7Zr0Lm", "data: "},
-		{"data: task", "data: ta"}, // "sk" may be the beginning
-		{"data: sk-ant-api03-9hJ3nQx7Zr0LmB2vT5yWcK8d\n", "data: " + strings.Repeat("*", 37) + "\n"},
+	const secret = "sk-ant-api03-9hJ3nQx7Zr0LmB2vT5yWcK8d"
+	n := newNeedles([]string{secret})
+	for _, test := range []struct{ sent, passed, next, then string }{
+		{"data: {\"a\": 1}\n\n", "data: {\"a\": 1}\n\n", "x", "x"},
+		{"data: " + secret[:36] + "e\n\n", "data: " + secret[:36] + "e\n\n", "x", "x"},
+		{"data: " + secret[:20], "data: ", "x", secret[:20] + "x"},
+		{"data: " + secret[:20], "data: ", secret[20:] + "!", strings.Repeat("*", 37) + "!"},
+		{"data: " + secret[:4], "data: ", secret[4:] + "!", strings.Repeat("*", 37) + "!"},
+		{"data: task", "data: task", " done", " done"}, // "sk" may be the beginning
+		{"data: ask", "data: ask", secret[2:] + "!", strings.Repeat("*", 35) + "!"},
+		{"data: " + secret + "\n", "data: " + strings.Repeat("*", 37) + "\n", "x", "x"},
 	} {
 		from, to := io.Pipe()
 		r := &redactor{body: from, src: from, needles: n, atEnd: func() {}}
-		go to.Write([]byte(test.sent))
 		p := make([]byte, 4096)
-		k, err := r.Read(p)
-		if got := string(p[:k]); err != nil || got != test.passed {
-			t.Errorf("of %q came %q (%v), want %q", test.sent, got, err, test.passed)
+		for i, pair := range [][2]string{{test.sent, test.passed}, {test.next, test.then}} {
+			go to.Write([]byte(pair[0]))
+			k, err := r.Read(p)
+			if got := string(p[:k]); err != nil || got != pair[1] {
+				t.Errorf("%q, then %q: number %d came as %q (%v), want %q", test.sent, test.next, i+1, got, err, pair[1])
+			}
 		}
 		to.Close()
 	}
@@ -199,8 +231,8 @@ func FuzzRedact(f *testing.F) {
 		whole := string(text[:at]) + string(secret) + string(text[at:])
 		size, room := 1+random.IntN(40), 1+random.IntN(2000)
 		got := through(t, n, whole, func() int { return random.IntN(size) }, func() int { return random.IntN(room) })
-		if want := model(n, whole); got != want {
-			t.Fatalf("%q became %q, want %q", whole, got, want)
+		if !n.has(n.fill) && !agrees(n, whole, got) {
+			t.Fatalf("%q became %q, want %q", whole, got, model(n, whole))
 		}
 		for _, needle := range n.texts {
 			if strings.Contains(got, needle) && !n.has(n.fill) {

@@ -96,6 +96,7 @@ type redactor struct {
 	atEnd   func()
 
 	held  []byte // read, and perhaps the beginning of a needle
+	free  int    // bytes at its start that have been passed on
 	ready []byte // to be passed on
 	buf   []byte // for readers with little room
 	err   error  // of src
@@ -133,21 +134,32 @@ func (r *redactor) Read(p []byte) (int, error) {
 	}
 }
 
-// fill reads into buf, behind what is held, and says how much of it may be passed on.
+// fill reads into buf, and says how much of it may be passed on.
 func (r *redactor) fill(buf []byte) (done int, empty bool) {
 	kept := copy(buf, r.held)
 	n, err := r.src.Read(buf[kept:])
 	text := buf[:kept+n]
+	keep, hold := 0, 0
 	if err != nil {
 		r.err = err
 		r.needles.overwrite(text)
-		r.held = r.held[:0]
-		r.atEnd()
-		return len(text), false
+	} else {
+		keep, hold = r.needles.redact(text)
 	}
-	done = r.needles.redact(text)
-	r.held = append(r.held[:0], text[done:]...)
-	return done, n == 0
+	start := len(text) - keep
+	r.held = append(r.held[:0], text[start:]...)
+	from, to := r.free, len(text)-hold
+	r.free = max(keep-hold, from-start)
+	if err != nil {
+		r.atEnd()
+	}
+	if from >= to {
+		return 0, n == 0
+	}
+	if from > 0 {
+		copy(text, text[from:to])
+	}
+	return to - from, n == 0
 }
 
 func (r *redactor) Close() error { return r.body.Close() }

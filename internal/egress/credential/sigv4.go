@@ -180,7 +180,8 @@ func canonicalHeaders(r *http.Request) (names, lines string) {
 	if host == "" {
 		host = r.URL.Host
 	}
-	signed := map[string]string{"host": strings.TrimSuffix(strings.ToLower(host), ":443")}
+	r.Host = strings.TrimSuffix(strings.ToLower(host), ":443") // what is sent is what is signed
+	signed := map[string]string{"host": r.Host}
 	for name, values := range r.Header {
 		lower := strings.ToLower(name)
 		if lower != "content-type" && lower != "content-md5" && !strings.HasPrefix(lower, "x-amz-") {

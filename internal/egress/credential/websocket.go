@@ -146,7 +146,8 @@ func (w *webSocket) payload(bytes []byte) {
 		return
 	}
 	if len(w.held) == 0 {
-		w.hold(start+w.needles.redact(w.out[start:]), len(w.out))
+		keep, _ := w.needles.redact(w.out[start:])
+		w.hold(len(w.out)-keep, len(w.out))
 		return
 	}
 	text := make([]byte, 0, len(w.held)+len(bytes))
@@ -155,7 +156,8 @@ func (w *webSocket) payload(bytes []byte) {
 	}
 	before := len(text)
 	text = append(text, bytes...)
-	done := w.needles.redact(text)
+	keep, _ := w.needles.redact(text)
+	done := len(text) - keep
 	for i, at := range w.held {
 		w.out[at] = text[i]
 	}
