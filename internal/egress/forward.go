@@ -60,6 +60,9 @@ func (h *httpSide) pass(w http.ResponseWriter, r *http.Request, j *job) {
 	var err error
 	j.claim, err = f.judgeRequest(asked(j.to, r), j.event, end)
 	defer j.claim.release()
+	if err == nil {
+		err = j.judgeReadings(r)
+	}
 	if err == nil && j.to.Port == tlsPort && j.scheme == "http" {
 		err = f.deny(j.claim.event(), policy.Decision{Rule: "not-tls", Reason: "a request in the clear to the port of TLS"})
 	}
@@ -137,6 +140,7 @@ func rewrite(p *httputil.ProxyRequest) {
 	}
 	p.Out.Header.Del("Http2-Settings")
 	p.Out.Header.Del("Host")
+	dropHosts(p.Out.Header)
 	if j.body != nil {
 		j.body.out = p.Out
 	}
