@@ -39,7 +39,7 @@ func WrapperOf(command string) string { return path.Join(WrapperPath, path.Base(
 func wrapper(command, variable, file string) string {
 	script := "#!/bin/sh\n" +
 		"# Made by Firefly Forage: hands a secret to this one command.\n" +
-		variable + "=$(cat " + shellQuote(file) + ") || exit 1\n" +
+		"IFS= read -r " + variable + " <" + shellQuote(file) + ` || [ -n "$` + variable + `" ] || exit 1` + "\n" + // no other program is needed, which might be a wrapper
 		"export " + variable + "\n"
 	if strings.Contains(command, "/") {
 		return script + "exec " + shellQuote(command) + ` "$@"` + "\n"

@@ -88,6 +88,10 @@ func TrustFiles(root, fallback fs.FS, extra []byte) ([]forage.File, error) {
 	return files, nil
 }
 
+// notCovered are folders that every sandbox has its own of: a bundle there is a link of
+// an image that means something else.
+var notCovered = []string{"/proc", "/sys", "/dev", "/run", "/tmp", "/var/tmp", "/home", forage.WorkspacePath}
+
 // systemRoots are the contents of a root filesystem's first bundle, and the
 // absolute paths of all of them, without links.
 func systemRoots(root fs.FS) (text []byte, paths []string, err error) {
@@ -99,7 +103,7 @@ func systemRoots(root fs.FS) (text []byte, paths []string, err error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		if slices.Contains(paths, path) {
+		if slices.Contains(paths, path) || slices.ContainsFunc(notCovered, func(dir string) bool { return Within(path, dir) }) {
 			continue
 		}
 		paths = append(paths, path)
@@ -112,8 +116,8 @@ func systemRoots(root fs.FS) (text []byte, paths []string, err error) {
 	return text, paths, nil
 }
 
-// maxBundle is many times what all public roots take. An image is hostile.
-const maxBundle = 4 << 20
+// maxBundle is many times what all public roots take, in bytes. An image is hostile.
+const maxBundle = 2 << 20
 
 func readBundle(root fs.FS, name string) ([]byte, error) {
 	f, err := root.Open(name)

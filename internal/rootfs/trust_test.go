@@ -66,8 +66,13 @@ func TestTrustFiles(t *testing.T) {
 		"none":             {root: host("etc/passwd"), text: "HOST\n\nEXTRA\n"},
 		"a folder instead": {root: host("etc/ssl/cert.pem/"), text: "HOST\n\nEXTRA\n"},
 		"a link out":       {root: host("etc/ssl/cert.pem -> ../../../../../../etc/none"), text: "HOST\n\nEXTRA\n"},
-		"endless":          {root: withText(host("etc/ssl/cert.pem"), "etc/ssl/cert.pem", big), err: "more than"},
-		"a circle":         {root: host("etc/ssl/cert.pem -> cert.pem"), err: "too many symbolic links"},
+		"a link to what is ours": {
+			root: host("etc/ssl/cert.pem -> /proc/kcore", "proc/kcore", "etc/ssl/ca-bundle.pem -> /run/forage/x", "run/forage/x",
+				"etc/pki/tls/certs/ca-bundle.crt -> /workspace/x", "workspace/x"),
+			text: "HOST\n\nEXTRA\n",
+		},
+		"endless":  {root: withText(host("etc/ssl/cert.pem"), "etc/ssl/cert.pem", big), err: "more than"},
+		"a circle": {root: host("etc/ssl/cert.pem -> cert.pem"), err: "too many symbolic links"},
 	} {
 		files, err := TrustFiles(test.root, fallback, []byte("EXTRA\n"))
 		if test.err != "" {

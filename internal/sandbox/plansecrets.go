@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -133,10 +132,14 @@ func (p *planner) automatic(name string) (config.Secret, bool) {
 		return config.Secret{}, false
 	}
 	secret, ok := inject.Automatic(name, inject.Caller{Home: p.service.Caller.Home, Getenv: p.service.Caller.Getenv})
-	if ok && secret.Login != "" && p.plan.SecretMode == forage.SecretsWrapped {
+	if !ok || secret.Login == "" {
+		return secret, ok
+	}
+	if p.plan.SecretMode == forage.SecretsWrapped {
 		return config.Secret{}, false
 	}
-	return secret, ok
+	// The file may be there for something else, or from a login that has ended.
+	return secret, supervisor.CheckLogin(forage.Login{Kind: secret.Login, File: secret.LoginFile}) == nil
 }
 
 // unconfigured is the error for a secret that is neither configured nor one that would be
@@ -177,7 +180,9 @@ func (p *planner) reachable(b forage.Binding) error {
 			forage.Errorf(forage.ErrUsage, "secret %s is a login, which secretMode = \"wrapper\" can't hand over", b.Secret),
 			`use secretMode = "inject", or a key`)
 	case source.Login != nil:
-		return p.checkLogin(b.Secret, *source.Login)
+		if err := supervisor.CheckLogin(*source.Login); err != nil {
+			return forage.WithHint(forage.Errorf(forage.ErrUsage, "secret %s: %w", b.Secret, err), forage.Hint(err))
+		}
 	case source.File != "":
 		if err := lookFor(source.File); err != nil {
 			p.note("the secret %s is not there now (%v): until it is, requests that need it are answered with 502", b.Secret, err)
@@ -193,19 +198,6 @@ func (p *planner) reachable(b forage.Binding) error {
 // missingEnv says what comes of a secret whose variable is not set.
 func missingEnv(b forage.Binding) string {
 	return fmt.Sprintf("%s is not set in your environment: requests that need the secret %s will be answered with 502", b.Source.Env, b.Secret)
-}
-
-func (p *planner) checkLogin(secret string, login forage.Login) error {
-	err := lookFor(login.File)
-	if errors.Is(err, os.ErrNotExist) {
-		return forage.WithHint(
-			forage.Errorf(forage.ErrUsage, "secret %s: there is no login at %s", secret, login.File),
-			"log in on the host with the agent itself, or say where its login is with loginFile")
-	}
-	if err != nil {
-		return forage.Errorf(forage.ErrUsage, "secret %s: %w", secret, err)
-	}
-	return nil
 }
 
 // lookFor says what keeps the caller from reading a file.

@@ -114,6 +114,8 @@ secretName = "service"
 authEnvVar = "SERVICE_KEY"
 `
 
+const noKey = "claude looks for its API key in ANTHROPIC_API_KEY, which it was not given: set it in your environment, or log in with claude on the host, and the sandbox can use it without seeing it"
+
 func TestPlanSecrets(t *testing.T) {
 	for name, test := range map[string]struct {
 		config string
@@ -161,16 +163,21 @@ func TestPlanSecrets(t *testing.T) {
 			},
 		},
 		"automatic, a login": {
-			files: map[string]string{".claude/.credentials.json": "{}"},
+			files: map[string]string{".claude/.credentials.json": `{"claudeAiOauth":{"accessToken":"sk-value","refreshToken":"sk-value"}}`},
 			opts:  Options{Template: "claude"},
 			want: found{
 				Secrets: []string{`anthropic from {"login":{"kind":"claude","file":"~/.claude/.credentials.json"}} to api.anthropic.com as bearer to console.anthropic.com,platform.claude.com as placeholder`},
 				Trust:   true,
 			},
 		},
+		"automatic, a file of the agent's without a login": {
+			files: map[string]string{".claude/.credentials.json": `{"mcpOAuth":{}}`},
+			opts:  Options{Template: "claude"},
+			want:  found{Notes: []string{noKey}},
+		},
 		"automatic, neither": {
 			opts: Options{Template: "claude", Command: []string{"claude"}},
-			want: found{Notes: []string{"claude looks for its API key in ANTHROPIC_API_KEY, which it was not given: set it in your environment, or log in with claude on the host, and the sandbox can use it without seeing it"}},
+			want: found{Notes: []string{noKey}},
 		},
 		"configured goes before automatic": {
 			config: "[secrets.anthropic]\nfile = \"key\"\n", env: map[string]string{"ANTHROPIC_API_KEY": "sk-value"}, files: map[string]string{"key": "x"},
@@ -248,6 +255,10 @@ func TestPlanSecretsRefused(t *testing.T) {
 		"a login that is not there": {
 			config: "[secrets.a]\nlogin = \"claude\"\n[templates.own]\nsecrets = [\"a\"]\n",
 			want:   "there is no login at", kind: forage.ErrUsage,
+		},
+		"a login that is none": {
+			config: "[secrets.a]\nlogin = \"claude\"\nloginFile = \"config.toml\"\n[templates.own]\nsecrets = [\"a\"]\n",
+			want:   "config.toml", kind: forage.ErrUsage,
 		},
 		"monitor is forbidden": {
 			config: "[forbid]\nnetworks = [\"monitor\"]\n[templates.own]\n",

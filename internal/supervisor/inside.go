@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -41,19 +42,38 @@ func (s *Sandbox) placeLogins() error {
 		if b.Source.Login == nil {
 			continue
 		}
-		text, err := readLogin(b.Source.Login.File)
+		files, err := loginFiles(*b.Source.Login, b.Placeholder, b.Refresh)
 		if err != nil {
-			return fmt.Errorf("the secret %s: %w", b.Secret, err)
-		}
-		files, err := login.Inside(b.Source.Login.Kind, text, b.Placeholder, b.Refresh)
-		if err != nil {
-			return fmt.Errorf("the secret %s: %s: %w", b.Secret, b.Source.Login.File, err)
+			return forage.WithHint(fmt.Errorf("the secret %s: %w", b.Secret, err), forage.Hint(err))
 		}
 		for _, file := range files {
 			s.addFiles(forage.File{Path: path.Join(home, file.Path), Content: file.Content, Mode: 0o600, Owned: true})
 		}
 	}
 	return nil
+}
+
+// CheckLogin says whether there is a login that a sandbox can be given the placeholders of.
+func CheckLogin(l forage.Login) error {
+	_, err := loginFiles(l, "access", "refresh")
+	return err
+}
+
+// loginFiles are an agent's login files as they are inside.
+func loginFiles(l forage.Login, access, refresh string) ([]login.File, error) {
+	const hint = "log in on the host with the agent itself, or say where its login is with loginFile"
+	text, err := readLogin(l.File)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, forage.WithHint(forage.Errorf(forage.ErrUsage, "there is no login at %s", l.File), hint)
+	}
+	if err != nil {
+		return nil, err
+	}
+	files, err := login.Inside(l.Kind, text, access, refresh)
+	if err != nil {
+		return nil, forage.WithHint(forage.Errorf(forage.ErrUsage, "%s: %w", l.File, err), hint)
+	}
+	return files, nil
 }
 
 // maxLogin is many times what a login file has, in bytes.
