@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/google/renameio/v2"
+	"golang.org/x/sys/unix"
 
 	"forage"
 	"forage/internal/audit"
@@ -66,6 +67,7 @@ func (s *Service) planClient(loaded *config.Config, name string) (p plan, err er
 	if p.facts, err = factsOf(loaded.Network); err != nil {
 		return p, err
 	}
+	p.engine.MaxConnections = connectionsFor(len(loaded.Proxy.Clients))
 	p.traffic = template.Traffic
 	if p.bindings, err = s.bindings(loaded, template, name); err != nil {
 		return p, err
@@ -84,6 +86,8 @@ func (s *Service) bindings(loaded *config.Config, template forage.Template, name
 	for _, agent := range template.Agents {
 		if _, ok := loaded.Secrets[agent.Secret]; ok {
 			wanted = append(wanted, agent.Secret)
+		} else if agent.Secret != "" {
+			s.log.Warn("an agent's secret is not configured, and not put in", "client", name, "secret", agent.Secret)
 		}
 	}
 	slices.Sort(wanted)
@@ -173,6 +177,21 @@ func (s *Service) newEngine(c *client, p plan) (*egress.Engine, error) {
 	e := p.engine
 	e.Audit, e.Authority, e.Account, e.Dial = c.log, c.authority, c.account, s.options.dial
 	return egress.New(e)
+}
+
+// Descriptors that one connection may take: two sockets, what dialling and pipes take, and some to spare.
+const filesPerConnection = 8
+
+// connectionsFor is how many connections each of so many clients may have, by
+// the limit of open files: none of them can use up what the others need.
+func connectionsFor(clients int) int {
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
+		return 64
+	}
+	const few = 4 // clients that may come later
+	room := int(min(limit.Cur, 1<<20))/filesPerConnection - maxPending/filesPerConnection
+	return min(max(room/(clients+few), 16), 4096)
 }
 
 // credentials are what is put into a client's requests.

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"forage/internal/audit"
@@ -140,20 +141,33 @@ func (g *greeting) meet() error {
 			return errors.New("TLS: no certificate was verified")
 		}
 		g.peer.names = certificateNames(chains[0][0])
-		g.conn = tlsConn{conn}
+		g.conn = &tlsConn{Conn: conn}
 	}
 	return nil
 }
 
 // tlsConn can be reset, as far as TLS can.
-type tlsConn struct{ *tls.Conn }
+type tlsConn struct {
+	*tls.Conn
+	abrupt atomic.Bool
+}
 
-// SetLinger is what relay.Reset asks for.
-func (c tlsConn) SetLinger(seconds int) error {
+// SetLinger is what relay.Reset asks for before it closes a connection.
+func (c *tlsConn) SetLinger(seconds int) error {
+	c.abrupt.Store(seconds == 0)
 	if tcp, ok := c.NetConn().(*net.TCPConn); ok {
 		return tcp.SetLinger(seconds)
 	}
 	return nil
+}
+
+// Close says goodbye first, as TLS wants it, which a client that does not read
+// can hold up; a reset waits for nobody.
+func (c *tlsConn) Close() error {
+	if c.abrupt.Load() {
+		return c.NetConn().Close()
+	}
+	return c.Conn.Close()
 }
 
 var errRead = errors.New("the head is read")

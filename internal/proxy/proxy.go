@@ -41,8 +41,8 @@ const (
 
 	// Refusals beyond these wait, so that strangers can neither guess tokens nor
 	// fill the disk with audit lines any faster.
-	refusalsPerSecond = 20
-	refusalBurst      = 100
+	refusalsPerSecond = 2
+	refusalBurst      = 50
 )
 
 // serviceLog is the service's own audit log, which is no client's name.
