@@ -330,16 +330,17 @@ func field(status, name string) string {
 // that there is no gdb here.
 func (s *search) dump(t *testing.T, pid int) bool {
 	t.Helper()
-	gcore, err := exec.LookPath("gcore")
+	gdb, err := exec.LookPath("gdb")
 	if err != nil {
 		return false
 	}
 	core := filepath.Join(t.TempDir(), "core")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	if out, err := exec.CommandContext(ctx, gcore, "-o", core, strconv.Itoa(pid)).CombinedOutput(); err != nil {
-		t.Errorf("gcore: %v\n%s", err, out)
+	out, err := exec.CommandContext(ctx, gdb, "-nx", "--readnever", "-batch", "-p", strconv.Itoa(pid), "-ex", "generate-core-file "+core).CombinedOutput()
+	if info, statErr := os.Stat(core); err != nil || statErr != nil || info.Size() == 0 {
+		t.Errorf("gdb wrote no core: %v\n%s", errors.Join(err, statErr), out)
 	}
-	s.file("core", fmt.Sprintf("%s.%d", core, pid))
+	s.file("core", core)
 	return true
 }
