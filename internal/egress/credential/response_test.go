@@ -335,6 +335,42 @@ func TestEventsComeAtOnce(t *testing.T) {
 	}
 }
 
+// A server that compresses, though it was asked not to, holds nothing up either.
+func TestCompressedEventsComeAtOnce(t *testing.T) {
+	for _, coding := range []string{"gzip", "deflate"} {
+		next := make(chan bool)
+		w := newWorld(t, false, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Encoding", coding)
+			var z interface {
+				io.Writer
+				Flush() error
+			} = gzip.NewWriter(w)
+			if coding == "deflate" {
+				z = zlib.NewWriter(w)
+			}
+			for i := range 3 {
+				fmt.Fprintf(z, "data: %d %s\n\n", i, r.Header.Get("Authorization"))
+				z.Flush()
+				w.(http.Flusher).Flush()
+				<-next
+			}
+		})
+		res, err := w.do(t, "GET", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := make([]byte, 4096)
+		for i := range 3 {
+			n, err := io.ReadAtLeast(res.Body, p, 10+len("Bearer "+theValue))
+			want := fmt.Sprintf("data: %d Bearer %s\n\n", i, strings.Repeat("*", len(theValue)))
+			if diff := cmp.Diff(want, string(p[:n])); diff != "" || err != nil {
+				t.Errorf("%s, event %d: %v (-want +got):\n%s", coding, i, err, diff)
+			}
+			next <- true
+		}
+	}
+}
+
 // A redirect is a new request: the secret goes where that leads only if it is bound there.
 func TestRedirectsDoNotCarryTheSecret(t *testing.T) {
 	elsewhere := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -114,6 +114,24 @@ func TestPresignedRequestsAreSignedInTheHeader(t *testing.T) {
 	}
 }
 
+// The port that goes without saying is not in what is signed, and not in what is sent.
+func TestTheHostIsSentAsItIsSigned(t *testing.T) {
+	sign := func(host string) *http.Request {
+		r := request(t, "https://sts.amazonaws.com:443/", "Authorization: "+signedInside("us-east-1", "sts"))
+		r.Host = host
+		if _, answer, err := bindAWS(t, awsKey, "sts.amazonaws.com").Apply(t.Context(), r); err != nil || answer != nil {
+			t.Fatalf("applying: %v, answer %v", err, answer)
+		}
+		return r
+	}
+	want := sign("sts.amazonaws.com")
+	for _, host := range []string{"sts.amazonaws.com:443", "STS.amazonaws.com", ""} {
+		if got := sign(host); got.Host != want.Host || got.Header.Get("Authorization") != want.Header.Get("Authorization") {
+			t.Errorf("%q is sent as %q, signed %q", host, got.Host, got.Header.Get("Authorization"))
+		}
+	}
+}
+
 func TestWhatCannotBeSignedIsRefused(t *testing.T) {
 	good := "Authorization: " + signedInside("us-east-1", "s3")
 	for _, test := range []struct {
