@@ -44,6 +44,7 @@ type plan struct {
 	traffic  forage.Traffic
 	bindings []forage.Binding
 	env      map[string]string // what the secrets' sources need of it
+	inside   map[string]string // variables with placeholders, for the client's programs
 }
 
 // planClient says what the client of that name is to be.
@@ -70,6 +71,9 @@ func (s *Service) planClient(loaded *config.Config, name string) (p plan, err er
 	p.engine.MaxConnections = connectionsFor(len(loaded.Proxy.Clients))
 	p.traffic = template.Traffic
 	if p.bindings, err = s.bindings(loaded, template, name); err != nil {
+		return p, err
+	}
+	if p.inside, err = placeholders(loaded, template, p.bindings); err != nil {
 		return p, err
 	}
 	p.env = map[string]string{}
@@ -105,6 +109,31 @@ func (s *Service) bindings(loaded *config.Config, template forage.Template, name
 		all = append(all, b)
 	}
 	return all, nil
+}
+
+// placeholders are the variables that make a client's programs use its
+// secrets. The gateway is for sandboxes alone, since programs that take one prove nothing to it.
+func placeholders(loaded *config.Config, template forage.Template, bindings []forage.Binding) (map[string]string, error) {
+	var agents []forage.Agent
+	for _, name := range slices.Sorted(maps.Keys(template.Agents)) {
+		agent := template.Agents[name]
+		agent.BaseURLEnvVar = ""
+		agents = append(agents, agent)
+	}
+	var parts []inject.Contribution
+	for _, b := range bindings {
+		service, err := inject.PresetOf(b.Secret, loaded.Secrets[b.Secret])
+		if err != nil {
+			return nil, err
+		}
+		part, err := inject.Placeholders(b, service, agents)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, part)
+	}
+	all, err := inject.Merge(parts...)
+	return all.Env, err
 }
 
 // takeEnv adds to env what a source needs of the service's environment.

@@ -87,8 +87,9 @@ func (g *greeting) serve(name string, head sniff.Head, prefix []byte) {
 	s.mu.Lock()
 	client := s.clients[name]
 	var engine *egress.Engine
+	var inside map[string]string
 	if client != nil {
-		engine = client.engine
+		engine, inside = client.engine, client.plan.inside
 	}
 	closed := s.closed
 	s.mu.Unlock()
@@ -96,7 +97,7 @@ func (g *greeting) serve(name string, head sniff.Head, prefix []byte) {
 	case client == nil || closed: // removed meanwhile
 		relay.Reset(g.conn)
 	case isOwn(head.Target):
-		client.serveOwn(g, head)
+		client.serveOwn(g, head, inside)
 	default:
 		engine.ServeProxyConn(g.conn, prefix, func(h sniff.Head) error { return s.stillIs(name, g.peer, h) })
 	}

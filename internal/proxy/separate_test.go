@@ -138,6 +138,37 @@ func hasSecretLine(events []audit.Event) bool {
 	return false
 }
 
+// TestVariables: a client's programs are told placeholders, and no client another's.
+func TestVariables(t *testing.T) {
+	w, _, _ := newSecretWorld(t)
+	w.loaded.Secrets["anthropic"] = config.Secret{File: w.dir + "/secret", Hosts: []string{"api.example.com"}, Preset: "anthropic"}
+	a := w.loaded.Templates["a"]
+	a.Secrets = nil
+	a.Agents = map[string]forage.Agent{"x": {AuthEnvVar: "X_KEY", Secret: "anthropic", BaseURLEnvVar: "X_URL"}}
+	w.loaded.Templates["a"] = a
+	w.start()
+	get := func(name, token string) string {
+		t.Helper()
+		res, err := w.client(name, token).Get("http://forage.internal/env")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		text, _ := io.ReadAll(res.Body)
+		return res.Status + "\n" + string(text)
+	}
+	placeholder := w.s.clients["a"].plan.bindings[0].Placeholder
+	if got := get("a", tokenA); !strings.Contains(got, "\nexport X_KEY='"+placeholder+"'\n") || strings.Contains(got, secretOfA) || strings.Contains(got, "X_URL") {
+		t.Errorf("a: %q", got)
+	}
+	if got := get("b", tokenB); got != "200 OK\n" {
+		t.Errorf("b: %q", got)
+	}
+	if got := get("a", tokenB); !strings.HasPrefix(got, "407 ") {
+		t.Errorf("a stranger: %q", got)
+	}
+}
+
 // TestSecretIsTakenAway: a secret that the configuration has no more, or has anew, is so for the next request.
 func TestSecretIsTakenAway(t *testing.T) {
 	w, _, seen := newSecretWorld(t)
