@@ -114,7 +114,7 @@ func TestMistakes(t *testing.T) {
 		{"rule host is private", "[[templates.x.rules]]\nhost = '10.0.0.1'", `:2:8: templates.x.rules[0].host: "10.0.0.1": 10.0.0.1 is private and needs its port`},
 		{"rule path", "[[templates.x.rules]]\nhost = 'a.b'\npaths = ['/ok', 'x']", `:3:17: templates.x.rules[0].paths[1]: "x": expected a path that begins with /`},
 		{"rule paths", "[[templates.x.rules]]\nhost = 'a.b'\npaths = []", `:3:1: templates.x.rules[0].paths: expected at least one`},
-		{"rule escape", "[[templates.x.rules]]\nhost = 'a.b'\npaths = ['/a%2fb']", `without "%": requests are decoded`},
+		{"rule escape", "[[templates.x.rules]]\nhost = 'a.b'\npaths = ['/a%2eb']", `without "%" (but for %2F): requests are decoded`},
 		{"rule query", "[[templates.x.rules]]\nhost = 'a.b'\npaths = ['/a?b=c']", `what follows ? or # is not looked at`},
 		{"rule dots", "[[templates.x.rules]]\nhost = 'a.b'\npaths = ['/a/../b']", `without empty or dot segments`},
 		{"rule stars", "[[templates.x.rules]]\nhost = 'a.b'\npaths = ['/a**']", `"**" has to be a segment of its own`},

@@ -48,16 +48,16 @@ func compileRule(r forage.Rule) (*rule, error) {
 	}
 	c.methods = slices.Clone(r.Methods)
 	for i, path := range r.Paths {
-		g, err := parseGlob(path)
+		globs, err := parseGlobs(path)
 		if err != nil {
 			return nil, wrongRule(err, "paths", i)
 		}
 		if r.Deny { // in any case: some servers don't tell them apart
-			if g, err = parseGlob(strings.ToLower(path)); err != nil {
-				return nil, wrongRule(err, "paths", i)
+			for _, g := range globs {
+				g.lower()
 			}
 		}
-		c.paths = append(c.paths, g)
+		c.paths = append(c.paths, globs...)
 	}
 	if r.Git != nil {
 		c.git, err = compileGit(*r.Git)

@@ -67,8 +67,8 @@ func checkGlob(text string) error {
 		return fmt.Errorf("%.80q: expected a path that begins with /", text)
 	case strings.ContainsAny(text, "?#"):
 		return fmt.Errorf("%.80q: expected a path alone: what follows ? or # is not looked at", text)
-	case strings.Contains(text, "%"):
-		return fmt.Errorf(`%.80q: expected the path as it is meant, without "%%": requests are decoded before they are compared`, text)
+	case strings.Contains(unslashed(text), "%"):
+		return fmt.Errorf(`%.80q: expected the path as it is meant, without "%%" (but for %%2F): requests are decoded before they are compared`, text)
 	case strings.ContainsAny(text, `\;`):
 		return fmt.Errorf(`%.80q: expected a path without "\" and ";"`, text)
 	case strings.ContainsFunc(text, isControl) || !utf8.ValidString(text):
@@ -77,7 +77,30 @@ func checkGlob(text string) error {
 	return nil
 }
 
+// unslashed is a pattern without the escaped slashes that it may have.
+func unslashed(text string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(text, "%2F", ""), "%2f", "")
+}
+
+// parseGlobs reads a pattern that may have escaped slashes, as names have that
+// hold one (acme%2Fsite). Servers may read them as slashes, so it is two patterns then.
+func parseGlobs(text string) ([]*glob, error) {
+	g, err := parseGlob(strings.ReplaceAll(text, "%2f", "%2F"))
+	if err != nil || unslashed(text) == text {
+		return []*glob{g}, err
+	}
+	open, err := parseGlob(strings.ReplaceAll(g.text, "%2F", "/"))
+	return []*glob{g, open}, err
+}
+
 func isControl(r rune) bool { return r < 0x20 || r == 0x7f }
+
+// lower makes the glob one for paths in lower case.
+func (g *glob) lower() {
+	for i, s := range g.segments {
+		g.segments[i] = strings.ToLower(s)
+	}
+}
 
 // segments splits a path behind its first slash; a last one that is empty is left out.
 func segments(path string) []string {

@@ -64,6 +64,7 @@ func isOrdinary(raw string) bool {
 // decodings are the path with the escapes decoded that mean nothing but a
 // character, then decoded whole once, twice and so on until nothing changes.
 func decodings(raw string) (levels []string, ok bool) {
+	raw = upperEscapes(raw)
 	levels = []string{decode(raw, mustEscape)}
 	for len(levels) <= maxDecoded {
 		last := raw
@@ -109,6 +110,17 @@ func decode(s string, which func(byte) bool) string {
 		b.WriteByte(s[i])
 	}
 	return b.String()
+}
+
+// upperEscapes writes escapes in upper case, which is the same (RFC 3986, 6.2.2.1).
+func upperEscapes(s string) string {
+	b := []byte(s)
+	for i := range b {
+		if _, ok := escape(s[i:]); ok {
+			copy(b[i+1:i+3], strings.ToUpper(s[i+1:i+3]))
+		}
+	}
+	return string(b)
 }
 
 // escape is the byte that s begins with as an escape.

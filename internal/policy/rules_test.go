@@ -170,6 +170,21 @@ func TestSpellingsThatAllow(t *testing.T) {
 	}
 }
 
+// TestEscapedSlashes: names with a slash in them are written as they are sent,
+// and mean both that servers may make of them.
+func TestEscapedSlashes(t *testing.T) {
+	p := restricted(t, nil, allow("x.test", nil, list("/projects/acme%2fsite/**", "/open/**")), deny("x.test", nil, list("/open/acme%2Fsecret/**")))
+	for path, want := range map[string]bool{
+		"/projects/acme%2Fsite/issues": true, "/projects/acme%2fsite": true, "/projects/acme/site/a": true,
+		"/projects/acme%2Fother/a": false, "/projects/acme%252Fsite/a": false, "/projects/acme%2Fsite%2F..%2Fother/a": false, "/projects/acme%2Fsite/../x": false,
+		"/open/acme%2Fx": true, "/open/acme%2Fsecret": false, "/open/acme%2fsecret/a": false, "/open/acme/secret/a": false, "/open/ACME%2FSecret/a": false, "/open/acme%252fsecret": false,
+	} {
+		if got := policy.Decide(p, policy.Request{Host: "x.test", Port: 443, Method: "GET", Path: path}); (got.Verdict == policy.Allow) != want {
+			t.Errorf("%s: %+v", path, got)
+		}
+	}
+}
+
 // TestHostSpellings: what can't be a canonical name is not judged as one; and
 // what a client may write is one of the same.
 func TestHostSpellings(t *testing.T) {
