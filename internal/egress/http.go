@@ -143,7 +143,7 @@ func (b *buffers) Get() []byte {
 	if p, ok := b.pool.Get().(*[]byte); ok {
 		return *p
 	}
-	return make([]byte, 64<<10)
+	return make([]byte, 32<<10)
 }
 
 func (b *buffers) Put(p []byte) { b.pool.Put(&p) }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -181,6 +182,7 @@ func TestGateway(t *testing.T) {
 		{"localhost:18080", "/model", 200, "a.example / key="},
 		{"[::1]:18080", "/model/", 200, "a.example / key="},
 		{"[::1]:18080", "/model//x", 200, "a.example //x key="},
+		{"127.0.0.1:18080", "http://127.0.0.1:18080/model/v1", 200, "a.example /v1 key="},
 		{"127.0.0.1", "/model/v1", 400, "this is a proxy"},
 		{"127.0.0.1:80", "/model/v1", 400, "this is a proxy"},
 		{"a.example:18080", "/model/v1", 400, "this is a proxy"},
@@ -244,6 +246,27 @@ func TestSecretInTheClear(t *testing.T) {
 	if e := s.denied("not-tls"); e.Host != "a.example" {
 		t.Errorf("%+v", e)
 	}
+}
+
+// In the clear to a bound host goes neither the secret nor anybody else's.
+func TestForeignCredentialInTheClear(t *testing.T) {
+	s, _ := newSecretWorld(t, &vault{value: testSecret}, "a.example")
+	var got http.Header
+	s.serveHTTP(public+":80", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { got = r.Header.Clone() }))
+	for _, open := range []func() (net.Conn, string){
+		func() (net.Conn, string) { return s.toName("a.example", 80), "/" },
+		func() (net.Conn, string) { return s.connect(s.proxy), "http://a.example/" },
+	} {
+		conn, target := open()
+		fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: a.example\r\nAuthorization: Bearer theirs\r\nX-Api-Key: theirs\r\nX-Kept: yes\r\n\r\n", target)
+		if status, _ := get(t, bufio.NewReader(conn), "GET"); status != 200 {
+			t.Errorf("%d", status)
+		}
+		if text := fmt.Sprint(got); strings.Contains(text, "theirs") || strings.Contains(text, testSecret) || got.Get("X-Kept") != "yes" {
+			t.Errorf("the server got %v", got)
+		}
+	}
+	s.denied("foreign-credential")
 }
 
 // Credentials can be changed while requests are under way.

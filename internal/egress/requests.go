@@ -26,7 +26,7 @@ func (h *httpSide) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.serveFixed(w, r, s)
 	case r.Method == http.MethodConnect:
 		h.serveConnect(w, r, s)
-	case r.URL.Scheme == "" && r.URL.Host == "":
+	case r.URL.Scheme == "" && r.URL.Host == "", r.URL.Scheme == "http" && isGateway(r.URL.Host):
 		h.serveGateway(w, r, s)
 	default:
 		h.serveAbsolute(w, r, s)

@@ -56,14 +56,20 @@ func (h *httpSide) roundTrip(r *http.Request) (*http.Response, error) {
 // credentials puts the secret into a request that goes where others can't read it.
 // A request that is answered in place of the server has an answer.
 func (h *httpSide) credentials(r *http.Request, j *job) (answer *http.Response, err error) {
-	if j.scheme != "https" && !isOwnService(j.to) {
-		return nil, nil
+	set := h.e.secrets.Load()
+	found := set.For(j.to.Dest(), j.to.Port)
+	isClear := j.scheme != "https" && !isOwnService(j.to)
+	if isClear && found == nil {
+		found = set.For(j.to.Dest(), tlsPort)
 	}
-	found := h.e.secrets.Load().For(j.to.Dest(), j.to.Port)
-	if found == nil {
+	switch {
+	case found == nil:
 		return nil, nil
+	case isClear:
+		j.applied = found.Strip(r)
+	default:
+		j.applied, answer, err = found.Apply(r.Context(), r)
 	}
-	j.applied, answer, err = found.Apply(r.Context(), r)
 	event := audit.Event{Kind: audit.Secret, Host: j.to.Dest(), Port: j.to.Port, Method: r.Method, Path: j.event.Path, Secret: found.Secret}
 	if err != nil {
 		denied := j.s.f.deny(event, policy.Decision{Rule: "secret-unavailable", Reason: err.Error()})

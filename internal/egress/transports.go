@@ -28,9 +28,10 @@ const (
 	maxIdle         = 256
 	maxIdlePerHost  = 64
 	maxAnswerHead   = 256 << 10
-	continueTimeout = time.Second // RFC 9110, 10.1.1: a client does not wait for 100 (Continue) without end
-	streamWindow    = 1 << 20     // bytes of one answer that wait for a client that is slow
-	connWindow      = 16 << 20    // of all answers on a connection
+	continueTimeout = time.Second      // RFC 9110, 10.1.1: a client does not wait for 100 (Continue) without end
+	pingAfter       = 30 * time.Second // of silence
+	streamWindow    = 1 << 20          // bytes of one answer that wait for a client that is slow
+	connWindow      = 16 << 20         // of all answers on a connection
 )
 
 func (h *httpSide) newTransports(change uint64) *transports {
@@ -40,25 +41,28 @@ func (h *httpSide) newTransports(change uint64) *transports {
 	h1 := new(http.Protocols)
 	h1.SetHTTP1(true)
 	t := &transports{change: change, clear: h.newTransport(h1), secure: h.newTransport(h2), upgrade: h.newTransport(h1)}
-	t.clear.Proxy = h.proxyFor
+	t.clear.Proxy, t.clear.ReadBufferSize = h.proxyFor, 32<<10
 	t.clear.DialContext = h.dialClear
 	return t
 }
 
 func (h *httpSide) newTransport(protocols *http.Protocols) *http.Transport {
 	return &http.Transport{
-		DialContext:            h.dial,
-		TLSClientConfig:        &tls.Config{RootCAs: h.e.config.RootCAs, MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(64)},
-		TLSHandshakeTimeout:    dialTimeout,
-		Protocols:              protocols,
-		HTTP2:                  &http.HTTP2Config{MaxReceiveBufferPerStream: streamWindow, MaxReceiveBufferPerConnection: connWindow},
+		DialContext:         h.dial,
+		TLSClientConfig:     &tls.Config{RootCAs: h.e.config.RootCAs, MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(64)},
+		TLSHandshakeTimeout: dialTimeout,
+		Protocols:           protocols,
+		HTTP2: &http.HTTP2Config{
+			MaxReceiveBufferPerStream: streamWindow, MaxReceiveBufferPerConnection: connWindow,
+			SendPingTimeout: pingAfter, PingTimeout: pingAfter, // a server that is gone is not waited for without end
+		},
 		DisableCompression:     true,
 		MaxIdleConns:           maxIdle,
 		MaxIdleConnsPerHost:    maxIdlePerHost,
 		IdleConnTimeout:        idleUpstream,
 		ExpectContinueTimeout:  continueTimeout,
 		MaxResponseHeaderBytes: maxAnswerHead,
-		ReadBufferSize:         32 << 10,
+		ReadBufferSize:         16 << 10, // a record of TLS
 	}
 }
 

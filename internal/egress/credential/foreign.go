@@ -77,6 +77,10 @@ func isPresigning(squeezed []byte) bool {
 // what a request is about: the key of a cache, of a variable.
 func keyIsPlain(host string) bool { return host == "api.github.com" || host == "gitlab.com" }
 
+// Strip takes out every credential that r, which goes to a bound host in the clear, brings
+// itself: the secret does not go that way, and nobody else's does.
+func (c *Credential) Strip(r *http.Request) *Applied { return &Applied{Foreign: c.strip(r)} }
+
 // strip takes every credential out of r, but for the placeholder where it is to be
 // replaced, and says which of them was not ours.
 func (c *Credential) strip(r *http.Request) (foreign string) {
