@@ -95,7 +95,11 @@ func proposed(r Request) (methods, paths []string) {
 	if checkMethod(r.Method) == nil {
 		methods = []string{r.Method}
 	}
-	if path, ok := cleanPath(r.Path); ok && r.Method != "" && checkGlob(path) == nil {
+	path, ok := cleanPath(r.Path)
+	if !ok { // it may have no more than escaped slashes
+		path = decode(upperEscapes(r.Path), mustEscape)
+	}
+	if r.Method != "" && !strings.Contains(path, "*") && checkGlob(path) == nil {
 		paths = []string{path}
 	}
 	return methods, paths

@@ -31,10 +31,11 @@ func TestExplain(t *testing.T) {
 		"GET https://open.test/x": {
 			{Rule: &forage.Rule{Host: "open.test", Methods: list("GET"), Paths: list("/x"), Deny: true}},
 			{Rule: &forage.Rule{Host: "open.test", Deny: true}}, {Remove: "open.test"}},
-		"GET https://localhost/":            nil,
-		"GET https://127.0.0.1/":            nil,
-		"GET https://api.test/repos/%00":    nil,
-		"GET https://api.test/repos/..%2fx": nil,
+		"GET https://localhost/":                nil,
+		"GET https://127.0.0.1/":                nil,
+		"GET https://api.test/repos/%00":        nil,
+		"GET https://api.test/repos/..%2fx":     nil,
+		"GET https://api.test/projects/a%2fb/c": {{Rule: &forage.Rule{Host: "api.test", Methods: list("GET"), Paths: list("/projects/a%2Fb/c")}}},
 	} {
 		p, err := policy.Compile(network)
 		if err != nil {

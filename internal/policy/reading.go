@@ -223,7 +223,7 @@ func removeDots(s string) string {
 	return "/" + strings.Join(out, "/")
 }
 
-// Clean is a path as it is most often meant, in the form that globs are
+// cleanPath is a path as it is most often meant, in the form that globs are
 // written in; ok is false when there is more than one way to read it.
 func cleanPath(raw string) (string, bool) {
 	all, ok := readings(raw)
