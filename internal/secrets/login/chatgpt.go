@@ -4,8 +4,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"path"
-	"strings"
 	"time"
 )
 
@@ -107,19 +105,15 @@ func mergeChatGPT(file []byte, got grant, now time.Time) ([]byte, error) {
 	return json.MarshalIndent(top, "", "  ")
 }
 
-// chatGPTRefuses keeps the login for Codex's own work: the same token opens all of
-// the account, what was said in other conversations too.
-func chatGPTRefuses(host, p string) bool {
-	if host != "chatgpt.com" {
-		return false
-	}
-	p = path.Clean("/" + p)
-	for _, prefix := range []string{"/backend-api/codex/", "/backend-api/wham/", "/backend-api/plugins/", "/backend-api/ps/"} {
-		if strings.HasPrefix(p+"/", prefix) {
-			return false
-		}
-	}
-	return true
+// chatGPTRefuses keeps the login for Codex's own work. The same token opens all of
+// the account: other conversations, tasks in the cloud, and the apps (mail, files) that are
+// connected to it.
+func chatGPTRefuses(host, path string) bool {
+	const api = "/backend-api"
+	return host == "chatgpt.com" && !below(path,
+		api+"/codex", api+"/plugins", api+"/ps/plugins",
+		api+"/wham/accounts/check", api+"/wham/usage", api+"/wham/settings/user", api+"/wham/config", api+"/wham/profiles/me",
+		api+"/wham/workspace-messages", api+"/wham/agent-identities", api+"/wham/security-setup")
 }
 
 // chatGPTPlaceholders are a token that says when it ends, which is all that Codex

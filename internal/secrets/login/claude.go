@@ -122,10 +122,16 @@ func mergeClaude(file []byte, got grant, now time.Time) ([]byte, error) {
 	return json.Marshal(top)
 }
 
-// claudeRefuses holds back what would turn a login into a key that stays: with the
-// login's token anybody can have one made.
-func claudeRefuses(_, path string) bool {
-	return strings.Contains(path, "create_api_key")
+// claudeRefuses keeps the login for Claude Code's own work. The same token opens all of
+// the account: it makes API keys, which stay, reaches sessions and agents in the cloud, and writes
+// the memory and the skills that Claude Code on other machines goes by.
+func claudeRefuses(host, path string) bool {
+	return host == "api.anthropic.com" && !below(path,
+		"/v1/messages", "/v1/models", "/v1/complete",
+		"/api/hello", "/api/features", "/api/eval", "/api/event_logging", "/api/web/domain_info", "/mcp-registry",
+		"/api/oauth/profile", "/api/oauth/usage", "/api/oauth/validate", "/api/oauth/claude_cli/roles", "/api/oauth/account/settings",
+		"/api/claude_cli", "/api/claude_code_grove", "/api/claude_code_penguin_mode", "/api/organization/claude_code_first_token_date",
+		"/api/claude_code/settings", "/api/claude_code/policy_limits", "/api/claude_code/metrics", "/api/claude_code/organizations/metrics_enabled")
 }
 
 func claudePlaceholders(seed []byte) (access, refresh string) {

@@ -2,6 +2,8 @@ package login
 
 import (
 	"encoding/json"
+	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,7 +24,7 @@ type form struct {
 	ask func(have tokens) map[string]string
 	// merge puts new tokens into a login file, and leaves everything else in it as it is.
 	merge func(file []byte, got grant, now time.Time) ([]byte, error)
-	// refuses says whether a login must not be used for a path of the service.
+	// refuses says whether a login must not be used for a path (in lower case) of a host.
 	refuses func(host, path string) bool
 	// placeholders are what stands for the tokens inside; seed is 32 random-looking bytes.
 	placeholders func(seed []byte) (access, refresh string)
@@ -64,6 +66,12 @@ func (o object) set(key string, value any) error {
 		o[key] = raw
 	}
 	return err
+}
+
+// below says whether a path is one of those, or below one.
+func below(p string, prefixes ...string) bool {
+	p = path.Clean("/"+p) + "/"
+	return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(p, prefix+"/") })
 }
 
 // plain is a short word of a login file or of a token's claims; "" if it is
