@@ -14,6 +14,7 @@ import (
 	"forage/internal/inject"
 	"forage/internal/preset"
 	"forage/internal/rootfs"
+	"forage/internal/secrets"
 	"forage/internal/supervisor"
 	"forage/internal/term"
 )
@@ -186,6 +187,9 @@ func (p *planner) reachable(b forage.Binding) error {
 	case source.File != "":
 		if err := lookFor(source.File); err != nil {
 			p.note("the secret %s is not there now (%v): until it is, requests that need it are answered with 502", b.Secret, err)
+		}
+		for _, note := range secrets.Notes(source) {
+			p.note("the secret %s: %s", b.Secret, note)
 		}
 	case source.Env != "":
 		if value, _ := p.service.Caller.Getenv(source.Env); value == "" {
