@@ -81,9 +81,9 @@ func TrustFiles(root, fallback fs.FS, extra []byte) ([]forage.File, error) {
 		return nil, fmt.Errorf("reading the roots to trust: %w", err)
 	}
 	text := slices.Concat(own, []byte("\n"), extra)
-	files := []forage.File{file(BundlePath, string(text)), file(javaStorePath, string(javaStore(text)))}
-	for _, path := range covered {
-		files = append(files, file(path, string(text)))
+	files := []forage.File{{Path: BundlePath, Content: text, Mode: 0o444}, {Path: javaStorePath, Content: javaStore(text), Mode: 0o444}}
+	for _, path := range covered { // one content, which a runtime need not keep twice
+		files = append(files, forage.File{Path: path, Content: text, Mode: 0o444})
 	}
 	return files, nil
 }

@@ -45,7 +45,11 @@ type tree struct {
 }
 
 func (b *boot) encode() []byte {
-	w := &writer{b: make([]byte, 0, 4<<10)}
+	room := 4 << 10
+	for _, f := range b.Files {
+		room += len(f.Content)
+	}
+	w := &writer{b: make([]byte, 0, room)}
 	w.flags(b.Trial, b.DropGroups, b.Nesting, b.HasLog)
 	w.text(b.Name)
 	w.text(b.Identity.User)
@@ -59,12 +63,7 @@ func (b *boot) encode() []byte {
 	writeList(w, b.Lower, writeTree)
 	writeList(w, b.Mounts, writeTree)
 	writeList(w, b.Links, func(w *writer, l forage.Link) { w.text(l.Path); w.text(l.Target) })
-	writeList(w, b.Files, func(w *writer, f forage.File) {
-		w.text(f.Path)
-		w.text(string(f.Content))
-		w.number(int64(f.Mode))
-		w.flags(f.Owned)
-	})
+	b.encodeFiles(w)
 	writeList(w, b.Masks, (*writer).text)
 	writeTree(w, b.Program)
 	w.text(string(b.Guest))
@@ -94,11 +93,7 @@ func decodeBoot(blob []byte) (boot, error) {
 	b.Lower = list(r, readTree)
 	b.Mounts = list(r, readTree)
 	b.Links = list(r, func(r *reader) forage.Link { return forage.Link{Path: r.text(), Target: r.text()} })
-	b.Files = list(r, func(r *reader) forage.File {
-		f := forage.File{Path: r.text(), Content: []byte(r.text()), Mode: uint32(r.number())}
-		r.flags(&f.Owned)
-		return f
-	})
+	b.Files = decodeFiles(r)
 	b.Masks = list(r, (*reader).text)
 	b.Program = readTree(r)
 	b.Guest = []byte(r.text())
@@ -115,4 +110,57 @@ func readTree(r *reader) tree {
 	t.Target = r.text()
 	t.FD = int(r.number())
 	return t
+}
+
+// encodeFiles writes a content that several files share once: certificates are
+// many, and are shown in more than one place.
+func (b *boot) encodeFiles(w *writer) {
+	number := 0
+	seen := make(map[content]int) // the number of the first file that has it
+	writeList(w, b.Files, func(w *writer, f forage.File) {
+		number++
+		w.text(f.Path)
+		w.number(int64(f.Mode))
+		w.flags(f.Owned)
+		first := seen[contentOf(f)]
+		w.number(int64(first))
+		if first > 0 {
+			return
+		}
+		w.bytes(f.Content)
+		if len(f.Content) > 0 {
+			seen[contentOf(f)] = number
+		}
+	})
+}
+
+func decodeFiles(r *reader) []forage.File {
+	var before []forage.File
+	return list(r, func(r *reader) forage.File {
+		f := forage.File{Path: r.text(), Mode: uint32(r.number())}
+		r.flags(&f.Owned)
+		switch first := r.number(); {
+		case first == 0:
+			f.Content = []byte(r.text())
+		case first < 0 || first > int64(len(before)):
+			r.fail()
+		default:
+			f.Content = before[first-1].Content
+		}
+		before = append(before, f)
+		return f
+	})
+}
+
+// content tells contents apart that are shared from those that are alike.
+type content struct {
+	first  *byte
+	length int
+}
+
+func contentOf(f forage.File) content {
+	if len(f.Content) == 0 {
+		return content{}
+	}
+	return content{&f.Content[0], len(f.Content)}
 }

@@ -20,7 +20,8 @@ type builder struct {
 	plant  *planter // makes what is not there at "/"
 	areas  []placedArea
 	shares []*share
-	fds    []int // to be closed in the end
+	stored map[storedFile]string // where in tmpfs
+	fds    []int                 // to be closed in the end
 }
 
 // placedArea is a writable area with what makes files in it.

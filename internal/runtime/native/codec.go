@@ -23,6 +23,11 @@ func (w *writer) text(s string) {
 	w.b = append(w.b, s...)
 }
 
+func (w *writer) bytes(b []byte) {
+	w.number(int64(len(b)))
+	w.b = append(w.b, b...)
+}
+
 // flags writes up to 62 booleans as one number.
 func (w *writer) flags(list ...bool) {
 	n := int64(0)

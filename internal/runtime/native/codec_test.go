@@ -63,6 +63,26 @@ func TestBootCodec(t *testing.T) {
 	}
 }
 
+// TestBootCodecShares: a content that several files have is sent once, and is one again.
+func TestBootCodecShares(t *testing.T) {
+	content := []byte(strings.Repeat("certificate", 1000))
+	b := boot{Guest: []byte{}, Files: []forage.File{
+		{Path: "/a", Content: content}, {Path: "/b", Content: []byte{}}, {Path: "/c", Content: content, Owned: true},
+		{Path: "/d", Content: content[:11]}, {Path: "/e", Content: content},
+	}}
+	blob := b.encode()
+	if len(blob) > 2*len(content) {
+		t.Errorf("%d bytes for contents of %d", len(blob), len(content))
+	}
+	got, err := decodeBoot(blob)
+	if diff := cmp.Diff(b, got); diff != "" || err != nil {
+		t.Fatalf("%v %s", err, diff)
+	}
+	if &got.Files[0].Content[0] != &got.Files[4].Content[0] {
+		t.Error("the content is there twice")
+	}
+}
+
 func TestBootCodecCut(t *testing.T) {
 	b := fullBoot(t)
 	whole := b.encode()

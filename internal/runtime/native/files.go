@@ -14,6 +14,7 @@ import (
 // placeFiles puts generated files inside, where the agent can't change them
 // unless they are its own.
 func (b *builder) placeFiles() error {
+	b.stored = make(map[storedFile]string)
 	for i, f := range b.boot.Files {
 		if f.Mode == 0 {
 			f.Mode = 0o444
@@ -32,17 +33,27 @@ func (b *builder) placeFiles() error {
 	return nil
 }
 
+// storedFile is a file in the tmpfs that can be shown in more than one place.
+type storedFile struct {
+	content content
+	mode    uint32
+}
+
 func (b *builder) placeFile(hidden string, f forage.File) error {
 	store := newPlanter(b.tmpfs)
 	if rootfs.Within(f.Path, forage.RunPath) {
-		return store.file(path.Join(dirForage, relative(f.Path[len(forage.RunPath):])), f.Content, f.Mode)
+		own := path.Join(dirForage, relative(f.Path[len(forage.RunPath):]))
+		b.stored[storedFile{contentOf(f), f.Mode}] = own
+		return store.file(own, f.Content, f.Mode)
 	}
 	plant, rel := b.planterFor(f.Path)
 	mounted := b.isMounted(f.Path)
 	if plant == b.plant && len(b.boot.Lower) == 0 && !mounted {
 		return plant.file(rel, f.Content, f.Mode) // "/" is read-only there
 	}
-	if err := store.file(hidden, f.Content, f.Mode); err != nil {
+	if own, ok := b.stored[storedFile{contentOf(f), f.Mode}]; ok && len(f.Content) > 0 {
+		hidden = own
+	} else if err := store.file(hidden, f.Content, f.Mode); err != nil {
 		return err
 	}
 	at, err := b.placeOver(f.Path, mounted)

@@ -53,16 +53,19 @@ func TestOwnedFilesStayInTheHome(t *testing.T) {
 // TestFilesOverTheSystems puts files in the place of the host's own, mounted
 // alone or with their folder.
 func TestFilesOverTheSystems(t *testing.T) {
-	certs := makeTree(t, "bundle.crt", "other.crt", "single.pem")
+	certs := makeTree(t, "bundle.crt", "other.crt", "single.pem", "third.crt")
 	spec := with(baseSpec(t, makeTree(t, "x")),
 		forage.Mount{Source: certs, Target: "/etc/forage-certs", System: true},
 		forage.Mount{Source: filepath.Join(certs, "single.pem"), Target: "/etc/forage-single.pem", System: true})
+	shared := []byte("3")
 	spec.Files = append(spec.Files,
+		forage.File{Path: forage.RunPath + "/shared", Content: shared},
+		forage.File{Path: "/etc/forage-certs/third.crt", Content: shared},
 		forage.File{Path: "/etc/forage-certs/bundle.crt", Content: []byte("1")},
 		forage.File{Path: "/etc/forage-single.pem", Content: []byte("2")})
 	o := inside(t, spec, `
-		cat /etc/forage-certs/bundle.crt /etc/forage-certs/other.crt /etc/forage-single.pem
-		for f in /etc/forage-certs/bundle.crt /etc/forage-single.pem; do
+		cat /etc/forage-certs/bundle.crt /etc/forage-certs/other.crt /etc/forage-single.pem /etc/forage-certs/third.crt `+forage.RunPath+`/shared
+		for f in /etc/forage-certs/third.crt /etc/forage-certs/bundle.crt /etc/forage-single.pem; do
 			(echo bad >$f) 2>/dev/null && echo wrote $f; rm -f $f 2>/dev/null && echo removed $f; done; true`)
-	wantOut(t, o, "1other.crt2")
+	wantOut(t, o, "1other.crt233")
 }
