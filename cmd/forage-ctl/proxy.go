@@ -29,7 +29,7 @@ for a while.`,
 		Example: `
 forage-ctl proxy --config /etc/forage-proxy/config.toml
 curl -x http://build:TOKEN@127.0.0.1:3128 http://forage.internal/ca.pem`,
-		Annotations:       map[string]string{exitNote: "6 7"},
+		Annotations:       map[string]string{exitNote: "6 7 8"},
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(c *cobra.Command, _ []string) error { return runProxy(c.Context(), a) },

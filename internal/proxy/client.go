@@ -31,7 +31,7 @@ import (
 )
 
 // ledgerInterval is how often what a client has used is written down.
-const ledgerInterval = time.Minute
+const ledgerInterval = 5 * time.Second
 
 type dialer = func(context.Context, netip.AddrPort) (net.Conn, error)
 
@@ -61,6 +61,9 @@ func (s *Service) planClient(loaded *config.Config, name string) (p plan, err er
 	}
 	if template.SecretMode == forage.SecretsWrapped {
 		return p, forage.Errorf(forage.ErrUnsupported, "secretMode = %q puts secrets into a sandbox, and there is none", template.SecretMode)
+	}
+	if err := loaded.Forbid.CheckNetwork(template.Network.Mode); err != nil {
+		return p, err
 	}
 	if p.engine, err = outlet.EngineConfig(name, template.Network, loaded.Network); err != nil {
 		return p, err

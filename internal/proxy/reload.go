@@ -189,7 +189,7 @@ func (s *Service) prepareListeners(n *next, p *config.Proxy) error {
 // swap puts in force what is ready, and ends what is not wanted any more.
 // Connections of clients that stay go on, as far as their new policy allows.
 func (s *Service) swap(n *next) (errs []error) {
-	var gone []*client
+	var gone, stay []*client
 	var replaced []*egress.Engine
 	s.mu.Lock()
 	for name, c := range s.clients {
@@ -211,8 +211,8 @@ func (s *Service) swap(n *next) (errs []error) {
 		}
 		c.plan = n.plans[name]
 		c.engine.SetCredentials(set)
-		c.engine.SetPolicy(c.plan.engine.Policy)
 		c.account.SetBounds(c.plan.traffic)
+		stay = append(stay, c)
 	}
 	for name, listener := range s.listeners {
 		if _, ok := n.listen[name]; !ok {
@@ -225,6 +225,9 @@ func (s *Service) swap(n *next) (errs []error) {
 		s.running.Go(func() { s.accept(listener, n.listen[name]) })
 	}
 	s.mu.Unlock()
+	for _, c := range stay { // it may take a while to end what is not allowed any more
+		c.engine.SetPolicy(c.plan.engine.Policy)
+	}
 	for _, e := range replaced {
 		errs = append(errs, e.Close())
 	}

@@ -68,6 +68,7 @@ func (w *world) askAPI(name, token string, roots *x509.CertPool, key string) (st
 	c.Transport.(*http.Transport).TLSClientConfig = &tls.Config{RootCAs: roots}
 	request, _ := http.NewRequest(http.MethodGet, "https://api.example.com/v1", nil)
 	request.Header.Set("X-Api-Key", key)
+	request.Header.Set("Proxy-Authorization", "Bearer "+token) // inside of the tunnel, where it has no business
 	res, err := c.Do(request)
 	if err != nil {
 		return "", err
@@ -88,8 +89,12 @@ func TestSecretsAreSeparate(t *testing.T) {
 	if answer, err := w.askAPI("a", tokenA, ofA, placeholder); answer != "200 OK api" || err != nil {
 		t.Fatalf("a: %q, %v", answer, err)
 	}
-	if got := (<-seen).Get("X-Api-Key"); got != secretOfA {
+	header := <-seen
+	if got := header.Get("X-Api-Key"); got != secretOfA {
 		t.Errorf("a's request had %q", got)
+	}
+	if got := header.Get("Proxy-Authorization"); got != "" {
+		t.Errorf("what was for the proxy was sent on: %q", got)
 	}
 	// b's connection is not looked into, and its key is what it says.
 	if answer, err := w.askAPI("b", tokenB, api.pool(), placeholder); answer != "200 OK api" || err != nil {

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -159,6 +160,30 @@ func TestSockets(t *testing.T) {
 	s.files.Run(done(), nil)
 	if _, err := os.Lstat(path); !os.IsNotExist(err) {
 		t.Errorf("the socket is left: %v", err)
+	}
+}
+
+// TestForbidden: what no sandbox gets, no client gets.
+func TestForbidden(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, dir+"/config.toml", []byte(`
+[proxy]
+listen = ["unix:p.sock"]
+auditDir = "audit"
+[proxy.clients.a]
+template = "open"
+token = { env = "TOKEN_A" }
+[templates.open]
+network = "full"
+[forbid]
+networks = ["full"]
+`))
+	options := newWorld(t).options()
+	options.Load = func() (*config.Config, error) {
+		return config.Load(config.Env{UID: 1000, Home: "/nonexistent", File: dir + "/config.toml", SystemDir: dir})
+	}
+	if s, err := start(options); !errors.Is(err, forage.ErrDenied) || !strings.Contains(err.Error(), "proxy.clients.a: template open: ") {
+		t.Errorf("got %v, %v", s, err)
 	}
 }
 
