@@ -117,6 +117,17 @@ func TestRespelledPathsAreRead(t *testing.T) {
 	})
 }
 
+// TestTooManyReadings: where not all can be looked at, none counts.
+func TestTooManyReadings(t *testing.T) {
+	long := "/a" + strings.Repeat("/b;c%2f", 1000)
+	if all, ok := readings(long + "/../admin"); ok {
+		t.Errorf("%d readings of a path of %d bytes", len(all), len(long))
+	}
+	if _, ok := readings("/a" + strings.Repeat("/b;c%2f", 20)); !ok {
+		t.Error("a short path is refused")
+	}
+}
+
 // TestManyReadings: the worst of paths costs no more than a bounded number.
 func TestManyReadings(t *testing.T) {
 	for _, unit := range []string{"%2e%2e%2f", "/..;", "/%252e%252e;a", `\..`, "%25", "%252525", "/;", "//", "/．．", "%3f", "/a%2f;b%5c..%3f%2523ａ"} {
