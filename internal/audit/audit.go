@@ -16,11 +16,11 @@
 package audit
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -85,7 +85,7 @@ func encode(e *Event) ([]byte, error) {
 // no control and no bidirectional character reaches a terminal that shows the
 // file as it is.
 func escapeASCII(line []byte) []byte {
-	if bytes.IndexFunc(line, func(r rune) bool { return r >= 0x7f }) < 0 {
+	if !slices.ContainsFunc(line, func(c byte) bool { return c >= 0x7f }) {
 		return line
 	}
 	out := make([]byte, 0, 2*len(line))
