@@ -12,8 +12,16 @@ import (
 )
 
 // serveProxy serves the explicit proxy.
-func (f *flow) serveProxy() {
-	f.e.http.serve(newSession(f, nil, nil)) // each request has its own lines
+func (f *flow) serveProxy() { f.proxy(nil) }
+
+// proxy serves the explicit proxy, and the tunnel that it may end in: here, so that what HTTP
+// has needed is not kept for as long as the tunnel is open.
+func (f *flow) proxy(prefix []byte) {
+	s := newSession(f, nil, prefix)
+	f.e.http.serve(s) // each request has its own lines
+	if s.tunnel != nil {
+		s.tunnel()
+	}
 }
 
 // RuleIdentity is the rule of a *sniff.Error that asks the client to say who it is: it is answered with 407.
@@ -26,7 +34,7 @@ const RuleIdentity = "proxy-identity"
 func (e *Engine) ServeProxyConn(conn net.Conn, prefix []byte, check func(sniff.Head) error) {
 	e.start(conn, func(f *flow) {
 		f.check = check
-		e.http.serve(newSession(f, nil, prefix))
+		f.proxy(prefix)
 	})
 }
 
@@ -51,15 +59,19 @@ func (h *httpSide) serveConnect(w http.ResponseWriter, r *http.Request, s *sessi
 		return
 	}
 	prefix, err := s.becomeTunnel(w)
-	if err != nil {
-		c.closing(event, err)
-		if upstream != nil {
-			relay.Reset(upstream)
+	if err == nil {
+		s.tunnel = func() { f.tunnel(c, event, prefix, upstream) }
+		if s.finish() {
+			return
 		}
-		panic(http.ErrAbortHandler)
+		err = net.ErrClosed // nobody waits for it any more
 	}
-	defer s.finish()
-	f.tunnel(c, event, prefix, upstream)
+	c.closing(event, err)
+	if upstream != nil {
+		relay.Reset(upstream)
+	}
+	s.finish()
+	panic(http.ErrAbortHandler)
 }
 
 // dialTunnel dials before the tunnel is promised, so that a failure can be

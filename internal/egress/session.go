@@ -24,6 +24,7 @@ type session struct {
 	tls    *tls.Conn       // nil in the clear
 	http2  bool
 	gate   *sniff.Gate // nil for HTTP/2
+	tunnel func()      // what it becomes when serve has returned
 
 	serving atomic.Bool                  // a request is being answered
 	left    atomic.Pointer[relay.Counts] // the connection has left HTTP, and counts there
@@ -40,8 +41,14 @@ func newSession(f *flow, fixed *policy.Request, prefix []byte) *session {
 	return &session{f: f, fixed: fixed, prefix: prefix, closed: make(chan struct{})}
 }
 
-// finish lets serve return.
-func (s *session) finish() { s.once.Do(func() { close(s.closed) }) }
+// finish lets serve return; false says that it has been let already.
+func (s *session) finish() (first bool) {
+	s.once.Do(func() {
+		close(s.closed)
+		first = true
+	})
+	return first
+}
 
 // failed notes the first failure, if err is one, and returns it.
 func (s *session) failed(err error) error {
