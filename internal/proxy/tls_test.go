@@ -7,8 +7,10 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"forage/internal/config"
 )
@@ -118,4 +120,26 @@ func TestAuthorityIsTakenAway(t *testing.T) {
 	if _, reached := w.seen.Load("/y"); reached {
 		t.Error("the upstream server was asked")
 	}
+}
+
+// TestSlowHandshake: who begins TLS and does not go on is not waited for.
+func TestSlowHandshake(t *testing.T) {
+	w, _, _ := newTLSWorld(t)
+	options := w.options()
+	options.headTimeout = 200 * time.Millisecond
+	s, err := start(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.s = s
+	defer s.files.Run(done(), nil)
+	defer s.close()
+	for _, beginning := range []string{"", "\x16\x03\x01", "\x16\x03\x01\x40\x00\x01\x00\x3f\xfc\x03\x03"} {
+		conn := w.dialTo(config.ListenTLS)
+		io.WriteString(conn, beginning)
+		if n, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("after %q: still open, %d bytes", beginning, n)
+		}
+	}
+	w.wantDenial("no-identity: from 127.0.0.1:")
 }
