@@ -158,6 +158,7 @@ func TestInsideWrong(t *testing.T) {
 func FuzzInside(f *testing.F) {
 	f.Add([]byte(claudeLogin(oldAccess, oldRefresh, start)))
 	f.Add([]byte(chatGPTLogin(realJWT(start, "real"), "rt_real")))
+	f.Add([]byte(`{"ClAudeAiOAuth":{"ACCessToken":"0"}}`)) // which encoding/json takes for the same key, and the agent doesn't
 	f.Fuzz(func(t *testing.T, file []byte) {
 		for _, kind := range []forage.LoginKind{forage.LoginClaude, forage.LoginChatGPT} {
 			form, err := formOf(kind)
