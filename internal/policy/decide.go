@@ -184,9 +184,9 @@ func mostSpecial(allows []candidate) []candidate {
 // connection judges a connection, on which there may be requests.
 func connection(r Request, allows, denies []candidate) Decision {
 	best, special := candidate{}, grade{}
-	inspect, whole := false, false
+	inspect := !wholly(allows, denies)
 	for _, c := range allows {
-		inspect, whole = inspect || c.inspect || len(c.git) > 0, whole || c.whole()
+		inspect = inspect || c.inspect
 		if g := c.most(); best.rule == nil || g.compare(special) > 0 {
 			best, special = c, g
 		}
@@ -198,10 +198,9 @@ func connection(r Request, allows, denies []candidate) Decision {
 		if c.whole() && (c.rank > best.rank || c.most().compare(special) >= 0) {
 			return byRule(c)
 		}
-		inspect = true
 	}
 	d := allowed(r, best)
-	d.Inspect = inspect || !whole
+	d.Inspect = inspect
 	return d
 }
 

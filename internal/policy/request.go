@@ -49,8 +49,9 @@ func (r *rule) most() grade {
 func judgeRequest(r Request, allows, denies []candidate) (d Decision, wall bool) {
 	ways := [][]string{nil}
 	if slices.ContainsFunc(allows, candidate.asksPath) || slices.ContainsFunc(denies, candidate.asksPath) {
-		var ok bool
-		if ways, ok = readings(r.Path); !ok {
+		if read, ok := readings(r.Path); ok {
+			ways = read
+		} else if !wholly(allows, denies) {
 			return denied(RuleMalformed, "a path that servers may read in too many ways"), true
 		}
 	}
@@ -80,6 +81,13 @@ func judgeRequest(r Request, allows, denies []candidate) (d Decision, wall bool)
 }
 
 func (c candidate) asksPath() bool { return len(c.paths)+len(c.git) > 0 }
+
+// wholly says whether every request is allowed, whatever its path and method.
+func wholly(allows, denies []candidate) bool {
+	whole := func(c candidate) bool { return c.whole() }
+	git := func(c candidate) bool { return len(c.git) > 0 }
+	return len(denies) == 0 && slices.ContainsFunc(allows, whole) && !slices.ContainsFunc(allows, git)
+}
 
 func samePush(a, b *forage.GitRule) bool {
 	if a == nil || b == nil {
