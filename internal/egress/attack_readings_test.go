@@ -94,7 +94,7 @@ func TestOtherHostsStayInside(t *testing.T) {
 	s.serveTLS(public+":443", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { got = r.Header.Clone() }))
 	conn, r := s.secure("a.example")
 	io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a.example\r\nX-Forwarded-Host: b.example\r\nX_Forwarded_Host: b.example\r\nForwarded: host=b.example\r\n"+
-		"X-Host: b.example\r\nX-Original-Host: b.example\r\nX-HTTP-Host-Override: b.example\r\nX-Forwarded-Server: b.example\r\nX-Kept: yes\r\n\r\n")
+		"X-Host: b.example\r\nX-Original-Host: b.example\r\nX-HTTP-Host-Override: b.example\r\nX-Forwarded-Server: b.example\r\nContent_Length: b.example\r\nTransfer_Encoding: b.example\r\nX-Kept: yes\r\n\r\n")
 	get(t, r, "GET")
 	if text := fmt.Sprint(got); strings.Contains(text, "b.example") || got.Get("X-Kept") != "yes" {
 		t.Errorf("the server got %v", got)

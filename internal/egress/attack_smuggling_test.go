@@ -55,7 +55,7 @@ func (rec *recorder) handle(conn net.Conn) {
 
 func (rec *recorder) secure(cert tls.Certificate) func(net.Conn) {
 	return func(conn net.Conn) {
-		secure := tls.Server(conn, &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"http/1.1"}})
+		secure := tlsServer(conn, cert)
 		rec.handle(secure)
 		secure.Close()
 	}
@@ -340,4 +340,8 @@ func (c *rawHTTP2) send(t *testing.T, body string, fields ...string) string {
 			return ""
 		}
 	}
+}
+
+func tlsServer(conn net.Conn, cert tls.Certificate) *tls.Conn {
+	return tls.Server(conn, &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"http/1.1"}})
 }

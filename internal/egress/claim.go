@@ -95,12 +95,16 @@ func (e *Engine) admit(c *claim, r policy.Request) policy.Decision {
 		if d.Verdict == policy.Allow {
 			c.live, c.whole, c.host = true, false, nil
 			e.claims[c] = struct{}{}
-			if c != &c.f.own {
-				c.countLocked()
-			}
 		}
 		return d
 	}
+}
+
+// count makes a request count for its host.
+func (c *claim) count() {
+	c.f.e.mu.Lock()
+	defer c.f.e.mu.Unlock()
+	c.countLocked()
 }
 
 // countLocked makes a claim count for its host.

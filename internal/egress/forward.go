@@ -75,6 +75,7 @@ func (h *httpSide) pass(w http.ResponseWriter, r *http.Request, j *job) {
 		h.refuse(w, r, j.s, err)
 		return
 	}
+	j.claim.count()
 	if !j.s.http2 {
 		http.NewResponseController(w).EnableFullDuplex() // a server may answer before it has read everything
 	}

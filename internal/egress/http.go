@@ -42,8 +42,10 @@ func newHTTPSide(e *Engine) *httpSide {
 		IdleTimeout:       idleHTTP,
 		MaxHeaderBytes:    maxHeadHTTP,
 		ErrorLog:          quiet,
-		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
-		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return withSession(ctx, c) },
+		// OPTIONS * is for the server, and judged, like everything else.
+		DisableGeneralOptionsHandler: true,
+		HTTP2:                        &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+		ConnContext:                  func(ctx context.Context, c net.Conn) context.Context { return withSession(ctx, c) },
 	}
 	h.forward = httputil.ReverseProxy{
 		Rewrite:        rewrite,

@@ -80,6 +80,22 @@ func TestInterceptRefuses(t *testing.T) {
 	}
 }
 
+// OPTIONS * reaches the server, and the audit log, like any other request.
+func TestInterceptedOptions(t *testing.T) {
+	s := newSecureWorld(t, looked(t, inspected("a.example")), nil)
+	site := &site{}
+	server := s.serveTLS(public+":443", site)
+	server.DisableGeneralOptionsHandler = true
+	conn, r := s.secure("a.example")
+	io.WriteString(conn, "OPTIONS * HTTP/1.1\r\nHost: a.example\r\n\r\n")
+	if status, body := get(t, r, "OPTIONS"); status != 200 || body != "OPTIONS a.example *" {
+		t.Errorf("%d, %q", status, body)
+	}
+	if e := s.closed(audit.HTTP); e.Method != "OPTIONS" || e.Path != "*" {
+		t.Errorf("%+v", e)
+	}
+}
+
 // A request that is hidden in another's body stays a body.
 func TestInterceptedSmuggling(t *testing.T) {
 	for _, outside := range [][]string{nil, {"http/1.1"}} {

@@ -211,7 +211,7 @@ func TestBudget(t *testing.T) {
 	}
 	s.denied("max-tokens")
 	for _, host := range s.engine.Traffic() {
-		if host.Host == "api.anthropic.com" && (host.Tokens != 12 || host.Requests != 2 || host.Denied != 1 || host.BytesIn == 0 || host.BytesOut != 2) {
+		if host.Host == "api.anthropic.com" && (host.Tokens != 12 || host.Requests != 1 || host.Denied != 1 || host.BytesIn == 0 || host.BytesOut != 2) {
 			t.Errorf("%+v", host)
 		}
 	}

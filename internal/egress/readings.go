@@ -138,11 +138,16 @@ func pathOf(value string) string {
 	return value
 }
 
-// dropHosts takes out the fields that name another host than the one that was judged.
+// dropHosts takes out the fields that name another host than the one that was judged, and those
+// that a server which takes "_" for "-" could take for the request's framing.
 func dropHosts(h http.Header) {
 	for name := range h {
-		if mayOverride(name) && slices.Contains(hostFields, squeeze(name)) {
+		if mayOverride(name) && slices.Contains(hostFields, squeeze(name)) || strings.Contains(name, "_") && isFraming(squeeze(name)) {
 			delete(h, name)
 		}
 	}
+}
+
+func isFraming(squeezed string) bool {
+	return squeezed == "transferencoding" || squeezed == "contentlength" || squeezed == "connection"
 }
