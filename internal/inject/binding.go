@@ -44,8 +44,17 @@ func Binding(name string, secret config.Secret, scope Scope) (forage.Binding, er
 }
 
 // PresetOf is the preset that a secret names, or that of its own name or login;
-// the zero Preset is none.
+// the zero Preset is none. A secret of another name for other hosts has no part in the
+// variables of the service, which are the service's own secret's.
 func PresetOf(name string, secret config.Secret) (preset.Preset, error) {
+	p, err := presetOf(name, secret)
+	if name != p.Name && len(secret.Hosts) > 0 {
+		p.Env = nil
+	}
+	return p, err
+}
+
+func presetOf(name string, secret config.Secret) (preset.Preset, error) {
 	if secret.Preset != "" {
 		p, ok := preset.Lookup(secret.Preset)
 		if !ok {

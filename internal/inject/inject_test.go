@@ -67,6 +67,9 @@ func TestPlaceholders(t *testing.T) {
 		"key of a service whose addresses have a path": {config.Secret{Env: "X", Preset: "openai"}, map[string]string{
 			"OPENAI_API_KEY": "PLACEHOLDER", "CODEX_API_KEY": "PLACEHOLDER", "MY_KEY": "PLACEHOLDER", "MY_URL": "http://127.0.0.1:18080/openai/v1",
 		}},
+		"key for another host": {config.Secret{Env: "X", Preset: "anthropic", Hosts: []string{"llm.test"}}, map[string]string{
+			"MY_KEY": "PLACEHOLDER", "MY_URL": "http://127.0.0.1:18080/anthropic",
+		}},
 		"login": {config.Secret{Login: forage.LoginClaude}, map[string]string{"MY_URL": "http://127.0.0.1:18080/anthropic"}},
 	} {
 		b, service := bind("model", test.secret)
@@ -78,7 +81,16 @@ func TestPlaceholders(t *testing.T) {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
-	b, service := bind("other", config.Secret{Env: "X", Hosts: []string{"a.test"}, Place: forage.PlaceBearer})
+	b, service := bind("aws", config.Secret{Env: "X"})
+	b.Placeholder = "ID:KEY"
+	got, err := Placeholders(b, service, nil)
+	if diff := cmp.Diff(map[string]string{"AWS_ACCESS_KEY_ID": "ID", "AWS_SECRET_ACCESS_KEY": "KEY"}, got.Env); diff != "" || err != nil {
+		t.Errorf("a key that signs: %v %s", err, diff)
+	}
+	if diff := cmp.Diff([]string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}, Variables("aws", service, nil)); diff != "" {
+		t.Error(diff)
+	}
+	b, service = bind("other", config.Secret{Env: "X", Hosts: []string{"a.test"}, Place: forage.PlaceBearer})
 	if _, err := Placeholders(b, service, agents); !errors.Is(err, forage.ErrUsage) || !strings.Contains(err.Error(), "OTHER_URL") {
 		t.Errorf("no gateway: %v", err)
 	}

@@ -1,7 +1,9 @@
 package inject
 
 import (
+	"maps"
 	"net"
+	"slices"
 	"strconv"
 
 	"forage"
@@ -53,7 +55,7 @@ func gatewayURL(b forage.Binding, service preset.Preset) (string, bool) {
 // Variables are the variables that Placeholders would set or wrappers export: whoever gives one of
 // them a value of its own does without the secret.
 func Variables(secret string, service preset.Preset, agents []forage.Agent) []string {
-	names := append([]string(nil), service.Env...)
+	names := slices.Sorted(maps.Keys(service.Environ("id:key")))
 	for _, agent := range agents {
 		if agent.Secret == secret && agent.AuthEnvVar != "" {
 			names = append(names, agent.AuthEnvVar)

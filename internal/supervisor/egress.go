@@ -13,7 +13,6 @@ import (
 	"forage/internal/egress/tlsmitm"
 	"forage/internal/outlet"
 	"forage/internal/rootfs"
-	"forage/internal/secrets"
 )
 
 // Intercepts says whether a sandbox of that plan trusts an authority of its own, so that its TLS
@@ -91,7 +90,6 @@ func (s *Sandbox) prepareSecrets(ctx context.Context) error {
 		return nil
 	}
 	sources, err := outlet.Sources(plan.Secrets, s.setup.SecretEnv, s.engine.HostTransport, s.secretFailed)
-
 	if err != nil {
 		return err
 	}
@@ -139,13 +137,4 @@ func (s *Sandbox) prepareTrust(context.Context) error {
 	}
 	s.addFiles(files...)
 	return nil
-}
-
-// reveal reads a value that goes inside.
-func reveal(ctx context.Context, name string, source secrets.Source) (string, error) {
-	value, err := source.Get(ctx)
-	if err != nil {
-		return "", forage.WithHint(forage.Errorf(forage.ErrStart, "the secret %s: %w", name, err), forage.Hint(err))
-	}
-	return value.Reveal(), nil
 }

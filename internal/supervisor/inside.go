@@ -35,6 +35,15 @@ func (s *Sandbox) wrapSecrets(ctx context.Context, sources map[string]secrets.So
 	return nil
 }
 
+// reveal reads a value that goes inside.
+func reveal(ctx context.Context, name string, source secrets.Source) (string, error) {
+	value, err := source.Get(ctx)
+	if err != nil {
+		return "", forage.WithHint(forage.Errorf(forage.ErrStart, "the secret %s: %w", name, err), forage.Hint(err))
+	}
+	return value.Reveal(), nil
+}
+
 // placeLogins puts agents' login files into the home, with placeholders for the tokens.
 func (s *Sandbox) placeLogins() error {
 	home := s.setup.Plan.Spec.Identity.Home
