@@ -1,0 +1,124 @@
+package egress
+
+import (
+	"bufio"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"forage"
+	"forage/internal/audit"
+	"forage/internal/egress/meter"
+)
+
+// With the requests of a minute used up there is a 429 that says how long to
+// wait, on every way in.
+func TestRequestsPerMinute(t *testing.T) {
+	now := time.Now()
+	account := meter.NewAccount(forage.Traffic{RequestsPerMinute: 1}, meter.Totals{}, func() time.Time { return now })
+	s := newSecureWorld(t, looked(t, inspected("a.example"), inspected("b.example"), forage.Rule{Host: "b.example:22"}), func(c *Config) { c.Account = account })
+	s.serveTLS(public+":443", &site{})
+	s.serve(public+":22", echo)
+	for _, http2 := range []bool{false, true} {
+		client := s.client(http2)
+		res, err := client.Get("https://a.example/")
+		if status, body := answer(t, res, err); status != 200 && !http2 {
+			t.Errorf("%d, %q", status, body)
+		}
+		res, err = client.Get("https://a.example/")
+		if status, body := answer(t, res, err); status != 429 || res.Header.Get("Retry-After") == "" || !strings.HasPrefix(body, "forage: denied (requests-per-minute): ") {
+			t.Errorf("%d, %q, %v", status, body, res.Header)
+		}
+	}
+	clear := s.toName("a.example", 80)
+	io.WriteString(clear, "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n")
+	if status, _ := get(t, bufio.NewReader(clear), "GET"); status != 429 {
+		t.Errorf("port 80: %d", status)
+	}
+	if _, _, status := s.connectProxy("b.example:22"); !strings.Contains(status, "429") {
+		t.Error(status)
+	}
+	expectReset(t, s.toName("b.example", 22))
+	if e := s.denied("requests-per-minute"); e.Host != "a.example" {
+		t.Errorf("%+v", e)
+	}
+	now = now.Add(2 * time.Minute)
+	_, r, status := s.connectProxy("b.example:22")
+	if !strings.Contains(status, "200") {
+		t.Error(status)
+	}
+	expectLine(t, r, "hello\n")
+}
+
+// Connections beyond the bound are reset, or answered where that is understood.
+func TestConnectionsMax(t *testing.T) {
+	account := meter.NewAccount(forage.Traffic{ConnectionsMax: 1}, meter.Totals{}, time.Now)
+	s := newSecureWorld(t, looked(t, inspected("a.example"), forage.Rule{Host: "a.example:22"}), func(c *Config) { c.Account = account })
+	s.serveTLS(public+":443", &site{})
+	s.serve(public+":22", echo)
+	first := s.toName("a.example", 22)
+	expectLine(t, bufio.NewReader(first), "hello\n")
+	expectReset(t, s.toName("a.example", 22))
+	conn, r := s.secure("a.example")
+	io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n")
+	if status, body := get(t, r, "GET"); status != 429 || !strings.Contains(body, "connections-max") {
+		t.Errorf("%d, %q", status, body)
+	}
+	conn.Close()
+	first.Close()
+	s.closed(audit.Connect)
+	eventually(t, "a place for another", func() bool { return account.Connections() == 0 })
+	expectLine(t, bufio.NewReader(s.toName("a.example", 22)), "hello\n")
+}
+
+// When all bytes are used up, what is under way is reset, and nothing more begins.
+func TestBytesMax(t *testing.T) {
+	account := meter.NewAccount(forage.Traffic{BytesMax: 1 << 20}, meter.Totals{}, time.Now)
+	s := newSecureWorld(t, looked(t, inspected("a.example"), forage.Rule{Host: "a.example:22"}), func(c *Config) { c.Account = account })
+	s.serve(public+":22", pour)
+	s.serveTLS(public+":443", &site{})
+	conn := s.toName("a.example", 22)
+	if n, err := io.Copy(io.Discard, conn); err == nil || n < 1<<20 {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+	if e := s.denied("bytes-max"); e.Host != "a.example" || e.Port != 22 {
+		t.Errorf("%+v", e)
+	}
+	res, err := s.client(true).Get("https://a.example/")
+	if status, body := answer(t, res, err); status != 429 || !strings.Contains(body, "bytes-max") || res.Header.Get("Retry-After") != "" {
+		t.Errorf("%d, %q", status, body)
+	}
+	if used := account.Totals().Bytes; used < 1<<20 {
+		t.Errorf("%d bytes were counted", used)
+	}
+}
+
+// A budget of tokens makes a model's answers be read, and ends when it is used up.
+func TestBudget(t *testing.T) {
+	account := meter.NewAccount(forage.Traffic{MaxTokens: 10}, meter.Totals{}, time.Now)
+	s := newSecureWorld(t, mustPolicy(t, "restricted", "api.anthropic.com"), func(c *Config) { c.Account = account })
+	s.serveTLS(public+":443", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "application/json")
+		io.WriteString(w, `{"type":"message","model":"claude-sonnet-4-5","usage":{"input_tokens":7,"output_tokens":5}}`)
+	}))
+	client := s.client(true)
+	for _, want := range []int{200, 429} {
+		res, err := client.Post("https://api.anthropic.com/v1/messages", "application/json", strings.NewReader("{}"))
+		if status, body := answer(t, res, err); status != want {
+			t.Errorf("%d, %q", status, body)
+		}
+	}
+	e := s.closed(audit.HTTP)
+	if e.Model != "claude-sonnet-4-5" || e.TokensIn != 7 || e.TokensOut != 5 || e.Cost <= 0 {
+		t.Errorf("%+v", e)
+	}
+	s.denied("max-tokens")
+	for _, host := range s.engine.Traffic() {
+		if host.Host == "api.anthropic.com" && (host.Tokens != 12 || host.Requests != 1 || host.Denied != 1 || host.BytesIn == 0 || host.BytesOut != 2) {
+			t.Errorf("%+v", host)
+		}
+	}
+}
