@@ -221,9 +221,9 @@ func connectionsFor(clients int) int {
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
 		return 64
 	}
-	const few = 4 // clients that may come later
+	const later = 1 // client that may come while it runs
 	room := int(min(limit.Cur, 1<<20))/filesPerConnection - maxPending/filesPerConnection
-	return min(max(room/(clients+few), 16), 4096)
+	return min(max(room/(clients+later), 16), 4096)
 }
 
 // credentials are what is put into a client's requests.

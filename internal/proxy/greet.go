@@ -192,6 +192,8 @@ func (g *greeting) unreadable(err error) {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		g.refused(http.StatusRequestTimeout, "sniff-timeout", errors.New("it did not say who it is in time"))
 		relay.Reset(g.conn)
+	case g.guest.ctx.Err() != nil: // sent away, to make room
+		g.s.unsaid.Add(1)
 	default: // it left, as port scanners and health checks do
 		g.conn.Close()
 	}

@@ -108,6 +108,9 @@ func (s *Service) prepare(n *next, loaded *config.Config) (err error) {
 	if n.tls, err = loadTLS(loaded.Proxy); err != nil {
 		return err
 	}
+	for _, note := range secrets.Notes(forage.SecretSource{File: loaded.Proxy.Key}) {
+		s.log.Warn(note)
+	}
 	n.who = &identities{}
 	for _, name := range slices.Sorted(maps.Keys(loaded.Proxy.Clients)) {
 		if n.plans[name], err = s.planClient(loaded, name); err != nil {
@@ -136,6 +139,9 @@ func (s *Service) token(c config.ProxyClient) (string, error) {
 	}
 	env := map[string]string{}
 	s.takeEnv(env, *c.Token)
+	for _, note := range secrets.Notes(*c.Token) {
+		s.log.Warn(note)
+	}
 	source, err := secrets.Open(*c.Token, env)
 	if err != nil {
 		return "", err
