@@ -61,6 +61,9 @@ func checkStream(r *http.Request) error {
 	if r.Method == http.MethodConnect || r.RequestURI[0] != '/' && (r.RequestURI != "*" || r.Method != http.MethodOptions) {
 		return &sniff.Error{Rule: "http-strict", Reason: "the HTTP request is one for a proxy"}
 	}
+	if lengths := r.Header["Content-Length"]; len(lengths) > 1 || len(lengths) == 1 && strings.Trim(lengths[0], "0123456789") != "" {
+		return &sniff.Error{Rule: "http-strict", Reason: "the HTTP request has more than one Content-Length, or a malformed one"}
+	}
 	for _, host := range r.Header["Host"] {
 		if host != r.Host {
 			return &sniff.Error{Rule: ruleHost, Reason: fmt.Sprintf("the HTTP request is for %.255q, its Host is %.255q", r.Host, host)}
