@@ -47,6 +47,9 @@ func WatchFiles() (*Files, error) {
 	return &Files{watch: os.NewFile(uintptr(fd), "inotify"), seen: map[string]state{}, folders: map[string]int{}}, nil
 }
 
+// Close ends the watch, where Run doesn't.
+func (f *Files) Close() error { return f.watch.Close() }
+
 // Set says which files to watch from now on, in the place of those before;
 // they need not be there. What was already watched goes on as it was. The error says which folders can't be watched.
 func (f *Files) Set(paths []string) error {

@@ -97,7 +97,6 @@ func TestGiantAndSlowHeads(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.s = s
-	defer s.files.Run(done(), nil)
 	defer s.close()
 
 	giant := w.dial()
@@ -160,7 +159,6 @@ func TestIdleConnections(t *testing.T) {
 	if err := s.close(); err != nil {
 		t.Error(err)
 	}
-	s.files.Run(done(), nil)
 	w.upstream.Close()
 	http.DefaultClient.CloseIdleConnections()
 	eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before+10 })

@@ -237,6 +237,9 @@ func (s *Service) close() error {
 	if s.audit != nil {
 		errs = append(errs, s.audit.Close())
 	}
+	if s.files != nil {
+		s.files.Close() // Run may have done so
+	}
 	return errors.Join(errs...)
 }
 

@@ -3,11 +3,13 @@ package proxy
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"forage"
@@ -264,5 +266,55 @@ func TestFactsChange(t *testing.T) {
 	res.Body.Close()
 	if w.s.clients["a"].authority != authority {
 		t.Error("the authority is another")
+	}
+}
+
+// TestReloadUnderTraffic: those whom a change is not about don't notice it.
+func TestReloadUnderTraffic(t *testing.T) {
+	w := newWorld(t).start()
+	w.env["TOKEN_C"] = "cccccccccccccccc-token-of-c"
+	stop, failed := make(chan struct{}), make(chan string, 100)
+	var asking sync.WaitGroup
+	for i := range 4 {
+		c := w.client("a", tokenA)
+		if i%2 == 1 {
+			c.Transport.(*http.Transport).DisableKeepAlives = true
+		}
+		asking.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if status, body, err := w.get(c, "/x"); status != http.StatusOK || err != nil {
+					failed <- fmt.Sprint(status, body, err)
+					return
+				}
+			}
+		})
+	}
+	for i := range 30 {
+		w.change(func(c *config.Config) {
+			b := c.Templates["b"]
+			b.Network.Allow = nil
+			if i%2 == 0 {
+				b.Network.Allow = []string{w.host()}
+				c.Proxy.Clients["c"] = config.ProxyClient{Template: "b", Token: &forage.SecretSource{Env: "TOKEN_C"}}
+			} else {
+				delete(c.Proxy.Clients, "c")
+			}
+			c.Templates["b"] = b
+		})
+		want := map[bool]int{true: http.StatusOK, false: http.StatusProxyAuthRequired}[i%2 == 0]
+		if status, body, err := w.get(w.client("c", w.env["TOKEN_C"]), "/c"); status != want || err != nil {
+			t.Errorf("change %d: %d %q, %v; want %d", i, status, body, err, want)
+		}
+	}
+	close(stop)
+	asking.Wait()
+	close(failed)
+	for text := range failed {
+		t.Error("a request of a: ", text)
 	}
 }

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net"
@@ -15,13 +14,6 @@ import (
 	"forage/internal/audit"
 	"forage/internal/config"
 )
-
-// done is a context that is done.
-func done() context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	return ctx
-}
 
 func TestTokens(t *testing.T) {
 	w := newWorld(t).start()
@@ -157,7 +149,6 @@ func TestSockets(t *testing.T) {
 	if err := s.close(); err != nil {
 		t.Error(err)
 	}
-	s.files.Run(done(), nil)
 	if _, err := os.Lstat(path); !os.IsNotExist(err) {
 		t.Errorf("the socket is left: %v", err)
 	}

@@ -132,7 +132,6 @@ func TestSlowHandshake(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.s = s
-	defer s.files.Run(done(), nil)
 	defer s.close()
 	for _, beginning := range []string{"", "\x16\x03\x01", "\x16\x03\x01\x40\x00\x01\x00\x3f\xfc\x03\x03"} {
 		conn := w.dialTo(config.ListenTLS)

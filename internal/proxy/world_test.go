@@ -113,7 +113,6 @@ func (w *world) start() *world {
 		if err := s.close(); err != nil {
 			w.t.Errorf("closing: %v", err)
 		}
-		s.files.Run(done(), func() {})
 	})
 	return w
 }
