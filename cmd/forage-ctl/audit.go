@@ -164,7 +164,10 @@ func outcome(e audit.Event) []string {
 	if e.BytesIn+e.BytesOut > 0 {
 		add("%d in, %d out", e.BytesIn, e.BytesOut)
 	}
-	if e.Secret != "" {
+	switch {
+	case e.Secret != "" && e.Kind == audit.Secret:
+		add("(secret %s)", e.Secret)
+	case e.Secret != "":
 		add("with secret %s", e.Secret)
 	}
 	if e.TokensIn+e.TokensOut > 0 {

@@ -7,7 +7,9 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/textproto"
+	"strings"
 
+	"forage"
 	"forage/internal/audit"
 	"forage/internal/egress/gitproto"
 	"forage/internal/egress/meter"
@@ -72,7 +74,7 @@ func (h *httpSide) credentials(r *http.Request, j *job) (answer *http.Response, 
 	}
 	event := audit.Event{Kind: audit.Secret, Host: j.to.Dest(), Port: j.to.Port, Method: r.Method, Path: j.event.Path, Secret: found.Secret}
 	if err != nil {
-		denied := j.s.f.deny(event, policy.Decision{Rule: "secret-unavailable", Reason: err.Error()})
+		denied := j.s.f.deny(event, policy.Decision{Rule: "secret-unavailable", Reason: withHint(err)})
 		if !isRecorded(denied) {
 			return nil, denied
 		}
@@ -86,6 +88,14 @@ func (h *httpSide) credentials(r *http.Request, j *job) (answer *http.Response, 
 		}
 	}
 	return answer, nil
+}
+
+// withHint is what went wrong, and what to do: nobody but the audit log hears of it.
+func withHint(err error) string {
+	if hint := forage.Hint(err); hint != "" && !strings.Contains(err.Error(), hint) {
+		return err.Error() + ": " + strings.ToLower(hint[:1]) + hint[1:]
+	}
+	return err.Error()
 }
 
 // changed is the policy that a claim was judged by last.

@@ -194,7 +194,7 @@ func refusalOf(status int, answer []byte) *refusal {
 func (l *Login) expired(err error) error {
 	return forage.WithHint(
 		fmt.Errorf("the login in %s has expired and can't be renewed (%w): log in again on the host with `%s`", l.file.path, err, l.form.command),
-		"log in on the host with `"+l.form.command+"`")
+		"log in again on the host with `"+l.form.command+"`")
 }
 
 // unwritable is the error for a login that is not renewed because the new tokens,
