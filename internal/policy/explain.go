@@ -55,11 +55,12 @@ func proposals(p Policy, r Request, d Decision) []Change {
 	method, path := proposed(r)
 	host := hostText(r)
 	if d.Verdict == Allow {
-		return []Change{
-			{Rule: &forage.Rule{Host: host, Methods: method, Paths: path, Deny: true}},
-			{Rule: &forage.Rule{Host: host, Deny: true}},
-			{Remove: d.Rule},
+		changes := []Change{{Rule: &forage.Rule{Host: host, Deny: true}}, {Remove: d.Rule}}
+		if method != nil || path != nil {
+			narrow := Change{Rule: &forage.Rule{Host: host, Methods: method, Paths: path, Deny: true}}
+			changes = append([]Change{narrow}, changes...)
 		}
+		return changes
 	}
 	changes := []Change{{Remove: d.Rule}}
 	claimed := ""

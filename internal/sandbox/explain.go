@@ -3,6 +3,7 @@ package sandbox
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"forage"
@@ -50,10 +51,31 @@ func (s *Service) Explain(template, method, url, project string) (Explained, err
 	var inside bool
 	e.Secret, inside, err = outlet.Foresee(r, e.Connection, bindings, chosen.Traffic)
 	e.Intercepted = inside && secure && e.Connection.Verdict == policy.Allow
+	if e.Verdict == policy.Allow && e.Intercepted && r.Method == "" {
+		e.Explanation = s.onlyHTTP(e.Explanation, r, chosen, bindings)
+	}
 	if e.Verdict != policy.Allow {
 		e.Secret = ""
 	}
 	return e, err
+}
+
+// onlyHTTP denies what is not HTTP where requests are looked into. It can be allowed
+// with its port, unless a secret or a budget is what is looked for.
+func (s *Service) onlyHTTP(e policy.Explanation, r policy.Request, chosen forage.Template, bindings []forage.Binding) policy.Explanation {
+	e.Verdict, e.Rule, e.Changes = policy.Deny, "not-http", nil
+	e.Reason = "only HTTP passes at " + r.Authority() + ", where requests are looked into"
+	network := chosen.Network
+	network.Allow = append(slices.Clone(network.Allow), r.Authority())
+	rules, err := policy.Compile(network)
+	if err != nil {
+		return e
+	}
+	_, inside, err := outlet.Foresee(r, policy.Decide(rules, r), bindings, chosen.Traffic)
+	if err == nil && !inside {
+		e.Changes = []policy.Change{{Allow: r.Authority()}}
+	}
+	return e
 }
 
 // tightened is a template with what the file of a project takes away.
