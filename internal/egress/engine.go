@@ -31,6 +31,7 @@ import (
 	"errors"
 	"maps"
 	"net"
+	"net/http"
 	"net/netip"
 	"slices"
 	"sync"
@@ -67,6 +68,7 @@ type Engine struct {
 	names   dns.Names
 	pipes   relay.Pipes
 	http    *httpSide
+	host    *http.Transport // of the host's own requests
 	locals  localNetworks
 	hasIPv6 atomic.Bool // connections over IPv6 reach us
 	secrets atomic.Pointer[credential.Set]
@@ -119,7 +121,7 @@ func New(config Config) (*Engine, error) {
 	e.locals.read = config.HostNetworks
 	e.secrets.Store(config.Credentials)
 	e.ctx, e.cancel = context.WithCancel(context.Background())
-	e.http = newHTTPSide(e)
+	e.http, e.host = newHTTPSide(e), e.newHostTransport()
 	return e, nil
 }
 
@@ -232,6 +234,7 @@ func (e *Engine) Close() error {
 		c.Close()
 	}
 	e.http.close()
+	e.host.CloseIdleConnections()
 	e.running.Wait()
 	e.pipes.Close()
 	return errors.Join(errs...)

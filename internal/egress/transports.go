@@ -183,7 +183,9 @@ func dialledAddr(conn net.Conn) (addr netip.AddrPort, ok bool) {
 // HostTransport sends the host's own requests, such as one to renew a login:
 // like the sandbox's it goes through the upstream proxy, to the addresses that the
 // configuration gives and with its roots; the sandbox's policy has no say in it.
-func (e *Engine) HostTransport() http.RoundTripper {
+func (e *Engine) HostTransport() http.RoundTripper { return e.host }
+
+func (e *Engine) newHostTransport() *http.Transport {
 	return &http.Transport{
 		DialContext:            e.dialForHost,
 		TLSClientConfig:        &tls.Config{RootCAs: e.config.RootCAs, MinVersion: tls.VersionTLS12},
