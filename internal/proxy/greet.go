@@ -99,18 +99,23 @@ func (g *greeting) serve(name string, head sniff.Head, prefix []byte) {
 	case isOwn(head.Target):
 		client.serveOwn(g, head, inside)
 	default:
-		engine.ServeProxyConn(g.conn, prefix, func(h sniff.Head) error { return s.stillIs(name, g.peer, h) })
+		engine.ServeProxyConn(g.conn, prefix, func(h sniff.Head) error { return g.stillIs(name, h) })
 	}
 }
 
 // stillIs refuses a head that is not the client's, who may have changed its
 // token or lost it since its connection began.
-func (s *Service) stillIs(name string, p peer, h sniff.Head) error {
-	got, err := s.who.Load().identify(p, h.ProxyAuthorization)
+func (g *greeting) stillIs(name string, h sniff.Head) error {
+	got, err := g.s.who.Load().identify(g.peer, h.ProxyAuthorization)
 	if err == nil && got != name {
 		err = errors.New("the request is of another client than the connection")
 	}
 	if err != nil {
+		if g.s.refusals.Allow() { // the client's own log has it in any case
+			g.recordRefusal(http.StatusProxyAuthRequired, egress.RuleIdentity, fmt.Errorf("on a connection of %s: %w", name, err))
+		} else {
+			g.s.unsaid.Add(1)
+		}
 		return &sniff.Error{Rule: egress.RuleIdentity, Reason: err.Error()}
 	}
 	return nil
@@ -202,11 +207,15 @@ func (g *greeting) unreadable(err error) {
 // refused records that a connection is not served, within bounds: what
 // is one too many waits, and what gives up while it waits is counted.
 func (g *greeting) refused(status int, rule string, err error) {
-	s := g.s
-	if s.refusals.Wait(g.guest.ctx) != nil {
-		s.unsaid.Add(1)
+	if g.s.refusals.Wait(g.guest.ctx) != nil {
+		g.s.unsaid.Add(1)
 		return
 	}
+	g.recordRefusal(status, rule, err)
+}
+
+func (g *greeting) recordRefusal(status int, rule string, err error) {
+	s := g.s
 	reason := fmt.Sprintf("%s on %s: %v", g.from, g.at, err)
 	if more := s.unsaid.Swap(0); more > 0 {
 		reason = fmt.Sprintf("%s (and %d refusals before this one)", reason, more)
