@@ -93,7 +93,9 @@ func TestLoginAnswersItsSandbox(t *testing.T) {
 	if strings.Contains(body.String(), "none.json") {
 		t.Errorf("the sandbox hears of the host: %s", body.String())
 	}
-	if !slices.ContainsFunc(told, func(line string) bool { return strings.HasPrefix(line, "account: ") && strings.Contains(line, "none.json") }) {
+	if !slices.ContainsFunc(told, func(line string) bool {
+		return strings.HasPrefix(line, "account: ") && strings.Contains(line, "none.json")
+	}) {
 		t.Errorf("the user hears %q", told)
 	}
 	if answer, ok := ask("https://api.anthropic.com/v1/messages"); ok {
