@@ -53,7 +53,7 @@ type rawForbid struct {
 	Mounts []string `json:"mounts,omitempty" toml:"mounts,omitempty"`
 	// Flags that may not be used, without their dashes.
 	Flags []string `json:"flags,omitempty" toml:"flags,omitempty"`
-	// Network modes that no sandbox may have.
+	// Network modes that no sandbox may have; monitor is monitor mode.
 	Networks []string `json:"networks,omitempty" toml:"networks,omitempty"`
 	// Runtimes that no sandbox may use.
 	Runtimes []string `json:"runtimes,omitempty" toml:"runtimes,omitempty"`
