@@ -62,6 +62,9 @@ func runTop(c *cobra.Command, a *app, o topOptions, names []string) error {
 	}
 	if _, _, isTerminal := a.screen(); o.once || !isTerminal {
 		traffic, err := service.Traffic(c.Context(), names)
+		if err != nil && len(traffic) == 0 {
+			return err
+		}
 		return errors.Join(a.write(topText(traffic, nil, 0)), err)
 	}
 	return watchTop(c.Context(), a, service, o, names)
