@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -78,10 +79,14 @@ func networkLine(n forage.Network) string {
 	if n.Monitor {
 		mode += " (monitored)"
 	}
-	if len(n.Allow) == 0 {
+	allowed := n.Allow
+	if len(n.Rules) > 0 {
+		allowed = append(slices.Clone(allowed), fmt.Sprintf("(%d rules)", len(n.Rules)))
+	}
+	if len(allowed) == 0 {
 		return mode
 	}
-	return mode + ": " + strings.Join(n.Allow, " ")
+	return mode + ": " + strings.Join(allowed, " ")
 }
 
 // secretsLine names the secrets of a sandbox, and how it has them.
