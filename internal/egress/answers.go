@@ -11,6 +11,7 @@ import (
 	"os"
 	"syscall"
 
+	"forage/internal/egress/credential"
 	"forage/internal/egress/meter"
 	"forage/internal/policy"
 )
@@ -98,6 +99,8 @@ func explain(err error) (status int, text string) {
 		return http.StatusBadGateway, "the server's certificate can't be verified"
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded), errors.As(err, &network) && network.Timeout():
 		return http.StatusGatewayTimeout, "the server does not answer in time"
+	case errors.Is(err, credential.ErrEncoded):
+		return http.StatusBadGateway, credential.ErrEncoded.Error()
 	case errors.As(err, &lookup):
 		return http.StatusBadGateway, "the server's name can't be looked up"
 	case errors.Is(err, syscall.ECONNREFUSED):

@@ -44,7 +44,7 @@ const (
 )
 
 // bound is a set with a secret for hosts, put into x-api-key.
-func bound(t testing.TB, v *vault, gateway string, hosts ...string) *credential.Set {
+func bound(t testing.TB, v secrets.Source, gateway string, hosts ...string) *credential.Set {
 	t.Helper()
 	set, err := credential.Compile([]forage.Binding{{
 		Secret: "model", Placeholder: testPlaceholder,
@@ -123,6 +123,51 @@ func sniffed(t *testing.T, s *secureWorld, host string) string {
 	}
 	_, body := answer(t, res, err)
 	return body
+}
+
+// picky is a vault whose secret is not for everything.
+type picky struct{ vault }
+
+func (p *picky) Answer(r *http.Request) (*http.Response, bool) {
+	if r.URL.Path != "/account" {
+		return nil, false
+	}
+	return &http.Response{StatusCode: 403, ProtoMajor: 1, ProtoMinor: 1, Body: io.NopCloser(strings.NewReader("not that"))}, true
+}
+
+// What a secret may not be used for is not sent on, and denied in the record.
+func TestInterceptedSecretRefused(t *testing.T) {
+	s := newSecureWorld(t, mustPolicy(t, "restricted", "a.example"), func(c *Config) {
+		c.Credentials = bound(t, &picky{vault{value: testSecret}}, "", "a.example")
+	})
+	s.serveTLS(public+":443", http.HandlerFunc(teller))
+	client := s.client(false)
+	res, err := client.Get("https://a.example/account")
+	if status, body := answer(t, res, err); status != 403 || body != "not that" {
+		t.Errorf("%d, %q", status, body)
+	}
+	if e := s.denied("secret-refused"); e.Kind != audit.Secret || e.Secret != "model" || e.Host != "a.example" || e.Path != "/account" {
+		t.Errorf("%+v", e)
+	}
+	res, err = client.Get("https://a.example/v1")
+	if status, _ := answer(t, res, err); status != 200 {
+		t.Errorf("%d", status)
+	}
+}
+
+// An answer that can't be looked through is said to be so.
+func TestInterceptedSecretEncoded(t *testing.T) {
+	s := newSecureWorld(t, mustPolicy(t, "restricted", "a.example"), func(c *Config) {
+		c.Credentials = bound(t, &vault{value: testSecret}, "", "a.example")
+	})
+	s.serveTLS(public+":443", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Encoding", "br")
+		teller(w, r)
+	}))
+	res, err := s.client(false).Get("https://a.example/v1")
+	if status, body := answer(t, res, err); status != 502 || body != "forage: the answer is encoded in a way that can't be looked through\n" {
+		t.Errorf("%d, %q", status, body)
+	}
 }
 
 // Why a secret is not available is the user's to know.

@@ -80,6 +80,11 @@ func (h *httpSide) credentials(r *http.Request, j *job) (answer *http.Response, 
 		}
 		return nil, &secretError{j.to.Dest()}
 	}
+	if answer != nil && answer.StatusCode == http.StatusForbidden {
+		event.Verdict, event.Rule = policy.Deny.String(), "secret-refused"
+		event.Reason = "the secret may not be used for this: answered with 403, and not sent on"
+		return answer, h.e.record(event)
+	}
 	if j.applied != nil && j.applied.Foreign != "" {
 		event.Verdict, event.Rule, event.Reason = policy.Deny.String(), "foreign-credential", j.applied.Foreign
 		event.Secret = j.applied.Secret
