@@ -34,7 +34,7 @@ type stamp struct {
 func (f *file) Get(context.Context) (Secret, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if info, err := os.Stat(f.path); err == nil && f.value.value != "" && stampOf(info) == f.seen {
+	if info, err := os.Stat(f.path); err == nil && f.value.Reveal() != "" && stampOf(info) == f.seen {
 		return f.value, nil
 	}
 	value, seen, err := readFile(f.path)

@@ -10,14 +10,24 @@ import (
 	"log/slog"
 )
 
-// Secret is a value that prints as "[redacted]", whatever prints it.
-type Secret struct{ value string }
+// Secret is a value that prints as "[redacted]", whatever prints it. The zero Secret
+// is an empty one.
+type Secret struct {
+	// It is behind a pointer since package fmt asks no method of what is in a field that is
+	// not exported, and prints what it finds there: an address then.
+	value *string
+}
 
 // New makes a Secret of a value.
-func New(value string) Secret { return Secret{value} }
+func New(value string) Secret { return Secret{&value} }
 
 // Reveal is the value.
-func (s Secret) Reveal() string { return s.value }
+func (s Secret) Reveal() string {
+	if s.value == nil {
+		return ""
+	}
+	return *s.value
+}
 
 // Format is for verbs that look past String, such as %d.
 func (Secret) Format(f fmt.State, _ rune)   { io.WriteString(f, "[redacted]") }

@@ -71,6 +71,12 @@ func TestASecretDoesNotPrint(t *testing.T) {
 			t.Errorf("printed: %s", got)
 		}
 	}
+	inside := struct{ of struct{ s Secret } }{struct{ s Secret }{s}} // where fmt asks no method
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
+		if got := fmt.Sprintf(verb, inside); strings.Contains(got, "hidden") || strings.Contains(got, "68696464") {
+			t.Errorf("%s inside of a struct printed: %s", verb, got)
+		}
+	}
 }
 
 func TestValues(t *testing.T) {
