@@ -134,7 +134,7 @@ func (f *file) replace() (*replacement, error) {
 		err = fd.Chmod(0o600) // whatever the umask is
 	}
 	if err == nil {
-		_, err = fd.Write(make([]byte, len(f.raw)+1<<13)) // the room that it will need
+		_, err = fd.Write(make([]byte, min(old.Size, maxFile)+1<<13)) // the room that it will need
 	}
 	if err == nil {
 		err = fd.Sync()
