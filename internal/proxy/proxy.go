@@ -24,6 +24,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"golang.org/x/time/rate"
 
 	"forage"
@@ -305,10 +306,14 @@ func freeSocket(path string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	conn, err := unixsock.Dial(ctx, path)
-	if err != nil {
+	switch {
+	case errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, os.ErrNotExist): // gone meanwhile
 		return nil
+	case err == nil:
+		conn.Close()
+	case !errors.Is(err, unix.EAGAIN): // somebody has no room for one more
+		return forage.WithHint(err, "remove the socket if nobody needs it")
 	}
-	conn.Close()
 	return forage.Errorf(forage.ErrRefused, "somebody listens on %s", path)
 }
 

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"forage"
 	"forage/internal/audit"
 	"forage/internal/config"
@@ -151,6 +153,32 @@ func TestSockets(t *testing.T) {
 	}
 	if _, err := os.Lstat(path); !os.IsNotExist(err) {
 		t.Errorf("the socket is left: %v", err)
+	}
+}
+
+// TestASocketThatIsBusyIsNotFree: somebody listens there, and has no room for another connection just now.
+func TestASocketThatIsBusyIsNotFree(t *testing.T) {
+	path := t.TempDir() + "/p.sock"
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := errors.Join(unix.Bind(fd, &unix.SockaddrUnix{Name: path}), unix.Listen(fd, 0)); err != nil {
+		t.Fatal(err)
+	}
+	for { // until its queue is full
+		conn, err := net.Dial("unix", path)
+		if errors.Is(err, unix.EAGAIN) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	if err := freeSocket(path); !errors.Is(err, forage.ErrRefused) {
+		t.Errorf("a busy socket: %v", err)
 	}
 }
 
