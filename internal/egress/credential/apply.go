@@ -32,6 +32,10 @@ func (c *Credential) Apply(ctx context.Context, r *http.Request) (applied *Appli
 	applied = &Applied{}
 	if !c.wants(r) {
 		applied.Foreign = c.strip(r)
+		if p := c.ready.Load(); p != nil { // a server may tell what it has kept of an earlier request
+			applied.needles = p.needles
+			tame(r, false)
+		}
 		return applied, nil, nil
 	}
 	p, err := c.prepare(ctx)

@@ -303,6 +303,25 @@ func TestASourceMayAnswer(t *testing.T) {
 	}
 }
 
+// A server that keeps what it gets is asked for it by a request that has no place for the secret.
+func TestWhatAServerHasKeptIsHidden(t *testing.T) {
+	c := bind(t, fixed(theValue), forage.SecretUse{Place: forage.PlaceReplace, Name: "X-Login"}).For(theHost, 443)
+	for _, headers := range [][]string{{"X-Login: " + thePlaceholder}, {"Range: bytes=0-3"}} {
+		r := request(t, "https://api.example.com/kept", headers...)
+		applied, _, err := c.Apply(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res := &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Request: r, Body: io.NopCloser(strings.NewReader("kept: " + theValue))}
+		if err := applied.Response(res); err != nil {
+			t.Fatal(err)
+		}
+		if text, err := io.ReadAll(res.Body); err != nil || strings.Contains(string(text), theValue) || r.Header.Get("Range") != "" {
+			t.Errorf("after %q: %q, %v; Range %q", headers, text, err, r.Header.Get("Range"))
+		}
+	}
+}
+
 // rotating is a source whose value changes all the time.
 type rotating struct {
 	mu sync.Mutex
