@@ -172,14 +172,14 @@ func TestInterceptedSecretEncoded(t *testing.T) {
 
 // Why a secret is not available is the user's to know.
 func TestInterceptedSecretFails(t *testing.T) {
-	v := &vault{err: forage.WithHint(errors.New("/home/user/key: permission denied"), "Put it there.")}
+	v := &vault{err: forage.WithHint(errors.New("/home/user/key: permission denied"), "put it there")}
 	s, keys := newSecretWorld(t, v, "a.example")
 	client := s.client(true)
 	res, err := client.Get("https://a.example/v1")
 	if status, body := answer(t, res, err); status != 502 || body != "forage: the credential for a.example is not available\n" {
 		t.Errorf("%d, %q", status, body)
 	}
-	if e := s.denied("secret-unavailable"); e.Kind != audit.Secret || !strings.HasSuffix(e.Reason, "/home/user/key: permission denied: put it there.") || e.Secret != "model" || e.Host != "a.example" {
+	if e := s.denied("secret-unavailable"); e.Kind != audit.Secret || !strings.HasSuffix(e.Reason, "/home/user/key: permission denied: put it there") || e.Secret != "model" || e.Host != "a.example" {
 		t.Errorf("%+v", e)
 	}
 	v.set(testSecret, nil) // it is read again

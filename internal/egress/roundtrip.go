@@ -98,7 +98,7 @@ func (h *httpSide) credentials(r *http.Request, j *job) (answer *http.Response, 
 // withHint is what went wrong, and what to do: nobody but the audit log hears of it.
 func withHint(err error) string {
 	if hint := forage.Hint(err); hint != "" && !strings.Contains(err.Error(), hint) {
-		return err.Error() + ": " + strings.ToLower(hint[:1]) + hint[1:]
+		return err.Error() + ": " + hint
 	}
 	return err.Error()
 }

@@ -39,11 +39,11 @@ func (c command) explain(err error) error {
 	}
 	switch {
 	case errors.Is(err, hostexec.ErrNoProgram):
-		return forage.WithHint(fmt.Errorf("the command %s is not in the system's folders", c.name()), "Write its absolute path.")
+		return forage.WithHint(fmt.Errorf("the command %s is not in the system's folders", c.name()), "write its absolute path")
 	case errors.Is(err, context.DeadlineExceeded):
-		return forage.WithHint(fmt.Errorf("the command %s takes longer than %s", c.name(), readTimeout), "It must not wait for somebody to type.")
+		return forage.WithHint(fmt.Errorf("the command %s takes longer than %s", c.name(), readTimeout), "it must not wait for somebody to type")
 	case errors.As(err, &exit):
-		return forage.WithHint(fmt.Errorf("the command %s failed with exit code %d", c.name(), exit.ExitCode()), "Run it yourself: it says why.")
+		return forage.WithHint(fmt.Errorf("the command %s failed with exit code %d", c.name(), exit.ExitCode()), "run it yourself: it says why")
 	}
 	return fmt.Errorf("the command %s can't be run: %w", c.name(), err)
 }

@@ -14,7 +14,7 @@ type variable struct{ name, value string }
 func (v variable) Get(context.Context) (Secret, error) {
 	if v.value == "" {
 		return Secret{}, forage.WithHint(fmt.Errorf("the variable %s was not set when the sandbox was started", v.name),
-			"Set it, and stop and start the sandbox.")
+			"set it, and stop and start the sandbox")
 	}
 	value, err := clean([]byte(v.value))
 	if err != nil {

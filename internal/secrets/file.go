@@ -54,7 +54,7 @@ func readFile(path string) (Secret, stamp, error) {
 		if errors.As(err, &at) {
 			err = at.Err
 		}
-		return Secret{}, stamp{}, forage.WithHint(err, "Put the secret there, readable by you alone, or name another source under [secrets].")
+		return Secret{}, stamp{}, forage.WithHint(err, "put it there, readable by you alone, or name another source")
 	}
 	defer in.Close()
 	info, err := in.Stat()

@@ -23,7 +23,7 @@ const (
 	sessionFace   = "org.freedesktop.Secret.Session"
 )
 
-const unlockHint = "Unlock it on the host: log in to your desktop, or open your password manager. It is never asked to unlock from here."
+const unlockHint = "unlock it on the host: log in to your desktop, or open your password manager; it is never asked to unlock from here"
 
 // item is an item of the keyring, found by its attributes as other programs set them.
 type item struct {
@@ -58,14 +58,14 @@ func (i item) ask(ctx context.Context) (Secret, error) {
 	var unlocked, locked []dbus.ObjectPath
 	attributes := map[string]string{"service": i.service, "username": i.user}
 	if err := service.CallWithContext(ctx, serviceFace+".SearchItems", 0, attributes).Store(&unlocked, &locked); err != nil {
-		return Secret{}, forage.WithHint(fmt.Errorf("asking the Secret Service: %w", callError(err)), "Is a keyring running (gnome-keyring, KWallet, KeePassXC)?")
+		return Secret{}, forage.WithHint(fmt.Errorf("asking the Secret Service: %w", callError(err)), "is a keyring running (gnome-keyring, KWallet, KeePassXC)?")
 	}
 	switch {
 	case len(unlocked) == 0 && len(locked) > 0:
 		return Secret{}, forage.WithHint(errors.New("the keyring is locked"), unlockHint)
 	case len(unlocked) == 0:
 		return Secret{}, forage.WithHint(errors.New("there is none with these attributes"),
-			fmt.Sprintf("Store it: secret-tool store --label=forage service %s username %s", i.service, i.user))
+			fmt.Sprintf("store it: secret-tool store --label=forage service %s username %s", i.service, i.user))
 	case len(unlocked) > 1:
 		return Secret{}, fmt.Errorf("there are %d with the same attributes", len(unlocked))
 	}
@@ -159,5 +159,5 @@ func busSocket(env map[string]string) (string, error) {
 		return dir + "/bus", nil
 	}
 	return "", forage.WithHint(errors.New("there is no session bus"),
-		"DBUS_SESSION_BUS_ADDRESS and XDG_RUNTIME_DIR were not set when the sandbox was started.")
+		"DBUS_SESSION_BUS_ADDRESS and XDG_RUNTIME_DIR were not set when the sandbox was started")
 }

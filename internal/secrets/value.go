@@ -41,7 +41,7 @@ func clean(text []byte) (Secret, error) {
 	}
 	for _, c := range text {
 		if c == '\n' || c == '\r' {
-			return Secret{}, forage.WithHint(errors.New("it has more than one line"), "A secret is one line. Name a source that gives it alone.")
+			return Secret{}, forage.WithHint(errors.New("it has more than one line"), "a secret is one line: name a source that gives it alone")
 		}
 		if c < ' ' || c == 0x7f {
 			return Secret{}, errors.New("it has control characters in it, which no request can carry")

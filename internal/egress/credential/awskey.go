@@ -53,7 +53,7 @@ func newSigner(value string) (*signer, error) {
 
 func errNoKey() error {
 	return forage.WithHint(errors.New("its value is no AWS key"),
-		"Expected KEYID:SECRET, KEYID:SECRET:SESSION, or what `aws configure export-credentials` prints.")
+		"expected KEYID:SECRET, KEYID:SECRET:SESSION, or what `aws configure export-credentials` prints")
 }
 
 // expired says so when the key has.
@@ -61,7 +61,7 @@ func (s *signer) expired(now time.Time) error {
 	if s.expires.IsZero() || now.Before(s.expires) {
 		return nil
 	}
-	return forage.WithHint(fmt.Errorf("the AWS key has expired at %s", s.expires.UTC().Format(time.RFC3339)), "Log in again on the host.")
+	return forage.WithHint(fmt.Errorf("the AWS key has expired at %s", s.expires.UTC().Format(time.RFC3339)), "log in again on the host")
 }
 
 // hide are the parts that must not come back. The key's name goes out with every request.
