@@ -50,7 +50,7 @@ func Run(ctx context.Context, c Command) (Output, error) {
 	if len(c.Argv) == 0 {
 		return Output{}, errors.New("running a program: no name")
 	}
-	program, err := find(c.Argv[0])
+	program, err := Find(c.Argv[0])
 	if err != nil {
 		return Output{}, err
 	}
@@ -86,8 +86,8 @@ func environment() []string {
 	return []string{path, "LC_ALL=C.UTF-8"}
 }
 
-// find is the path of a program.
-func find(name string) (string, error) {
+// Find is the path of a program: an absolute one is taken as it is. The error is ErrNoProgram.
+func Find(name string) (string, error) {
 	if filepath.IsAbs(name) {
 		return name, nil
 	}

@@ -188,13 +188,13 @@ func (p *planner) reachable(b forage.Binding) error {
 		if err := lookFor(source.File); err != nil {
 			p.note("the secret %s is not there now (%v): until it is, requests that need it are answered with 502", b.Secret, err)
 		}
-		for _, note := range secrets.Notes(source) {
-			p.note("the secret %s: %s", b.Secret, note)
-		}
 	case source.Env != "":
 		if value, _ := p.service.Caller.Getenv(source.Env); value == "" {
 			p.note("%s", missingEnv(b))
 		}
+	}
+	for _, note := range secrets.Notes(source) {
+		p.note("the secret %s: %s", b.Secret, note)
 	}
 	return nil
 }

@@ -79,15 +79,3 @@ func stampOf(info fs.FileInfo) stamp {
 	}
 	return s
 }
-
-// Notes are what the user should know of a source, which works all the same.
-func Notes(src forage.SecretSource) []string {
-	if src.File == "" {
-		return nil
-	}
-	info, err := os.Stat(src.File)
-	if err == nil && info.Mode().Perm()&0o044 != 0 {
-		return []string{fmt.Sprintf("%s can be read by other users of this machine: chmod 600 %[1]s", src.File)}
-	}
-	return nil
-}

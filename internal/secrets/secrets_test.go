@@ -180,6 +180,12 @@ func TestNotes(t *testing.T) {
 	if notes := Notes(forage.SecretSource{Env: "A"}); notes != nil {
 		t.Errorf("a variable is noted: %q", notes)
 	}
+	for name, want := range map[string]string{"sh": "", "/bin/sh": "", "no-such-program": "write its absolute path", path + "-not": "is not there"} {
+		notes := strings.Join(Notes(forage.SecretSource{Command: []string{name}}), "\n")
+		if notes != want && (want == "" || !strings.Contains(notes, want)) {
+			t.Errorf("the command %s is noted as %q, want %q", name, notes, want)
+		}
+	}
 }
 
 func TestEnv(t *testing.T) {
