@@ -177,6 +177,8 @@ func (c *claim) judgeAgain() {
 	case d.Verdict != policy.Allow:
 	case whole && d.Inspect:
 		d = policy.Decision{Rule: d.Rule, Reason: "each request has to be looked at now"}
+	case otherPush(was, d):
+		d = policy.Decision{Rule: d.Rule, Reason: "what may be pushed is another now"}
 	case addr.IsValid() && !r.Pinned && r.Host != policy.HostName:
 		d = policy.CheckAddr(p, d, addr, e.locals.classify(addr.Addr()))
 	case !addr.IsValid() && was.Named && !d.Named:
@@ -189,6 +191,12 @@ func (c *claim) judgeAgain() {
 	c.end()
 	d.Reason = "the policy was changed: " + d.Reason
 	c.f.deny(c.event(), d) // it is over, recorded or not
+}
+
+// otherPush says whether a push, which is read along by the decision that was, has to be judged
+// by another rule now.
+func otherPush(was, now policy.Decision) bool {
+	return now.Push != nil && !policy.SamePush(was.Push, now.Push)
 }
 
 // event names what the claim is for.
@@ -210,7 +218,7 @@ func (c *claim) again() bool {
 		return false
 	}
 	d := policy.Decide(e.policy, c.request)
-	if d.Verdict != policy.Allow || c.whole && d.Inspect {
+	if d.Verdict != policy.Allow || c.whole && d.Inspect || otherPush(c.decision, d) {
 		return false // judgeAgain records it
 	}
 	c.decision, c.change = d, e.change

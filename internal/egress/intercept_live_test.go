@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"forage"
+	"forage/internal/audit"
 )
 
 // Close ends what is looked into, in every state, and all that was dialled for it.
@@ -263,6 +264,51 @@ func TestInterceptedPush(t *testing.T) {
 		res, err = s.client(http2).Do(r)
 		if status, text := answer(t, res, err); status != 403 {
 			t.Errorf("%d, %q", status, text)
+		}
+	}
+}
+
+// A push that is under way ends when the policy lets another ref be pushed in its place.
+func TestSetPolicyEndsAPush(t *testing.T) {
+	rule := func(push string) forage.Rule {
+		return forage.Rule{Host: "a.example", Git: &forage.GitRule{Repos: []string{"acme/*"}, Push: []string{push}}}
+	}
+	for _, http2 := range []bool{false, true} {
+		s := newSecureWorld(t, looked(t, rule("agent/*")), nil)
+		begun, whole := make(chan bool, 1), make(chan bool, 1)
+		s.serveTLS(public+":443", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, err := r.Body.Read(make([]byte, 1))
+			begun <- err == nil
+			_, err = io.Copy(io.Discard, r.Body)
+			whole <- err == nil
+		}))
+		body, send := io.Pipe()
+		line := "0000000000000000000000000000000000000000 1111111111111111111111111111111111111111 refs/heads/agent/x\x00 report-status"
+		r, _ := http.NewRequest("POST", "https://a.example/acme/x.git/git-receive-pack", body)
+		ended := make(chan int, 1)
+		go func() {
+			status := 0
+			if res, err := s.client(http2).Do(r); err == nil {
+				status = res.StatusCode
+				res.Body.Close()
+			}
+			ended <- status
+		}()
+		fmt.Fprintf(send, "%04x%s0000PACK\x00\x00\x00\x02\x00\x00\x00\x01", len(line)+4, line)
+		if !<-begun {
+			t.Fatal("it has not begun")
+		}
+		s.engine.SetPolicy(looked(t, rule("agent/*")))
+		s.engine.SetPolicy(looked(t, rule("other/*")))
+		if <-whole {
+			t.Error("the server has got all of it")
+		}
+		send.CloseWithError(io.ErrUnexpectedEOF) // a client of HTTP/1 waits for it
+		if status := <-ended; status == http.StatusOK {
+			t.Errorf("%d", status)
+		}
+		if e := s.log.wait(t, "of the end", func(e audit.Event) bool { return e.Verdict == "deny" }); !strings.Contains(e.Reason, "pushed") {
+			t.Errorf("%+v", e)
 		}
 	}
 }

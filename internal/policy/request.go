@@ -69,7 +69,7 @@ func judgeRequest(r Request, allows, denies []candidate) (d Decision, wall bool)
 			unallowed = &found
 		case i == 0:
 			d = found
-		case !samePush(d.Push, found.Push):
+		case !SamePush(d.Push, found.Push):
 			other := denied(RuleDefaultDeny, fmt.Sprintf("servers may read the path %.200q as different repositories", r.Path))
 			unallowed = &other
 		}
@@ -89,7 +89,8 @@ func wholly(allows, denies []candidate) bool {
 	return len(denies) == 0 && slices.ContainsFunc(allows, whole) && !slices.ContainsFunc(allows, git)
 }
 
-func samePush(a, b *forage.GitRule) bool {
+// SamePush says whether two decisions let the same be pushed (see Decision.Push).
+func SamePush(a, b *forage.GitRule) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
