@@ -22,6 +22,9 @@ type httpSide struct {
 	forward httputil.ReverseProxy
 	feed    feed
 	start   sync.Once
+	// under are the requests that are under way: HTTP/2 has many on a connection, and they
+	// are bounded together like connections.
+	under chan struct{}
 
 	mu   sync.Mutex
 	outs *transports // of the present policy
@@ -29,12 +32,13 @@ type httpSide struct {
 
 // Bounds of HTTP with clients, beside those of sniff.Gate for HTTP/1.
 const (
-	maxHeadHTTP = 128 << 10
-	maxStreams  = 250 // requests at one time on a connection of HTTP/2
+	maxHeadHTTP = 64 << 10
+	maxStreams  = 250      // requests at one time on a connection of HTTP/2
+	maxFrame    = 16 << 10 // bytes; a connection keeps room for one
 )
 
 func newHTTPSide(e *Engine) *httpSide {
-	h := &httpSide{e: e, feed: feed{conns: make(chan net.Conn), closed: make(chan struct{})}}
+	h := &httpSide{e: e, feed: feed{conns: make(chan net.Conn), closed: make(chan struct{})}, under: make(chan struct{}, e.config.MaxConnections)}
 	quiet := log.New(io.Discard, "", 0)
 	h.server = http.Server{
 		Handler:           h,
@@ -44,7 +48,7 @@ func newHTTPSide(e *Engine) *httpSide {
 		ErrorLog:          quiet,
 		// OPTIONS * is for the server, and judged, like everything else.
 		DisableGeneralOptionsHandler: true,
-		HTTP2:                        &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+		HTTP2:                        &http.HTTP2Config{MaxConcurrentStreams: maxStreams, MaxReadFrameSize: maxFrame},
 		ConnContext:                  func(ctx context.Context, c net.Conn) context.Context { return withSession(ctx, c) },
 	}
 	h.forward = httputil.ReverseProxy{

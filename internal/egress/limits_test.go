@@ -73,6 +73,27 @@ func TestConnectionsMax(t *testing.T) {
 	expectLine(t, bufio.NewReader(s.toName("a.example", 22)), "hello\n")
 }
 
+// Requests of HTTP/2 are bounded like connections, however few those are.
+func TestRequestsUnderWay(t *testing.T) {
+	s := newSecureWorld(t, looked(t, inspected("a.example")), func(c *Config) { c.MaxConnections = 4 })
+	s.serveTLS(public+":443", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}))
+	client := s.client(true)
+	for i := range 5 {
+		res, err := client.Get("https://a.example/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		if (res.StatusCode == 429) != (i == 4) {
+			t.Errorf("request %d: %d", i, res.StatusCode)
+		}
+	}
+	s.denied("connection-limit")
+}
+
 // When all bytes are used up, what is under way is reset, and nothing more begins.
 func TestBytesMax(t *testing.T) {
 	account := meter.NewAccount(forage.Traffic{BytesMax: 1 << 20}, meter.Totals{}, time.Now)
