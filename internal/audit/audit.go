@@ -20,7 +20,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -35,8 +34,6 @@ const (
 	maxReason = 512
 	maxLine   = 32 << 10
 )
-
-const hashTail = `"hash":""}` // how a line ends before its hash is known
 
 // bounded is e with its text fields cut to their bounds.
 func bounded(e Event) Event {
@@ -65,44 +62,6 @@ func cut(s string, limit int) string {
 		s = s[:n-1] // the first byte of a rune that was cut
 	}
 	return s + "..."
-}
-
-// encode makes e's line, without the newline, and sets e.Hash.
-func encode(e *Event) ([]byte, error) {
-	e.Hash = ""
-	line, err := json.Marshal(e)
-	if err != nil {
-		return nil, err
-	}
-	line = escapeASCII(line)
-	sum := sha256.Sum256(line)
-	e.Hash = hex.EncodeToString(sum[:])
-	line = append(line[:len(line)-2], e.Hash...)
-	return append(line, `"}`...), nil
-}
-
-// escapeASCII writes DEL and whatever is not ASCII in a JSON text as \uXXXX, so that
-// no control and no bidirectional character reaches a terminal that shows the
-// file as it is.
-func escapeASCII(line []byte) []byte {
-	if !slices.ContainsFunc(line, func(c byte) bool { return c >= 0x7f }) {
-		return line
-	}
-	out := make([]byte, 0, 2*len(line))
-	for len(line) > 0 {
-		r, size := utf8.DecodeRune(line)
-		switch {
-		case r < 0x7f:
-			out = append(out, byte(r))
-		case r > 0xffff:
-			r -= 0x10000
-			out = fmt.Appendf(out, `\u%04x\u%04x`, 0xd800+(r>>10), 0xdc00+(r&0x3ff))
-		default:
-			out = fmt.Appendf(out, `\u%04x`, r)
-		}
-		line = line[size:]
-	}
-	return out
 }
 
 // decode reads a line, without its newline, and checks its own hash.

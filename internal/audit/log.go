@@ -42,7 +42,8 @@ type Log struct {
 	limit    int64 // of size and before
 	rotateAt int64 // the size at which file is put aside
 	last     head
-	broken   error // once a line could be neither written nor taken back
+	line     []byte // what the last one was put together in
+	broken   error  // once a line could be neither written nor taken back
 }
 
 // Open opens the log at path, making it (0600) if it is absent, and continues
@@ -201,11 +202,12 @@ func (l *Log) recordLocked(e Event, prefix string) error {
 		return l.broken
 	}
 	e.Seq, e.Prev, e.Time = l.last.seq+1, l.last.hash, l.now().UTC()
-	line, err := encode(&e)
+	line, err := appendLine(append(l.line[:0], prefix...), &e)
 	if err != nil {
 		return err
 	}
-	line = append(append([]byte(prefix), line...), '\n')
+	line = append(line, '\n')
+	l.line = line
 	if l.before+l.size+int64(len(line)) > l.limit {
 		return fmt.Errorf("it has reached its limit of %d bytes; stop the sandbox and move it away, with its segments and its head file, to begin another", l.limit)
 	}
