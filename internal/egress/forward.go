@@ -93,13 +93,7 @@ func (h *httpSide) pass(w http.ResponseWriter, r *http.Request, j *job) {
 	j.writer = counted
 	defer func() { j.close(counted.status, counted.failure) }() // also when the handler is aborted
 	if r.Body != nil && r.Body != http.NoBody {
-		over, err := h.longBody(ctx, r)
-		if err != nil {
-			h.refuse(w, r, j.s, f.limited(j.event, j.to, err))
-			return
-		}
-		defer over()
-		j.body = &countedBody{ReadCloser: r.Body, count: &j.claim.counts.Out, in: r, over: over}
+		j.body = &countedBody{ReadCloser: r.Body, count: &j.claim.counts.Out, in: r}
 		r.Body = j.body
 	}
 	h.forward.ServeHTTP(counted, r.WithContext(ctx))
@@ -171,41 +165,11 @@ type countedBody struct {
 	count interface{ Add(int64) int64 }
 	in    *http.Request
 	out   *http.Request // that is sent on
-	over  func()        // gives its place to another
-}
-
-// bodyWait is how long a request waits for the long bodies of others.
-const bodyWait = 10 * time.Second
-
-// longBody waits for a place for a request's body, if that is long or may be. over gives
-// it back. The error is a *meter.Limited, or that the request has ended.
-func (h *httpSide) longBody(ctx context.Context, r *http.Request) (over func(), err error) {
-	if r.ContentLength >= 0 && r.ContentLength < maxFrame {
-		return func() {}, nil
-	}
-	select {
-	case h.bodies <- struct{}{}:
-		return sync.OnceFunc(func() { <-h.bodies }), nil
-	default:
-	}
-	timer := time.NewTimer(bodyWait)
-	defer timer.Stop()
-	select {
-	case h.bodies <- struct{}{}:
-		return sync.OnceFunc(func() { <-h.bodies }), nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-timer.C:
-		return nil, &meter.Limited{Rule: "connection-limit", RetryAfter: time.Second, Reason: fmt.Sprintf("%d long bodies are being sent", cap(h.bodies))}
-	}
 }
 
 func (b *countedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.count.Add(int64(n))
-	if err != nil {
-		b.over()
-	}
 	if err == io.EOF && b.out != nil {
 		for name := range b.out.Trailer { // those that were announced
 			b.out.Trailer[name] = b.in.Trailer[name]
