@@ -174,6 +174,9 @@ func (p *planner) explicit(variables []string) (variable, where string) {
 
 // reachable refuses, or notes, what keeps a secret from being read; the value itself is not looked at.
 func (p *planner) reachable(b forage.Binding) error {
+	if err := p.apart(b); err != nil {
+		return err
+	}
 	source := b.Source
 	switch {
 	case source.Login != nil && p.plan.SecretMode == forage.SecretsWrapped:
