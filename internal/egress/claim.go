@@ -161,8 +161,9 @@ func (c *claim) now() (policy.Request, policy.Decision) {
 	return c.request, c.decision
 }
 
-// judgeAgain ends a claim that the present policy does not allow.
-func (c *claim) judgeAgain() {
+// judgeAgain ends a claim that the present policy does not allow. What it returns, nil where there
+// is nothing to tell, records that: it may have to wait, for which nothing else that has to end should.
+func (c *claim) judgeAgain() (record func()) {
 	e := c.f.e
 	e.mu.Lock()
 	r, addr, was, whole := c.request, c.addr, c.decision, c.whole
@@ -170,7 +171,7 @@ func (c *claim) judgeAgain() {
 	p := e.policy
 	e.mu.Unlock()
 	if !alive {
-		return
+		return nil
 	}
 	d := policy.Decide(p, r)
 	switch {
@@ -186,11 +187,11 @@ func (c *claim) judgeAgain() {
 		d = policy.Decision{Rule: policy.RulePrivate, Reason: "it is no longer allowed with its port"}
 	}
 	if d.Verdict == policy.Allow {
-		return
+		return nil
 	}
 	c.end()
 	d.Reason = "the policy was changed: " + d.Reason
-	c.f.deny(c.event(), d) // it is over, recorded or not
+	return func() { c.f.deny(c.event(), d) } // it is over, recorded or not
 }
 
 // otherPush says whether a push, which is read along by the decision that was, has to be judged
@@ -244,8 +245,11 @@ func (c *claim) uses(addr netip.AddrPort) {
 	c.addr = addr
 	changed := c.change != e.change
 	e.mu.Unlock()
-	if changed {
-		c.judgeAgain()
+	if !changed {
+		return
+	}
+	if record := c.judgeAgain(); record != nil {
+		record()
 	}
 }
 

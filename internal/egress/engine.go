@@ -190,8 +190,14 @@ func (e *Engine) SetPolicy(p policy.Policy) {
 	e.mu.Unlock()
 	e.startCounting()
 	e.http.present(change)
+	var records []func()
 	for _, c := range claims {
-		c.judgeAgain()
+		if record := c.judgeAgain(); record != nil {
+			records = append(records, record)
+		}
+	}
+	for _, record := range records { // as slowly as denials may be
+		record()
 	}
 }
 

@@ -9,6 +9,9 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/time/rate"
 
 	"forage"
 	"forage/internal/audit"
@@ -151,6 +154,38 @@ func TestSetPolicyKeepsStreams(t *testing.T) {
 	if conns := s.engine.Counters().Accepted; conns != 1 {
 		t.Errorf("%d connections", conns)
 	}
+}
+
+// What a change of the policy ends does not wait until the ends before it are in the audit log.
+func TestSetPolicyEndsAllAtOnce(t *testing.T) {
+	s := newSecureWorld(t, looked(t, inspected("a.example")), nil)
+	s.serveTLS(public+":443", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}))
+	client := s.client(true)
+	var open []*http.Response
+	for range 3 {
+		res, err := client.Get("https://a.example/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		open = append(open, res)
+	}
+	s.engine.denials.ReserveN(time.Now(), denialBurst)
+	s.engine.denials.SetLimit(rate.Every(time.Hour)) // until then no denial goes on
+	set := make(chan bool)
+	go func() {
+		defer close(set)
+		s.engine.SetPolicy(looked(t, inspected("b.example")))
+	}()
+	for _, res := range open {
+		if _, err := res.Body.Read(make([]byte, 1)); err == nil || err == io.EOF {
+			t.Errorf("it ends with %v", err)
+		}
+	}
+	s.engine.Close()
+	<-set
 }
 
 // A connection that is not looked into ends when its requests have to be.
