@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"forage"
@@ -231,9 +232,11 @@ func (s *Service) swap(n *next) (errs []error) {
 		s.running.Go(func() { s.accept(listener, n.listen[name]) })
 	}
 	s.mu.Unlock()
-	for _, c := range stay { // it may take a while to end what is not allowed any more
-		c.engine.SetPolicy(c.plan.engine.Policy)
+	var setting sync.WaitGroup
+	for _, c := range stay { // no client waits until what another may not do any more is recorded
+		setting.Go(func() { c.engine.SetPolicy(c.plan.engine.Policy) })
 	}
+	setting.Wait()
 	for _, e := range replaced {
 		errs = append(errs, e.Close())
 	}
