@@ -63,7 +63,8 @@ const (
 	answerTimeout  = 2 * time.Minute // of a TLS server to a ClientHello
 	idleHTTP       = 90 * time.Second
 	maxConnections = 4096
-	filesPerFlow   = 8 // descriptors: two sockets, what dialling and pipes take, and some to spare
+	headsBudget    = 16 << 20 // bytes of long heads and ClientHellos, of all connections
+	filesPerFlow   = 8        // descriptors: two sockets, what dialling and pipes take, and some to spare
 
 	// Denials beyond these are not decided faster, so that a loop inside can't
 	// fill the disk with audit lines any faster either.

@@ -42,6 +42,7 @@ import (
 	"forage/internal/egress/credential"
 	"forage/internal/egress/dns"
 	"forage/internal/egress/relay"
+	"forage/internal/egress/sniff"
 	"forage/internal/policy"
 )
 
@@ -65,6 +66,7 @@ type Engine struct {
 	running sync.WaitGroup
 	slots   chan struct{}
 	denials *rate.Limiter
+	heads   *sniff.Budget
 	names   dns.Names
 	pipes   relay.Pipes
 	http    *httpSide
@@ -111,6 +113,7 @@ func New(config Config) (*Engine, error) {
 		pins:    pins,
 		slots:   make(chan struct{}, config.MaxConnections),
 		denials: rate.NewLimiter(denialsPerSecond, denialBurst),
+		heads:   sniff.NewBudget(headsBudget),
 		policy:  config.Policy,
 		flows:   make(map[*flow]struct{}),
 		claims:  make(map[*claim]struct{}),

@@ -21,6 +21,8 @@ type flow struct {
 	counts relay.Counts
 	check  func(sniff.Head) error // of ServeProxyConn; nil: anybody may ask
 
+	hello *sniff.Share // what is held of its ClientHello
+
 	own   claim  // of the connection as a whole, where there is one
 	over  func() // ends its place in the account
 	limit error  // what the account had against it

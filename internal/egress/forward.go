@@ -14,6 +14,7 @@ import (
 	"forage/internal/egress/credential"
 	"forage/internal/egress/gitproto"
 	"forage/internal/egress/meter"
+	"forage/internal/egress/sniff"
 	"forage/internal/policy"
 )
 
@@ -55,6 +56,12 @@ func (h *httpSide) pass(w http.ResponseWriter, r *http.Request, j *job) {
 			Reason: fmt.Sprintf("%d requests are under way", cap(h.under))}))
 		return
 	}
+	share, err := h.holdHead(r)
+	if err != nil {
+		h.refuse(w, r, j.s, f.deny(j.claimless(), policy.Decision{Rule: ruleHeads, Reason: err.Error()}))
+		return
+	}
+	defer share.Close()
 	ctx, cancel := context.WithCancelCause(context.WithValue(r.Context(), jobKey{}, j))
 	defer cancel(nil)
 	defer context.AfterFunc(f.ctx, func() { cancel(nil) })()
@@ -67,7 +74,6 @@ func (h *httpSide) pass(w http.ResponseWriter, r *http.Request, j *job) {
 		defer j.finish()
 	}
 	j.ctx = ctx
-	var err error
 	j.claim, err = f.judgeRequest(asked(j.to, r), j.event, end)
 	defer j.claim.release()
 	if err == nil {
@@ -93,7 +99,13 @@ func (h *httpSide) pass(w http.ResponseWriter, r *http.Request, j *job) {
 	j.writer = counted
 	defer func() { j.close(counted.status, counted.failure) }() // also when the handler is aborted
 	if r.Body != nil && r.Body != http.NoBody {
-		j.body = &countedBody{ReadCloser: r.Body, count: &j.claim.counts.Out, in: r}
+		over, err := h.longBody(ctx, r)
+		if err != nil {
+			h.refuse(counted, r, j.s, f.limited(j.event, j.to, err))
+			return
+		}
+		defer over()
+		j.body = &countedBody{ReadCloser: r.Body, count: &j.claim.counts.Out, in: r, over: over}
 		r.Body = j.body
 	}
 	h.forward.ServeHTTP(counted, r.WithContext(ctx))
@@ -165,11 +177,66 @@ type countedBody struct {
 	count interface{ Add(int64) int64 }
 	in    *http.Request
 	out   *http.Request // that is sent on
+	over  func()        // gives its place to another
+}
+
+// ruleHeads is the rule against more long heads than there is room for.
+const ruleHeads = "heads-limit"
+
+// holdHead makes a long head, and the copy of it that is sent on, count as long as its request takes.
+func (h *httpSide) holdHead(r *http.Request) (*sniff.Share, error) {
+	size := len(r.RequestURI)
+	for name, values := range r.Header {
+		for _, value := range values {
+			size += len(name) + len(value)
+		}
+	}
+	if size < shortHead {
+		return nil, nil
+	}
+	share := h.e.heads.Share()
+	return share, share.Hold(2 * size)
+}
+
+// claimless is the job's event with the destination, before there is a claim.
+func (j *job) claimless() audit.Event {
+	event := j.event
+	event.Host, event.Port = j.to.Dest(), j.to.Port
+	return event
+}
+
+// bodyWait is how long a request waits for the long bodies of others.
+const bodyWait = 10 * time.Second
+
+// longBody waits for a place for a request's body, if that is long or may be. over gives
+// it back. The error is a *meter.Limited, or that the request has ended.
+func (h *httpSide) longBody(ctx context.Context, r *http.Request) (over func(), err error) {
+	if r.ContentLength >= 0 && r.ContentLength < maxFrame {
+		return func() {}, nil
+	}
+	select {
+	case h.bodies <- struct{}{}:
+		return sync.OnceFunc(func() { <-h.bodies }), nil
+	default:
+	}
+	timer := time.NewTimer(bodyWait)
+	defer timer.Stop()
+	select {
+	case h.bodies <- struct{}{}:
+		return sync.OnceFunc(func() { <-h.bodies }), nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-timer.C:
+		return nil, &meter.Limited{Rule: "connection-limit", RetryAfter: time.Second, Reason: fmt.Sprintf("%d long bodies are being sent", cap(h.bodies))}
+	}
 }
 
 func (b *countedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.count.Add(int64(n))
+	if err != nil {
+		b.over()
+	}
 	if err == io.EOF && b.out != nil {
 		for name := range b.out.Trailer { // those that were announced
 			b.out.Trailer[name] = b.in.Trailer[name]

@@ -25,6 +25,9 @@ type httpSide struct {
 	// under are the requests that are under way: HTTP/2 has many on a connection, and they
 	// are bounded together like connections.
 	under chan struct{}
+	// bodies are the long bodies of requests that are under way: for each of them HTTP/2
+	// keeps as much room as the server's frames may be long, up to 512 KiB.
+	bodies chan struct{}
 
 	mu   sync.Mutex
 	outs *transports // of the present policy
@@ -33,12 +36,15 @@ type httpSide struct {
 // Bounds of HTTP with clients, beside those of sniff.Gate for HTTP/1.
 const (
 	maxHeadHTTP = 64 << 10
+	shortHead   = 2 << 10  // bytes of a head that are not counted
+	maxRequests = 1024     // at one time, on all connections
+	maxBodies   = 64       // of those, that send a long body
 	maxStreams  = 250      // requests at one time on a connection of HTTP/2
 	maxFrame    = 16 << 10 // bytes; a connection keeps room for one
 )
 
 func newHTTPSide(e *Engine) *httpSide {
-	h := &httpSide{e: e, feed: feed{conns: make(chan net.Conn), closed: make(chan struct{})}, under: make(chan struct{}, e.config.MaxConnections)}
+	h := &httpSide{e: e, feed: feed{conns: make(chan net.Conn), closed: make(chan struct{})}, under: make(chan struct{}, min(e.config.MaxConnections, maxRequests)), bodies: make(chan struct{}, maxBodies)}
 	quiet := log.New(io.Discard, "", 0)
 	h.server = http.Server{
 		Handler:           h,
@@ -79,13 +85,33 @@ func (h *httpSide) serve(s *session) error {
 			}()
 		}
 	})
+	conn := s.conn()
+	if s.gate != nil {
+		share := h.e.heads.Share()
+		defer share.Close()
+		s.gate.Bound(share)
+		if !s.await() {
+			conn.Close()
+			return s.failed(nil)
+		}
+	}
 	select {
-	case h.feed.conns <- s.conn():
+	case h.feed.conns <- conn:
 	case <-h.e.ctx.Done():
 		s.reset()
 	}
 	<-s.closed
 	return s.failed(nil)
+}
+
+// await waits for the first head: before that a connection is not worth what the
+// HTTP server has for each. false says that there is none.
+func (s *session) await() bool {
+	c := s.f.client
+	if c.SetReadDeadline(time.Now().Add(s.f.e.config.SniffTimeout)) != nil {
+		return false
+	}
+	return s.gate.Await() == nil && c.SetReadDeadline(time.Time{}) == nil
 }
 
 // conn is the session's connection as the HTTP server takes it.
@@ -149,7 +175,7 @@ func (b *buffers) Get() []byte {
 	if p, ok := b.pool.Get().(*[]byte); ok {
 		return *p
 	}
-	return make([]byte, 32<<10)
+	return make([]byte, 16<<10) // one frame of HTTP/2, or record of TLS
 }
 
 func (b *buffers) Put(p []byte) { b.pool.Put(&p) }

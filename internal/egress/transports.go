@@ -31,7 +31,7 @@ const (
 	continueTimeout = time.Second      // RFC 9110, 10.1.1: a client does not wait for 100 (Continue) without end
 	pingAfter       = 30 * time.Second // of silence
 	streamWindow    = 1 << 20          // bytes of one answer that wait for a client that is slow
-	connWindow      = 4 << 20         // of all answers on a connection
+	connWindow      = 2 << 20          // of all answers on a connection
 )
 
 func (h *httpSide) newTransports(change uint64) *transports {

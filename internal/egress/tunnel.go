@@ -22,7 +22,9 @@ const (
 // tunnel serves a connection that was allowed. prefix was read from the client
 // before; upstream is nil where nothing has been dialled yet.
 func (f *flow) tunnel(c *claim, event audit.Event, prefix []byte, upstream net.Conn) {
+	f.hello = f.e.heads.Share()
 	s, err := f.begin(c, event, prefix, &upstream)
+	f.hello.Close()
 	switch {
 	case err == nil && s != nil:
 		c.closing(event, f.e.http.serve(s))
@@ -139,7 +141,10 @@ func (f *flow) watchRetry(r policy.Request, upstream net.Conn) error {
 // judged. It returns what the client means, and all that was read.
 func (f *flow) sniffTLS(r policy.Request, prefix []byte) (named policy.Request, wire []byte, err error) {
 	var hello sniff.Hello
-	err = f.readFirst(r, func() (err error) { hello, wire, err = sniff.ReadHello(f.client, prefix); return err })
+	err = f.readFirst(r, func() (err error) {
+		hello, wire, err = sniff.ReadHello(f.hello.Reader(f.client), prefix)
+		return err
+	})
 	if err == nil {
 		named, err = f.checkHello(r, hello)
 	}

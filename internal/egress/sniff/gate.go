@@ -31,6 +31,8 @@ type Gate struct {
 	left  int64 // bytes left of a body or chunk
 	size  int   // of the trailer section so far
 	err   error // what was refused: final
+	share *Share
+	fresh bool // nothing was read yet: nobody knows whether there will be anything
 	open  atomic.Bool
 }
 
@@ -49,7 +51,25 @@ const (
 // NewGate reads from src, after prefix, which was read before. check is asked
 // about each head; its error, if any, is what Read returns.
 func NewGate(src io.Reader, prefix []byte, check func(Head) error) *Gate {
-	return &Gate{src: src, buf: bytes.Clone(prefix), check: check}
+	return &Gate{src: src, buf: bytes.Clone(prefix), check: check, fresh: true}
+}
+
+// Bound makes what the Gate holds back count as a share of a budget. The caller closes the share.
+func (g *Gate) Bound(s *Share) { g.share = s }
+
+// Await reads until there is something that Read gives on, or refuses. Errors are of the source.
+func (g *Gate) Await() error {
+	for g.ready == 0 && g.err == nil {
+		more, err := g.step()
+		if err != nil {
+			g.err = err
+		} else if more {
+			if err := g.fill(); err != nil && g.err == nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // Open lets everything pass from now on: the connection has left HTTP.
@@ -58,7 +78,7 @@ func (g *Gate) Open() { g.open.Store(true) }
 // Rest returns, and forgets, what was read and not given on.
 func (g *Gate) Rest() []byte {
 	rest := g.buf
-	g.buf, g.ready = nil, 0
+	g.drop()
 	return rest
 }
 
@@ -72,7 +92,9 @@ func (g *Gate) Read(p []byte) (int, error) {
 		switch {
 		case g.ready > 0:
 			n := copy(p, g.buf[:g.ready])
-			g.buf, g.ready = g.buf[n:], g.ready-n
+			if g.buf, g.ready = g.buf[n:], g.ready-n; len(g.buf) == 0 && n > free {
+				g.drop()
+			}
 			return n, nil
 		case g.err != nil:
 			return 0, g.err
@@ -98,10 +120,24 @@ func (g *Gate) Read(p []byte) (int, error) {
 	return 0, nil
 }
 
+// drop forgets buf.
+func (g *Gate) drop() {
+	g.buf, g.ready = nil, 0
+	g.share.Hold(0) // less is never refused
+}
+
 // fill reads more into buf. An error of src is not final: it may be a deadline.
 func (g *Gate) fill() error {
 	if cap(g.buf)-len(g.buf) < 512 {
-		g.buf = append(make([]byte, 0, max(2048, 2*len(g.buf))), g.buf...)
+		size := max(2048, 2*len(g.buf))
+		if g.fresh {
+			size, g.fresh = 512, false
+		}
+		if err := g.share.Hold(size); err != nil {
+			g.err = err
+			return err
+		}
+		g.buf = append(make([]byte, 0, size), g.buf...)
 	}
 	n, err := g.src.Read(g.buf[len(g.buf):cap(g.buf)])
 	g.buf = g.buf[:len(g.buf)+n]
