@@ -25,10 +25,19 @@ func Watch(res *http.Response, done func(Usage)) {
 		w.opaque = true
 	case strings.HasPrefix(kind, "text/event-stream"):
 		w.scan.events = true
+	case isForm(kind):
+		w.opaque = true // whatever the method: another may be in a field
+		w.estimate, w.sent = res.StatusCode < 300 && res.Request.ContentLength != 0, max(res.Request.ContentLength, 0)
 	case kind != "" && !strings.Contains(kind, "json") && !strings.HasPrefix(kind, "text/"):
 		return
 	}
 	res.Body = w
+}
+
+// isForm says whether an answer of that type is one that a client can ask Google's services
+// for in place of JSON (alt=proto, callback, gRPC): a budget must not be gone round by it.
+func isForm(kind string) bool {
+	return strings.Contains(kind, "proto") || strings.Contains(kind, "grpc") || strings.Contains(kind, "javascript")
 }
 
 // watched is a body that is read along.

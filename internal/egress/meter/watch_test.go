@@ -55,6 +55,11 @@ var answers = []struct {
 	{"a page", "text/html", `<script>{"usage":{"output_tokens":5}}</script>`, Usage{}},
 	{"empty", "application/json", "", Usage{}},
 
+	// Forms of an answer that a client can ask for, to get round the budget: by their size.
+	{"a callback", "text/javascript; charset=UTF-8", "// API callback\ncb(" + geminiJSON + ");", Usage{In: 100, Out: 84, Estimated: true}},
+	{"protobuf", "application/x-protobuf", strings.Repeat("x", 40), Usage{In: 100, Out: 10, Estimated: true}},
+	{"gRPC", "application/grpc+proto", strings.Repeat("x", 40), Usage{In: 100, Out: 10, Estimated: true}},
+
 	// A stream that doesn't tell is estimated: 22 bytes of text and the role's 9 out, 400 of the request in.
 	{"a chat stream without use", "text/event-stream", chatChunks + "data: [DONE]\n\n", Usage{Model: "gpt-4o", In: 100, Out: 8, Estimated: true}},
 	{"a stream that was cut", "text/event-stream", anthropicStart, Usage{Model: "claude-opus-4-5", In: 25, Out: 13, CacheRead: 100, Estimated: true}},
