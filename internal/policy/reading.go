@@ -51,6 +51,16 @@ func readings(raw string) (all [][]string, ok bool) {
 	return all, true
 }
 
+// Readings are the paths that servers may take a path of a request for, for who judges by
+// a list of its own; ok is false for a path that can't be judged, and should be refused.
+func Readings(raw string) (paths []string, ok bool) {
+	all, ok := readings(raw)
+	for _, segments := range all {
+		paths = append(paths, "/"+strings.Join(segments, "/"))
+	}
+	return paths, ok
+}
+
 // isOrdinary says whether there is only one way to read a path.
 func isOrdinary(raw string) bool {
 	for i := 0; i < len(raw); i++ {

@@ -9,9 +9,10 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
-	"path"
 	"slices"
 	"strings"
+
+	"forage/internal/policy"
 )
 
 // maxAsked is how much of a request to the token endpoint is read, in bytes.
@@ -27,9 +28,9 @@ const maxAsked = 64 << 10
 // token that looked good here: the login is renewed then, though not at the
 // sandbox's pleasure.
 func (l *Login) Answer(ctx context.Context, host string, r *http.Request, access, refresh string) (*http.Response, error) {
-	asked := judged(r.URL)
+	asked, ok := judged(r)
 	if !l.answers(host, asked) {
-		if slices.ContainsFunc(asked, func(path string) bool { return l.form.refuses(host, path) }) {
+		if !ok && l.form.refuses(host, "") || slices.ContainsFunc(asked, func(path string) bool { return l.form.refuses(host, path) }) {
 			return reply(r, http.StatusForbidden, oauthError("access_denied",
 				"forage: this is not among what the sandbox may use the login for")), nil
 		}
@@ -86,14 +87,43 @@ func (l *Login) refreshed(ctx context.Context) error {
 	return nil
 }
 
-// judged are the ways in which a server may read a path, in lower case.
-func judged(u *url.URL) []string {
-	raw := strings.ToLower(u.EscapedPath())
-	decoded := strings.ToLower(u.Path)
-	if again, err := url.PathUnescape(decoded); err == nil {
-		return []string{raw, decoded, path.Clean("/" + decoded), again, path.Clean("/" + again)}
+// judged are the ways in which a server may read the path of a request, in lower case, and
+// those of the paths that its fields say beside it (X-Original-URL and its kin). ok is false
+// where one can't be judged.
+func judged(r *http.Request) (asked []string, ok bool) {
+	said := []string{r.URL.EscapedPath()}
+	for name, values := range r.Header {
+		if saysPath(name) {
+			for _, value := range values {
+				said = append(said, pathOf(value))
+			}
+		}
 	}
-	return []string{raw, decoded, path.Clean("/" + decoded)}
+	ok = true
+	for _, path := range said {
+		readings, fine := policy.Readings(path)
+		ok = ok && fine
+		for _, reading := range append(readings, path) {
+			asked = append(asked, strings.ToLower(reading))
+		}
+	}
+	return asked, ok
+}
+
+// saysPath says whether servers, or what stands before them, may take a field's value for
+// the path of the request.
+func saysPath(name string) bool {
+	name = strings.ToLower(name)
+	return strings.HasPrefix(name, "x") && (strings.HasSuffix(name, "url") || strings.HasSuffix(name, "uri") || strings.HasSuffix(name, "path"))
+}
+
+// pathOf is the path of a URL, which may be without the rest.
+func pathOf(value string) string {
+	value, _, _ = strings.Cut(value, "?")
+	if _, rest, ok := strings.Cut(value, "://"); ok {
+		_, value, _ = strings.Cut(rest, "/")
+	}
+	return "/" + strings.TrimPrefix(value, "/")
 }
 
 // renews says whether r asks for new tokens (RFC 6749 section 6) with the placeholder. Claude

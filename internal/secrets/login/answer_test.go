@@ -80,6 +80,10 @@ func TestAnswer(t *testing.T) {
 		{"another host of the user's", request{"POST", "claude.example.com", "/v1/sessions", json, `{}`}, 0},
 		{"a key from the login", request{"POST", "api.anthropic.com", "/api/oauth/claude_cli/create_api_key", json, `{}`}, 403},
 		{"a key from the login, hidden", request{"POST", "api.anthropic.com", "/api/oauth/claude_cli/create%5Fapi_key", json, `{}`}, 403},
+		{"skills, past parameters", request{"PUT", "api.anthropic.com", "/v1/messages/..;x/../api/claude_code/skills", json, `{}`}, 403},
+		{"skills, by a backslash", request{"PUT", "api.anthropic.com", "/v1/messages/..%5c../api/claude_code/skills", json, `{}`}, 403},
+		{"skills, hidden three times", request{"PUT", "api.anthropic.com", "/v1/messages/%25252e%25252e/skills", json, `{}`}, 403},
+		{"skills, hidden deeper than anybody looks", request{"PUT", "api.anthropic.com", "/v1/messages/%252525252e%252525252e/skills", json, `{}`}, 403},
 		{"another host", request{"POST", "oauth.example.com", claudeToken, json, `{}`}, 0},
 	}
 	for _, test := range tests {
@@ -91,6 +95,29 @@ func TestAnswer(t *testing.T) {
 			}
 			checkNoTokens(t, answer)
 		})
+	}
+}
+
+// TestAnswerFields: what a field says of the path is judged like the path.
+func TestAnswerFields(t *testing.T) {
+	w := newWorld(t, forage.LoginClaude, claudeLogin(oldAccess, oldRefresh, start.Add(time.Hour)))
+	for _, test := range []struct {
+		name, value string
+		refused     bool
+	}{
+		{"X-Original-URL", "/api/oauth/claude_cli/create_api_key", true},
+		{"X-Rewrite-Url", "api/oauth/claude_cli/create_api_key", true},
+		{"X_original_uri", "https://api.anthropic.com/v1/sessions?x", true},
+		{"X-Forwarded-Path", "/v1/messages/../sessions", true},
+		{"X-Original-URL", "/v1/messages?beta=true", false},
+		{"X-Stainless-Lang", "js", false},
+	} {
+		req := httptest.NewRequest("POST", "https://api.anthropic.com/v1/messages", strings.NewReader("{}"))
+		req.Header.Set(test.name, test.value)
+		res, err := w.login.Answer(t.Context(), "api.anthropic.com", req, "access", "refresh")
+		if refused := res != nil && res.StatusCode == http.StatusForbidden; err != nil || refused != test.refused {
+			t.Errorf("%s: %s: refused %v, error %v", test.name, test.value, refused, err)
+		}
 	}
 }
 
@@ -212,7 +239,7 @@ func FuzzAnswer(f *testing.F) {
 		if got := renews(req, refresh); got && !strings.Contains(string(body), refresh[:8]) && !strings.ContainsAny(string(body), `%\`) {
 			t.Errorf("%q renews", body)
 		}
-		judged(req.URL)
+		judged(req)
 		_ = access
 	})
 }
