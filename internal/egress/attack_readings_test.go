@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -99,4 +100,22 @@ func TestOtherHostsStayInside(t *testing.T) {
 	if text := fmt.Sprint(got); strings.Contains(text, "b.example") || got.Get("X-Kept") != "yes" {
 		t.Errorf("the server got %v", got)
 	}
+}
+
+// A name that is asked of an address is judged in every way that the request may be read, too.
+func TestReadingsOfANameAtAnAddress(t *testing.T) {
+	p, err := policy.Compile(forage.Network{Mode: forage.NetworkFull, Rules: []forage.Rule{{Host: "a.example", Methods: []string{"DELETE"}, Deny: true}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, p, nil)
+	w.serve(public+":80", func(conn net.Conn) {
+		defer conn.Close()
+		if _, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
+			t.Error("the server was asked")
+		}
+	})
+	conn := w.to(public + ":80")
+	fmt.Fprint(conn, "POST /v1 HTTP/1.1\r\nHost: a.example\r\nX-HTTP-Method-Override: DELETE\r\nContent-Length: 0\r\n\r\n")
+	expectReset(t, conn)
 }

@@ -22,8 +22,12 @@ const protocolHTTP2 = "h2"
 
 // looksInto says whether each request to a destination has to be looked at, so
 // that moving its bytes is not enough.
+// Ports of a host with a secret that nobody has named are looked into: many services answer at
+// more than one port, and the agent must not bring a credential of its own to the other.
 func (e *Engine) looksInto(r policy.Request, d policy.Decision) bool {
-	return d.Inspect || e.secrets.Load().For(r.Dest(), r.Port) != nil || e.config.Account.Budget() && meter.Metered(r.Host)
+	set := e.secrets.Load()
+	return d.Inspect || set.For(r.Dest(), r.Port) != nil || !d.Port && set.Near(r.Dest()) != nil ||
+		e.config.Account.Budget() && meter.Metered(r.Host)
 }
 
 // isOwnService says whether a destination is a service of this machine, so that what is

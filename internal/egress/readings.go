@@ -26,7 +26,11 @@ var (
 // fields and its query may make a server read it: each has to be allowed. What a form in the body says
 // (_method) is not looked at.
 func (j *job) judgeReadings(r *http.Request) error {
-	own := asked(j.to, r)
+	to := j.to
+	if to.Host == "" {
+		to = j.host // an address, of which a name is asked, or the address itself
+	}
+	own := asked(to, r)
 	e := j.s.f.e
 	_, was := j.claim.now()
 	for i, other := range readings(own, r) {

@@ -60,14 +60,17 @@ func (h *httpSide) roundTrip(r *http.Request) (*http.Response, error) {
 func (h *httpSide) credentials(r *http.Request, j *job) (answer *http.Response, err error) {
 	set := h.e.secrets.Load()
 	found := set.For(j.to.Dest(), j.to.Port)
-	isClear := j.scheme != "https" && !isOwnService(j.to)
-	if isClear && found == nil {
-		found = set.For(j.to.Dest(), tlsPort)
+	strips := j.scheme != "https" && !isOwnService(j.to)
+	if _, d := j.claim.now(); found == nil && (strips || !d.Port) {
+		found, strips = set.Near(j.to.Dest()), true
+	}
+	if found == nil && j.to.Host == "" { // an address, of which a name is asked
+		found, strips = set.Near(j.host.Dest()), true
 	}
 	switch {
 	case found == nil:
 		return nil, nil
-	case isClear:
+	case strips:
 		j.applied = found.Strip(r)
 	default:
 		j.applied, answer, err = found.Apply(r.Context(), r)

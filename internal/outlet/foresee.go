@@ -20,7 +20,7 @@ func Foresee(r policy.Request, d policy.Decision, bindings []forage.Binding, tra
 		secret = c.Secret
 	}
 	budget := traffic.MaxTokens > 0 || traffic.MaxCost > 0
-	return secret, d.Inspect || secret != "" || budget && meter.Metered(r.Host), nil
+	return secret, d.Inspect || secret != "" || !d.Port && set.Near(r.Dest()) != nil || budget && meter.Metered(r.Host), nil
 }
 
 // compileBindings compiles bindings without the sources of their values.

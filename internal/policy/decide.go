@@ -219,7 +219,7 @@ func undeniable(r Request, denies []candidate) Decision {
 
 // allowed is the verdict of a rule that allows.
 func allowed(r Request, c candidate) Decision {
-	return Decision{Verdict: Allow, Rule: c.text, Named: c.rank == rankExact && c.port != 0 && c.port == r.Port}
+	return Decision{Verdict: Allow, Rule: c.text, Named: c.rank == rankExact && c.port != 0 && c.port == r.Port, Port: c.port != 0}
 }
 
 func byRule(c candidate) Decision { return denied(c.text, "a rule denies it: "+c.text) }

@@ -97,6 +97,8 @@ type Decision struct {
 	// Named says that the rule names this one destination with its port, so
 	// that a private address is what the user meant.
 	Named bool
+	// Port says that the rule that allows names the port; others are for whatever port.
+	Port bool
 }
 
 // Policy is a compiled network policy; its zero value denies everything. It

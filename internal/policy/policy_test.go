@@ -100,6 +100,9 @@ func TestDecide(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			got := policy.Decide(compile(t, tt.mode, list...), request(t, tt.request))
 			want := policy.Decision{Verdict: tt.verdict, Rule: tt.rule, Named: tt.named, Reason: got.Reason}
+			if i := strings.LastIndex(tt.request, ":"); i >= 0 && tt.verdict == policy.Allow {
+				want.Port = strings.HasSuffix(tt.rule, tt.request[i:])
+			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

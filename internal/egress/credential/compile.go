@@ -17,7 +17,7 @@ const placeholderMin = 8
 // Compile makes a Set of bindings. sources holds the source of each binding's
 // secret by its name. Errors: two secrets for one host, a use that can't be understood.
 func Compile(bindings []forage.Binding, sources map[string]secrets.Source) (*Set, error) {
-	s := &Set{exact: map[dest]*Credential{}, under: map[dest]*Credential{}, gateways: map[string]dest{}}
+	s := &Set{exact: map[dest]*Credential{}, under: map[dest]*Credential{}, near: map[string]*Credential{}, gateways: map[string]dest{}}
 	seen := map[string]bool{}
 	for _, b := range bindings {
 		if err := s.bind(b, sources[b.Secret], seen[b.Secret]); err != nil {
@@ -76,6 +76,13 @@ func (s *Set) bindHost(b forage.Binding, use forage.SecretUse, source secrets.So
 	case c == nil:
 		c = &Credential{Secret: b.Secret, source: source, placeholder: b.Placeholder, refresh: b.Refresh, at: at, wild: wild, now: time.Now}
 		set[at] = c
+		name := at.host
+		if wild {
+			name = "*." + name
+		}
+		if s.near[name] == nil || at.port == 443 {
+			s.near[name] = c
+		}
 	case c.Secret != b.Secret:
 		return forage.WithHint(fmt.Errorf("%s is a host of the secret %q too", host, c.Secret),
 			"A host gets one secret. Take it from the hosts of one of them.")

@@ -22,7 +22,8 @@ import (
 // nil Set is empty.
 type Set struct {
 	exact    map[dest]*Credential
-	under    map[dest]*Credential // by the suffix after "*."
+	under    map[dest]*Credential   // by the suffix after "*."
+	near     map[string]*Credential // one of each host, whatever its port; "*.suffix" too
 	gateways map[string]dest
 }
 
@@ -54,6 +55,29 @@ func (s *Set) For(host string, port uint16) *Credential {
 			return c
 		}
 	}
+}
+
+// Near is For where no secret is bound to the port: what is bound to another port of the
+// host. Its credential is for Strip alone. A host that answers at several ports is one service, and
+// what must not be sent to it must not go by another door.
+func (s *Set) Near(host string) *Credential {
+	if s == nil {
+		return nil
+	}
+	if c := s.near[host]; c != nil {
+		return c
+	}
+	for rest := host; len(s.under) > 0; {
+		_, parent, ok := strings.Cut(rest, ".")
+		if !ok {
+			break
+		}
+		if c := s.near["*."+parent]; c != nil {
+			return c
+		}
+		rest = parent
+	}
+	return nil
 }
 
 // Gateway is the host and port that the first part of a path on the proxy's own
