@@ -1,11 +1,10 @@
 package main
 
 import (
-	"strings"
-
 	"github.com/spf13/cobra"
 
 	"forage"
+	"forage/internal/policy"
 	"forage/internal/sandbox"
 	"forage/internal/term"
 )
@@ -22,8 +21,8 @@ func newNetwork(a *app) *cobra.Command {
 		Use:   "network NAME [full|restricted|none]",
 		Short: "Show or change what a sandbox may reach",
 		Long: `
-Without a change, prints the network policy. A change takes effect at once, for
-every connection made from then on, and ends none of what runs inside.
+Without a change, prints the network policy. A change takes effect at once: what
+is under way and not allowed any more is cut, and nothing else that runs inside.
 
   none        nothing, not even DNS
   restricted  the allowed hosts
@@ -106,25 +105,10 @@ func printNetwork(a *app, network forage.Network) error {
 	return table.Write(a.out)
 }
 
-// ruleLine is a rule in one line.
+// ruleLine is a rule in one line, as decisions name it.
 func ruleLine(r forage.Rule) string {
-	words := []string{"allow"}
 	if r.Deny {
-		words[0] = "deny"
+		return policy.RuleText(r)
 	}
-	words = append(words, r.Host)
-	if len(r.Methods) > 0 {
-		words = append(words, strings.Join(r.Methods, ","))
-	}
-	words = append(words, r.Paths...)
-	if r.Git != nil {
-		words = append(words, "git", strings.Join(r.Git.Repos, ","))
-		if len(r.Git.Push) > 0 {
-			words = append(words, "push", strings.Join(r.Git.Push, ","))
-		}
-	}
-	if r.Inspect {
-		words = append(words, "(inspected)")
-	}
-	return strings.Join(words, " ")
+	return "allow " + policy.RuleText(r)
 }
