@@ -151,7 +151,9 @@ func TestTheServerGetsTheSecretAndTheClientDoesNot(t *testing.T) {
 			outer := gzip.NewWriter(w)
 			return &both{gzip.NewWriter(outer), outer}
 		})},
-		{"error answer", func(w http.ResponseWriter, r *http.Request) { http.Error(w, "no such key: "+got(r), http.StatusUnauthorized) }},
+		{"error answer", func(w http.ResponseWriter, r *http.Request) {
+			http.Error(w, "no such key: "+got(r), http.StatusUnauthorized)
+		}},
 		{"not modified", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Etag", `"`+got(r)+`"`)
 			w.WriteHeader(http.StatusNotModified)
