@@ -29,6 +29,21 @@ func (p *planner) mounts(context.Context) error {
 		}
 		spec.Mounts = append(spec.Mounts, mount)
 	}
+	return p.keepsRules()
+}
+
+// keepsRules refuses mounts through which the sandbox could change the configuration: the rules
+// for it, and commands that are run on the host.
+func (p *planner) keepsRules() error {
+	for _, mount := range p.plan.Spec.Mounts {
+		for _, file := range p.service.read {
+			if mount.Writable && leadsInto(file, mount.Source) {
+				return forage.WithHint(
+					forage.Errorf(forage.ErrRefused, "the sandbox could change your configuration %s, at %s", file, mount.Target),
+					"show it read-only (--read-only for the workspace), or keep your configuration elsewhere")
+			}
+		}
+	}
 	return nil
 }
 

@@ -33,6 +33,7 @@ type Service struct {
 	Runtimes supervisor.Runtimes
 	Caller   Caller
 	notify   func(string)
+	read     []string // where the configuration is read from, whether or not it is there
 }
 
 // Caller is who asks, and from where.
@@ -74,9 +75,17 @@ func (c Caller) abs(path string) (string, error) {
 // New reads the configuration and opens the caller's sandboxes. It makes nothing.
 func New(c Config) (*Service, error) {
 	getenv := func(name string) string { value, _ := c.Caller.Getenv(name); return value }
-	cfg, err := config.Load(config.Env{UID: c.Caller.UID, Home: c.Caller.Home, Getenv: getenv, File: c.ConfigFile})
+	env := config.Env{UID: c.Caller.UID, Home: c.Caller.Home, Getenv: getenv, File: c.ConfigFile}
+	cfg, err := config.Load(env)
 	if err != nil {
 		return nil, err
+	}
+	read, err := env.Places()
+	if err != nil {
+		return nil, err
+	}
+	if dir, err := env.OwnDir(); err == nil { // which is read another time, if --config names another file now
+		read = append(read, filepath.Join(dir, "config.toml"), filepath.Join(dir, "config.json"))
 	}
 	places, err := store.FindPlaces(store.Environment{UID: c.Caller.UID, Home: c.Caller.Home, Getenv: getenv})
 	if err != nil {
@@ -91,7 +100,7 @@ func New(c Config) (*Service, error) {
 		notify = func(string) {}
 	}
 	return &Service{
-		notify: notify,
+		notify: notify, read: read,
 		Config: cfg, Store: records, Places: supervisor.Places{Places: places},
 		Runtimes: supervisor.Runtimes{Dir: places.Runtime}, Caller: c.Caller,
 	}, nil
