@@ -60,7 +60,8 @@ func (f *flow) intercept(r policy.Request, prefix []byte) (*session, error) {
 		return nil, err
 	}
 	if err := conn.HandshakeContext(f.ctx); err != nil {
-		return nil, fmt.Errorf("TLS with the client: %w", err)
+		// OpenSSL's alert of TLS 1.3 is in the clear and is not understood; Node sends none.
+		return nil, fmt.Errorf("TLS with the client: %w: does it trust the sandbox's authority?", err)
 	}
 	s.tls = conn
 	return s, f.client.SetDeadline(time.Time{})
