@@ -117,13 +117,28 @@ func methodsOf(values []string) (methods []string) {
 func methodsIn(query string) (methods []string) {
 	for param := range strings.FieldsFuncSeq(query, func(c rune) bool { return c == '&' || c == ';' }) {
 		name, value, _ := strings.Cut(param, "=")
-		if text, err := url.QueryUnescape(name); err == nil && slices.Contains(methodParams, strings.ToLower(text)) {
+		if text, err := url.QueryUnescape(name); err == nil && slices.Contains(methodParams, paramName(text)) {
 			if text, err := url.QueryUnescape(value); err == nil {
 				methods = append(methods, methodsOf([]string{text})...)
 			}
 		}
 	}
 	return methods
+}
+
+// paramName is a parameter's name as lenient servers take it: without what is in brackets and
+// with "_" for what PHP can have in no name.
+func paramName(name string) string {
+	name = strings.ToLower(strings.TrimLeft(name, " "))
+	if at := strings.IndexAny(name, "[\x00"); at > 0 {
+		name = name[:at]
+	}
+	return strings.Map(func(c rune) rune {
+		if c == '.' || c == ' ' || c == '[' {
+			return '_'
+		}
+		return c
+	}, name)
 }
 
 // pathOf is the path and the query of a URL, which may be without the rest.
