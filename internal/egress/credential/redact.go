@@ -67,7 +67,8 @@ func (n *needles) has(c byte) bool {
 	return slices.ContainsFunc(n.texts, func(text string) bool { return strings.IndexByte(text, c) >= 0 })
 }
 
-// encoded are the forms that v has inside JSON, URLs, HTML, base64 and hexadecimal.
+// encoded are the forms that v has inside JSON, URLs, HTML, base64 and hexadecimal, and in the
+// other case where it has one.
 func encoded(v string) []string {
 	forms := []string{url.QueryEscape(v), url.PathEscape(v), hex.EncodeToString([]byte(v)), strings.ToUpper(hex.EncodeToString([]byte(v)))}
 	forms = append(forms, lowerEscapes(forms[0]), lowerEscapes(forms[1]))
@@ -78,6 +79,11 @@ func encoded(v string) []string {
 	}
 	forms = append(forms, strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&#34;", "'", "&#39;").Replace(v),
 		strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&#x27;").Replace(v))
+	if other := strings.ToUpper(v); other != v && strings.ToLower(v) == v { // such as a hexadecimal key, which is as good in the other case
+		forms = append(forms, other)
+	} else if other := strings.ToLower(v); other != v && strings.ToUpper(v) == v {
+		forms = append(forms, other)
+	}
 	for shift := range 3 {
 		for _, enc := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
 			if text := inBase64(v, shift, enc); len(text) >= codedMin {

@@ -130,6 +130,16 @@ func TestEveryFormOfTheSecretIsOverwritten(t *testing.T) {
 	}
 }
 
+func TestASecretOfOneCaseIsOverwrittenInTheOther(t *testing.T) {
+	for _, secret := range []string{"sk-or-v1-0123456789abcdef0123456789abcdef", "AKIA0123456789ABCDEF"} {
+		for _, text := range []string{strings.ToUpper(secret), strings.ToLower(secret)} {
+			if got := newNeedles([]string{secret}).text("key " + text); got != "key "+strings.Repeat("*", len(text)) {
+				t.Errorf("%s became %q", text, got)
+			}
+		}
+	}
+}
+
 func TestSecretsTooShortToTellAreNotLookedFor(t *testing.T) {
 	if n := newNeedles([]string{"12345", ""}); n != nil {
 		t.Errorf("needles are %q", n.texts)
