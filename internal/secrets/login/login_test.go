@@ -314,6 +314,8 @@ func TestRefused(t *testing.T) {
 		{"down", `<html>`, 502, "(status 502)", false},
 		{"redirected", ``, 307, "(status 307)", false},
 		{"no token", `{"access_token":""}`, 200, "(the answer has no token)", false},
+		{"a token that writes to a terminal", `{"access_token":"good","refresh_token":"x\u001b]0;y\u0007"}`, 200, "(the answer has no token)", false},
+		{"a token that is a header", `{"access_token":"good\r\nX-Y: z"}`, 200, "(the answer has no token)", false},
 		{"not JSON", oldRefresh, 200, "(the answer has no token)", false},
 	}
 	for _, test := range tests {

@@ -138,10 +138,16 @@ func (l *Login) request(ctx context.Context, have tokens) (grant, error) {
 		return grant{}, refusalOf(res.StatusCode, answer)
 	}
 	var got grant
-	if json.Unmarshal(answer, &got) != nil || got.Access == "" {
+	if json.Unmarshal(answer, &got) != nil || got.Access == "" || !isToken(got.Access) || !isToken(got.Refresh) || !isToken(got.IDToken) {
 		return grant{}, errors.New("the answer has no token")
 	}
 	return got, nil
+}
+
+// isToken says whether text may be a token, or none (RFC 6749 appendix A.12): what others print
+// and send from the file has no other characters in it.
+func isToken(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
 // refusal is a token endpoint's error answer (RFC 6749 section 5.2), of which
