@@ -2,6 +2,7 @@ package egress
 
 import (
 	"bufio"
+	"context"
 	"io"
 	"net/http"
 	"strings"
@@ -142,4 +143,24 @@ func TestBudget(t *testing.T) {
 			t.Errorf("%+v", host)
 		}
 	}
+}
+
+// A model reads a request whether its client waits for the answer or not: that is counted.
+func TestBudgetCountsWhatIsNotWaitedFor(t *testing.T) {
+	account := meter.NewAccount(forage.Traffic{MaxTokens: 10}, meter.Totals{}, time.Now)
+	s := newSecureWorld(t, mustPolicy(t, "restricted", "api.anthropic.com"), func(c *Config) { c.Account = account })
+	ctx, leave := context.WithCancel(t.Context())
+	s.serveTLS(public+":443", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		leave()
+		<-r.Context().Done()
+	}))
+	r, err := http.NewRequestWithContext(ctx, "POST", "https://api.anthropic.com/v1/messages", strings.NewReader(strings.Repeat("x", 400)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.client(true).Do(r); err == nil {
+		t.Error("it was answered")
+	}
+	eventually(t, "the request is counted", func() bool { return account.Totals().Tokens == 100 })
 }

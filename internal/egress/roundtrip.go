@@ -50,6 +50,7 @@ func (h *httpSide) roundTrip(r *http.Request) (*http.Response, error) {
 	r = r.WithContext(httptrace.WithClientTrace(j.ctx, j.trace(httptrace.ContextClientTrace(r.Context()))))
 	res, err := h.present(j.claim.changed()).of(j.scheme, isWebSocket(r.Header)).RoundTrip(r)
 	if err != nil {
+		j.unanswered(r)
 		return nil, j.refused(err)
 	}
 	return res, nil
@@ -208,6 +209,15 @@ func (j *job) switched(res *http.Response, body io.ReadCloser) error {
 	j.s.left.Store(j.claim.counts)
 	j.s.gate.Open()
 	return nil
+}
+
+// unanswered counts a request to a language model that its client gave up before there was an
+// answer: a budget must not be gone round by not waiting.
+func (j *job) unanswered(r *http.Request) {
+	sent := j.claim.counts.Out.Load()
+	if r.Method == http.MethodPost && r.Context().Err() != nil && sent > 0 && meter.Metered(j.to.Host) {
+		j.spent(meter.Unanswered(j.to.Host, sent))
+	}
 }
 
 // spent counts what a language model took.

@@ -51,6 +51,7 @@ type watched struct {
 
 	mu       sync.Mutex // a body may be closed while it is read
 	finished bool
+	whole    bool // it was read to its end
 	read     int64
 	scan     scanner
 }
@@ -64,6 +65,7 @@ func (w *watched) Read(p []byte) (int, error) {
 			w.scan.feed(p[:n])
 		}
 	}
+	w.whole = w.whole || err == io.EOF
 	w.mu.Unlock()
 	if err != nil {
 		w.finish()
@@ -91,11 +93,20 @@ func (w *watched) finish() {
 			text = w.read
 		}
 		u.guess(text, w.sent)
+		if !w.whole && u.Tokens() == 0 {
+			u = Unanswered(w.host, w.sent)
+		}
 	}
 	w.mu.Unlock()
 	if u.Tokens() > 0 {
 		w.done(u)
 	}
+}
+
+// Unanswered is what a request with so many bytes took, of which the client did not wait for the
+// answer: the model has read it all the same.
+func Unanswered(host string, sent int64) Usage {
+	return Usage{Host: host, In: (max(sent, 0) + bytesPerToken - 1) / bytesPerToken, Estimated: true}
 }
 
 // bytesPerToken is what makers say of English text.

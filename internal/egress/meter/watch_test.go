@@ -157,14 +157,14 @@ func TestWatchHoldsNothingUp(t *testing.T) {
 	res.Body.Close()
 }
 
-// A client that leaves before the end pays for what it has read.
+// A client that leaves before the end pays for what it has read, and for what the model has.
 func TestWatchClientLeaves(t *testing.T) {
 	for _, tt := range []struct {
 		name, kind, body string
 		read             int
 		want             Usage
 	}{
-		{"before anything", "text/event-stream", anthropicSSE, 0, Usage{}},
+		{"before anything", "text/event-stream", anthropicSSE, 0, Usage{In: 100, Estimated: true}},
 		{"in the text", "text/event-stream", anthropicSSE, len(anthropicStart), Usage{Model: "claude-opus-4-5", In: 25, Out: 13, CacheRead: 100, Estimated: true}},
 		{"at the end", "text/event-stream", anthropicSSE, len(anthropicSSE), Usage{Model: "claude-opus-4-5", In: 25, Out: 15, CacheRead: 100}},
 		{"in an answer", "application/json", anthropicJSON, strings.Index(anthropicJSON, `}],`), Usage{Model: "claude-sonnet-4-5-20250929", In: 100, Out: 14, Estimated: true}},
