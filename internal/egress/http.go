@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"forage/internal/egress/sniff"
@@ -168,17 +169,35 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// buffers are what bodies are copied through.
-type buffers struct{ pool sync.Pool }
+// buffers are what bodies are copied through. When many are in use, most of them
+// wait for streams that say little, so that more are small.
+type buffers struct {
+	pool sync.Pool
+	out  atomic.Int32
+}
+
+const (
+	bigBuffer   = 32 << 10 // bytes
+	smallBuffer = 8 << 10
+	bigBuffers  = 256 // at one time
+)
 
 func (b *buffers) Get() []byte {
+	if b.out.Add(1) > bigBuffers {
+		return make([]byte, smallBuffer)
+	}
 	if p, ok := b.pool.Get().(*[]byte); ok {
 		return *p
 	}
-	return make([]byte, 16<<10) // one frame of HTTP/2, or record of TLS
+	return make([]byte, bigBuffer)
 }
 
-func (b *buffers) Put(p []byte) { b.pool.Put(&p) }
+func (b *buffers) Put(p []byte) {
+	b.out.Add(-1)
+	if len(p) == bigBuffer {
+		b.pool.Put(&p)
+	}
+}
 
 // idleUpstream is how long a connection to a server is kept for the next request.
 const idleUpstream = 30 * time.Second
