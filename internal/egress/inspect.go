@@ -39,9 +39,14 @@ func isOwnService(r policy.Request) bool {
 // inspectClear is for a connection that has to be looked into, and that does not
 // begin with TLS: where that is in order it is HTTP.
 func (f *flow) inspectClear(r policy.Request, d policy.Decision, prefix []byte) (*session, error) {
-	bound := f.e.secrets.Load().For(r.Dest(), r.Port) != nil
+	set := f.e.secrets.Load()
+	bound := set.For(r.Dest(), r.Port) != nil
 	if r.Port == tlsPort || !isOwnService(r) && (bound || !d.Inspect) {
-		return nil, f.denyRequest(r, "not-tls", "what the client sends first is not TLS")
+		reason := "what the client sends first is not TLS"
+		if r.Port != tlsPort && !bound && !d.Port && set.Near(r.Dest()) != nil {
+			reason += fmt.Sprintf("; a secret is bound to this host: what else it serves has to be allowed with its port, as %s", r.Authority())
+		}
+		return nil, f.denyRequest(r, "not-tls", reason)
 	}
 	return newSession(f, &r, prefix), nil
 }
