@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"forage/internal/audit"
+	"forage/internal/egress/credential"
 	"forage/internal/egress/meter"
 	"forage/internal/egress/relay"
 	"forage/internal/policy"
@@ -23,11 +24,12 @@ type claim struct {
 	// Guarded by e.mu.
 	request  policy.Request
 	decision policy.Decision
-	change   uint64         // of the policy, when it was judged
-	addr     netip.AddrPort // what it leads to; invalid before that is known, and through a proxy
-	whole    bool           // its bytes are moved without looking into them
-	live     bool           // it is judged again when the policy changes
-	host     *hostCounts    // what it counts for; nil where the requests on it count
+	change   uint64          // of the policy, when it was judged
+	secrets  *credential.Set // that belong to that policy
+	addr     netip.AddrPort  // what it leads to; invalid before that is known, and through a proxy
+	whole    bool            // its bytes are moved without looking into them
+	live     bool            // it is judged again when the policy changes
+	host     *hostCounts     // what it counts for; nil where the requests on it count
 }
 
 var errChanged = errors.New("the policy was changed meanwhile")
@@ -92,6 +94,7 @@ func (e *Engine) admit(c *claim, r policy.Request) policy.Decision {
 			continue
 		}
 		c.request, c.decision, c.change, c.addr = r, d, change, netip.AddrPort{}
+		c.secrets = e.secrets.Load()
 		if d.Verdict == policy.Allow {
 			c.live, c.whole, c.host = true, false, nil
 			e.claims[c] = struct{}{}
@@ -159,6 +162,13 @@ func (c *claim) now() (policy.Request, policy.Decision) {
 	c.f.e.mu.Lock()
 	defer c.f.e.mu.Unlock()
 	return c.request, c.decision
+}
+
+// credentials are those that were in force with the policy that has allowed the claim first.
+func (c *claim) credentials() *credential.Set {
+	c.f.e.mu.Lock()
+	defer c.f.e.mu.Unlock()
+	return c.secrets
 }
 
 // judgeAgain ends a claim that the present policy does not allow. What it returns, nil where there

@@ -72,8 +72,8 @@ type Engine struct {
 	http    *httpSide
 	host    *http.Transport // of the host's own requests
 	locals  localNetworks
-	hasIPv6 atomic.Bool // connections over IPv6 reach us
-	secrets atomic.Pointer[credential.Set]
+	hasIPv6 atomic.Bool                    // connections over IPv6 reach us
+	secrets atomic.Pointer[credential.Set] // changed under mu
 
 	mu        sync.Mutex
 	policy    policy.Policy
@@ -183,9 +183,20 @@ func (e *Engine) enter() bool {
 
 // SetPolicy changes the policy. Connections and requests that it does not allow any more
 // are reset, whatever they are doing; the others go on.
-func (e *Engine) SetPolicy(p policy.Policy) {
+func (e *Engine) SetPolicy(p policy.Policy) { e.set(p, nil) }
+
+// Set is SetPolicy and SetCredentials at once: no request that one policy has allowed is given
+// the secret that belongs to the other.
+func (e *Engine) Set(p policy.Policy, s *credential.Set) {
+	e.set(p, func() { e.secrets.Store(s) })
+}
+
+func (e *Engine) set(p policy.Policy, with func()) {
 	e.mu.Lock()
 	e.policy = p
+	if with != nil {
+		with()
+	}
 	e.change++
 	clear(e.told)
 	change := e.change
@@ -205,8 +216,12 @@ func (e *Engine) SetPolicy(p policy.Policy) {
 }
 
 // SetCredentials changes what is put into requests from the next one on. Connections that are
-// not looked into stay so.
-func (e *Engine) SetCredentials(s *credential.Set) { e.secrets.Store(s) }
+// not looked into stay so. Where the policy changes with it, it is Set.
+func (e *Engine) SetCredentials(s *credential.Set) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.secrets.Store(s)
+}
 
 // Counters are the engine's counters, those of open connections included.
 func (e *Engine) Counters() Counters {

@@ -331,3 +331,45 @@ func TestSetCredentials(t *testing.T) {
 		}
 	}
 }
+
+// A request is given the secret that belongs to the policy which has allowed it, even if both are
+// changed before it is sent on.
+func TestSetKeepsSecretsWithTheirPolicy(t *testing.T) {
+	s, keys := newSecretWorld(t, &vault{value: testSecret}, "a.example")
+	bodies := s.engine.http.bodies
+	for range cap(bodies) { // until there is a place, a request with a long body waits after it was judged
+		bodies <- struct{}{}
+	}
+	body, send := io.Pipe()
+	client := s.client(true)
+	ended := make(chan int, 1)
+	go func() {
+		r, _ := http.NewRequest("POST", "https://a.example/v1", body)
+		res, err := client.Do(r)
+		status, _ := answer(t, res, err)
+		ended <- status
+	}()
+	eventually(t, "the request is judged", func() bool {
+		s.engine.mu.Lock()
+		defer s.engine.mu.Unlock()
+		for c := range s.engine.claims {
+			if c.request.Method == "POST" {
+				return true
+			}
+		}
+		return false
+	})
+	next := "another-secret-value-0123"
+	s.engine.Set(mustPolicy(t, "restricted", "a.example", "b.example"), bound(t, &vault{value: next}, "", "a.example"))
+	for range cap(bodies) {
+		<-bodies
+	}
+	send.Close()
+	if status := <-ended; status != 200 || (*keys)[0] != testSecret {
+		t.Errorf("%d, the server got %q", status, *keys)
+	}
+	res, err := client.Get("https://a.example/v1")
+	if status, _ := answer(t, res, err); status != 200 || (*keys)[1] != next {
+		t.Errorf("then: %d, the server got %q", status, *keys)
+	}
+}

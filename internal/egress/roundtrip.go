@@ -59,7 +59,7 @@ func (h *httpSide) roundTrip(r *http.Request) (*http.Response, error) {
 // credentials puts the secret into a request that goes where others can't read it.
 // A request that is answered in place of the server has an answer.
 func (h *httpSide) credentials(r *http.Request, j *job) (answer *http.Response, err error) {
-	set := h.e.secrets.Load()
+	set := j.claim.credentials()
 	found := set.For(j.to.Dest(), j.to.Port)
 	strips := j.scheme != "https" && !isOwnService(j.to)
 	if _, d := j.claim.now(); found == nil && (strips || !d.Port) {
