@@ -214,10 +214,10 @@ func (s *Service) swap(n *next) (errs []error) {
 		c := s.clients[name]
 		if engine := n.engines[name]; engine != nil {
 			replaced = append(replaced, c.engine)
+			engine.SetCredentials(set) // before anything goes through it
 			c.engine = engine
 		}
 		c.plan = n.plans[name]
-		c.engine.SetCredentials(set)
 		c.account.SetBounds(c.plan.traffic)
 		stay = append(stay, c)
 	}
@@ -234,7 +234,7 @@ func (s *Service) swap(n *next) (errs []error) {
 	s.mu.Unlock()
 	var setting sync.WaitGroup
 	for _, c := range stay { // no client waits until what another may not do any more is recorded
-		setting.Go(func() { c.engine.SetPolicy(c.plan.engine.Policy) })
+		setting.Go(func() { c.engine.Set(c.plan.engine.Policy, n.sets[c.plan.name]) })
 	}
 	setting.Wait()
 	for _, e := range replaced {
