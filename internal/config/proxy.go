@@ -88,7 +88,8 @@ func (l ProxyListen) String() string {
 	return string(l.Kind) + ":" + l.Address
 }
 
-// ProxyClient is one whom the proxy serves. It has a token, a certificate or both.
+// ProxyClient is one whom the proxy serves. It has a token, a certificate or both; with PeerUID,
+// a token alone.
 type ProxyClient struct {
 	Template    string
 	Token       *forage.SecretSource // File, Env or Command
@@ -200,6 +201,9 @@ func (v converter) proxyClient(name string, raw rawProxyClient) {
 		}
 		if !p.listens(ListenUnix) || raw.Token == nil {
 			v.wrong(at("peerUid"), "expected a token and a unix socket in proxy.listen: only there it is known who asks")
+		}
+		if raw.Certificate != nil {
+			v.wrong(at("peerUid"), "expected no certificate as well: whoever brings it runs as anybody, on any machine; make two clients of it")
 		}
 	}
 	if raw.CAFile != nil {

@@ -22,11 +22,11 @@ auditDir = "audit"
 template = "claude"
 token = { file = "build.token" }
 certificate = "URI:spiffe://example.com/build"
-peerUid = 1000
 caFile = "ca.pem"
 [proxy.clients.test]
 template = "generic"
 token = { command = ["pass", "x"] }
+peerUid = 1000
 `
 
 func TestProxy(t *testing.T) {
@@ -45,9 +45,9 @@ func TestProxy(t *testing.T) {
 		Clients: map[string]config.ProxyClient{
 			"build": {
 				Template: "claude", Token: &forage.SecretSource{File: dir + "/build.token"},
-				Certificate: "URI:spiffe://example.com/build", PeerUID: &uid, CAFile: dir + "/ca.pem",
+				Certificate: "URI:spiffe://example.com/build", CAFile: dir + "/ca.pem",
 			},
-			"test": {Template: "generic", Token: &forage.SecretSource{Command: []string{"pass", "x"}}},
+			"test": {Template: "generic", Token: &forage.SecretSource{Command: []string{"pass", "x"}}, PeerUID: &uid},
 		},
 	}
 	if diff := cmp.Diff(want, c.Proxy); diff != "" {
@@ -102,6 +102,8 @@ func TestProxyMistakes(t *testing.T) {
 		{"one certificate for two", "[proxy]\nauditDir = '/a'\nlisten = ['tls:127.0.0.1:1']\ncertificate = '/c'\nkey = '/k'\nclientCA = '/c'\n" +
 			"[proxy.clients.b]\ntemplate = 'generic'\ncertificate = 'CN:x'\n[proxy.clients.c]\ntemplate = 'generic'\ncertificate = 'CN:x'", `:12:15: proxy.clients.c.certificate: "CN:x" is that of b too`},
 		{"uid", client + "token = {env = 'T'}\npeerUid = -1", `:7:11: proxy.clients.c.peerUid: -1: expected a user's number`},
+		{"uid and certificate", "[proxy]\nauditDir = '/a'\nlisten = ['unix:/s', 'tls:127.0.0.1:1']\ncertificate = '/c'\nkey = '/k'\nclientCA = '/c'\n" +
+			"[proxy.clients.c]\ntemplate = 'generic'\ntoken = {env = 'T'}\ncertificate = 'CN:x'\npeerUid = 1", `:11:11: proxy.clients.c.peerUid: expected no certificate as well`},
 		{"uid without unix", "[proxy]\nauditDir = '/a'\nlisten = ['127.0.0.1:1']\n[proxy.clients.c]\ntemplate = 'generic'\ntoken = {env = 'T'}\npeerUid = 1", `expected a token and a unix socket`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
