@@ -67,6 +67,7 @@ type next struct {
 	sets      map[string]*credential.Set    // of clients that stay
 	listeners map[string]net.Listener       // new ones
 	listen    map[string]config.ProxyListen // all of them
+	published []func() error                // write authorities to where they are expected
 }
 
 // apply puts a configuration in force: all of it, or, with an error, nothing.
@@ -130,7 +131,15 @@ func (s *Service) prepare(n *next, loaded *config.Config) (err error) {
 			return err
 		}
 	}
-	return s.prepareListeners(n, loaded.Proxy)
+	if err := s.prepareListeners(n, loaded.Proxy); err != nil {
+		return err
+	}
+	for _, publish := range n.published { // last: discard does not take it back
+		if err := publish(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // token reads a client's token; "" where it has none.
@@ -160,12 +169,11 @@ func (s *Service) prepareClient(n *next, name string, p plan) (err error) {
 			return err
 		}
 		n.made[name] = c
-		return publish(p, c.authority)
+		n.published = append(n.published, func() error { return publish(p, c.authority) })
+		return nil
 	}
 	if c.plan.client.CAFile != p.client.CAFile {
-		if err := publish(p, c.authority); err != nil {
-			return err
-		}
+		n.published = append(n.published, func() error { return publish(p, c.authority) })
 	}
 	engine := c.engine
 	if c.plan.facts != p.facts {

@@ -186,6 +186,14 @@ func TestWrongConfigurationChangesNothing(t *testing.T) {
 			c.Proxy.Clients["y"] = config.ProxyClient{Template: "a", Token: &forage.SecretSource{Env: "TOKEN_Y"}}
 			w.env["TOKEN_Y"] = "yyyyyyyyyyyyyyyyyyyyyy"
 		}, "address already in use"},
+		"taken address, with authorities to publish": {func(c *config.Config) {
+			c.Proxy.Listen = append([]config.ProxyListen{{Kind: config.ListenTCP, Address: w.upstream.Listener.Addr().String()}}, c.Proxy.Listen...)
+			a := c.Proxy.Clients["a"]
+			a.CAFile = w.dir + "/a.pem"
+			c.Proxy.Clients["a"] = a
+			c.Proxy.Clients["z"] = config.ProxyClient{Template: "a", Token: &forage.SecretSource{Env: "TOKEN_Z"}, CAFile: w.dir + "/z.pem"}
+			w.env["TOKEN_Z"] = "zzzzzzzzzzzzzzzzzzzzzz"
+		}, "address already in use"},
 		"no such secret": {func(c *config.Config) {
 			t := c.Templates["a"]
 			t.Secrets = []string{"nothing"}
@@ -213,6 +221,11 @@ func TestWrongConfigurationChangesNothing(t *testing.T) {
 		w.mu.Lock()
 		w.loaded = good
 		w.mu.Unlock()
+	}
+	for _, name := range []string{"a.pem", "z.pem"} {
+		if _, err := os.Stat(filepath.Join(w.dir, name)); err == nil {
+			t.Errorf("%s is published", name)
+		}
 	}
 	// What was made for it is gone: y can come to be.
 	if _, err := os.Stat(filepath.Join(w.dir, "other")); err == nil {
