@@ -77,7 +77,7 @@ func networkLine(n forage.Network) string {
 		mode = string(forage.NetworkNone)
 	}
 	if n.Monitor {
-		mode += " (monitored)"
+		mode += " (monitor on)"
 	}
 	allowed := n.Allow
 	if len(n.Rules) > 0 {

@@ -16,7 +16,7 @@ func TestNetworkLine(t *testing.T) {
 		"hosts":     {forage.Network{Mode: forage.NetworkRestricted, Allow: []string{"a.example", "b.example:22"}}, "restricted: a.example b.example:22"},
 		"rules":     {forage.Network{Mode: forage.NetworkRestricted, Rules: rules}, "restricted: (2 rules)"},
 		"both":      {forage.Network{Mode: forage.NetworkRestricted, Allow: []string{"c.example"}, Rules: rules}, "restricted: c.example (2 rules)"},
-		"recording": {forage.Network{Mode: forage.NetworkFull, Monitor: true}, "full (monitored)"},
+		"recording": {forage.Network{Mode: forage.NetworkFull, Monitor: true}, "full (monitor on)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := networkLine(c.network); got != c.want {

@@ -2,6 +2,8 @@ package supervisor
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -105,10 +107,14 @@ func (s *Sandbox) SetNetwork(network forage.Network) error {
 func networkText(network forage.Network) string {
 	text := string(network.Mode)
 	if network.Monitor {
-		text += ", monitored"
+		text += ", monitor on"
 	}
-	if len(network.Allow) > 0 {
-		text += ": " + strings.Join(network.Allow, " ")
+	allowed := network.Allow
+	if n := len(network.Rules); n > 0 {
+		allowed = append(slices.Clone(allowed), fmt.Sprintf("(%d rules)", n))
+	}
+	if len(allowed) > 0 {
+		text += ": " + strings.Join(allowed, " ")
 	}
 	return text
 }
