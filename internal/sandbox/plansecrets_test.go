@@ -44,11 +44,19 @@ func (d *desk) write(name, text string) string {
 	return path
 }
 
+// ordinary is an id of somebody who is not root: the test's own, unless that is root's.
+func ordinary(id int) int {
+	if id == 0 {
+		return 1000
+	}
+	return id
+}
+
 // plan plans `run` with the configuration.
 func (d *desk) plan(config string, opts Options) (forage.Plan, []string, error) {
 	d.t.Helper()
 	s, err := New(Config{ConfigFile: d.write("config.toml", config), Caller: Caller{
-		UID: 1000, GID: 1000, User: "me", Home: d.home, Dir: filepath.Join(d.home, "project"),
+		UID: ordinary(os.Getuid()), GID: ordinary(os.Getgid()), User: "me", Home: d.home, Dir: filepath.Join(d.home, "project"),
 		Getenv: func(name string) (string, bool) { value, ok := d.env[name]; return value, ok },
 	}})
 	if err != nil {
