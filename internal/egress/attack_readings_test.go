@@ -92,6 +92,31 @@ func TestOtherReadings(t *testing.T) {
 	s.denied(policy.RuleDefaultDeny)
 }
 
+// What a request may also be read as is judged again when the policy changes, like the request.
+func TestSetPolicyJudgesOtherReadings(t *testing.T) {
+	for _, field := range []string{"X-Original-Url: /other", "X-Http-Method-Override: DELETE"} {
+		s := newSecureWorld(t, looked(t, inspected("a.example")), nil)
+		s.serveTLS(public+":443", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		}))
+		r, _ := http.NewRequest("GET", "https://a.example/ok/x", nil)
+		name, value, _ := strings.Cut(field, ": ")
+		r.Header.Set(name, value)
+		res, err := s.client(true).Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.engine.SetPolicy(looked(t, forage.Rule{Host: "a.example", Methods: []string{"GET"}, Paths: []string{"/ok/**"}}))
+		if e := s.denied(policy.RuleDefaultDeny); !strings.Contains(e.Reason, "changed: servers may read the request as") {
+			t.Errorf("%s: %+v", field, e)
+		}
+		if _, err := io.ReadAll(res.Body); err == nil {
+			t.Errorf("%s: it goes on", field)
+		}
+	}
+}
+
 // Fields that name another host stay here, in every spelling.
 func TestOtherHostsStayInside(t *testing.T) {
 	s := newSecureWorld(t, looked(t, inspected("a.example")), nil)

@@ -23,6 +23,7 @@ type claim struct {
 
 	// Guarded by e.mu.
 	request  policy.Request
+	others   []policy.Request // that servers may take it for, judged as well
 	decision policy.Decision
 	change   uint64          // of the policy, when it was judged
 	secrets  *credential.Set // that belong to that policy
@@ -176,14 +177,14 @@ func (c *claim) credentials() *credential.Set {
 func (c *claim) judgeAgain() (record func()) {
 	e := c.f.e
 	e.mu.Lock()
-	r, addr, was, whole := c.request, c.addr, c.decision, c.whole
+	r, others, addr, was, whole := c.request, c.others, c.addr, c.decision, c.whole
 	alive := c.live && !c.f.killed
 	p := e.policy
 	e.mu.Unlock()
 	if !alive {
 		return nil
 	}
-	d := policy.Decide(p, r)
+	d := decideAgain(p, r, others)
 	switch {
 	case d.Verdict != policy.Allow:
 	case whole && d.Inspect:
@@ -228,7 +229,7 @@ func (c *claim) again() bool {
 	if !c.live || c.f.killed {
 		return false
 	}
-	d := policy.Decide(e.policy, c.request)
+	d := decideAgain(e.policy, c.request, c.others)
 	if d.Verdict != policy.Allow || c.whole && d.Inspect || otherPush(c.decision, d) {
 		return false // judgeAgain records it
 	}

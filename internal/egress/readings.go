@@ -30,28 +30,54 @@ func (j *job) judgeReadings(r *http.Request) error {
 	if to.Host == "" {
 		to = j.host // an address, of which a name is asked, or the address itself
 	}
-	own := asked(to, r)
 	e := j.s.f.e
-	_, was := j.claim.now()
-	for i, other := range readings(own, r) {
-		d := e.decide(e.pins.request(other))
-		switch {
-		case i == maxReadings:
-			d = policy.Decision{Rule: policy.RuleMalformed, Reason: "it may be read in too many ways"}
-		case d.Verdict == policy.Allow && d.Push != nil && (was.Push == nil || other.Path != own.Path):
-			d = policy.Decision{Rule: d.Rule, Reason: "it is a push only to some"}
-		case d.Verdict == policy.Allow:
-			if d.Monitored && !was.Monitored {
-				if err := e.record(said(j.claim.event(), d)); err != nil {
-					return err
-				}
+	others := readings(e.pins.request(asked(to, r)), r)
+	if len(others) > maxReadings {
+		return j.s.f.deny(j.claim.event(), policy.Decision{Rule: policy.RuleMalformed, Reason: "servers may read the request in too many ways"})
+	}
+	own, was := j.claim.alsoRead(others) // before they are judged: a change of the policy from here on judges them again
+	for _, other := range others {
+		switch d := judgeReading(e.present(), own, was, other); {
+		case d.Verdict != policy.Allow:
+			return j.s.f.deny(j.claim.event(), d)
+		case d.Monitored && !was.Monitored:
+			if err := e.record(said(j.claim.event(), d)); err != nil {
+				return err
 			}
-			continue
 		}
-		d.Reason = fmt.Sprintf("servers may read the request as %.20q %.200q: %s", other.Method, other.Path, d.Reason)
-		return j.s.f.deny(j.claim.event(), d)
 	}
 	return nil
+}
+
+// judgeReading judges another way to read a request, of which itself p says was.
+func judgeReading(p policy.Policy, own policy.Request, was policy.Decision, other policy.Request) policy.Decision {
+	d := policy.Decide(p, other)
+	if d.Verdict == policy.Allow && d.Push != nil && (was.Push == nil || other.Path != own.Path) {
+		d = policy.Decision{Rule: d.Rule, Reason: "it is a push only to some"}
+	}
+	if d.Verdict != policy.Allow {
+		d.Reason = fmt.Sprintf("servers may read the request as %.20q %.200q: %s", other.Method, other.Path, d.Reason)
+	}
+	return d
+}
+
+// alsoRead keeps the other ways to read a request. It returns the request, and what was said of it.
+func (c *claim) alsoRead(others []policy.Request) (policy.Request, policy.Decision) {
+	c.f.e.mu.Lock()
+	defer c.f.e.mu.Unlock()
+	c.others = others
+	return c.request, c.decision
+}
+
+// decideAgain is what p says of a claim in all ways to read it: the first that it denies, else of itself.
+func decideAgain(p policy.Policy, r policy.Request, others []policy.Request) policy.Decision {
+	d := policy.Decide(p, r)
+	for i := 0; i < len(others) && d.Verdict == policy.Allow; i++ {
+		if other := judgeReading(p, r, d, others[i]); other.Verdict != policy.Allow {
+			return other
+		}
+	}
+	return d
 }
 
 // readings are the ways in which a server may read a request, but for its own.
