@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path"
 	"slices"
-
-	"golang.org/x/sys/unix"
 
 	"forage"
 	"forage/internal/inject"
@@ -71,35 +68,16 @@ func CheckLogin(l forage.Login) error {
 // loginFiles are an agent's login files as they are inside.
 func loginFiles(l forage.Login, access, refresh string) ([]login.File, error) {
 	const hint = "log in on the host with the agent itself, or say where its login is with loginFile"
-	text, err := readLogin(l.File)
+	text, err := login.Read(l.File)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, forage.WithHint(forage.Errorf(forage.ErrUsage, "there is no login at %s", l.File), hint)
 	}
 	if err != nil {
-		return nil, err
+		return nil, forage.Errorf(forage.ErrUsage, "the login in %s: %w", l.File, err)
 	}
 	files, err := login.Inside(l.Kind, text, access, refresh)
 	if err != nil {
 		return nil, forage.WithHint(forage.Errorf(forage.ErrUsage, "%s: %w", l.File, err), hint)
 	}
 	return files, nil
-}
-
-// maxLogin is many times what a login file has, in bytes.
-const maxLogin = 1 << 20
-
-func readLogin(name string) ([]byte, error) {
-	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a file", name)
-	}
-	text, err := io.ReadAll(io.LimitReader(f, maxLogin+1))
-	if err == nil && len(text) > maxLogin {
-		err = fmt.Errorf("%s is too large for a login", name)
-	}
-	return text, err
 }

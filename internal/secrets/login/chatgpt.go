@@ -75,7 +75,7 @@ func parseChatGPT(file []byte) (tokens, error) {
 	}
 	switch err := readClaims(found.access, &claims); {
 	case err == nil && claims.Expires > 0:
-		found.expires = time.Unix(int64(claims.Expires), 0)
+		found.expires = ends(claims.Expires, time.Second)
 	case !parsed.LastRefresh.IsZero():
 		found.expires = parsed.LastRefresh.Add(chatGPTLife)
 	}

@@ -86,7 +86,7 @@ func parseClaude(file []byte) (tokens, error) {
 		found.client = claudeClient
 	}
 	if oauth.ExpiresAt > 0 {
-		found.expires = time.UnixMilli(int64(oauth.ExpiresAt))
+		found.expires = ends(oauth.ExpiresAt, time.Millisecond)
 	}
 	return found, nil
 }
@@ -108,9 +108,8 @@ func mergeClaude(file []byte, got grant, now time.Time) ([]byte, error) {
 	if got.Refresh != "" {
 		err = errors.Join(err, oauth.set("refreshToken", got.Refresh))
 	}
-	if got.ExpiresIn > 0 {
-		ends := now.Add(time.Duration(got.ExpiresIn * float64(time.Second)))
-		err = errors.Join(err, oauth.set("expiresAt", ends.UnixMilli()))
+	if life := got.life(); life > 0 {
+		err = errors.Join(err, oauth.set("expiresAt", now.Add(life).UnixMilli()))
 	}
 	if scopes := strings.Fields(got.Scope); len(scopes) > 0 {
 		err = errors.Join(err, oauth.set("scopes", scopes))

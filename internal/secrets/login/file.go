@@ -60,30 +60,57 @@ func (f *file) content() ([]byte, error) {
 	return f.raw, nil
 }
 
-// loadLocked reads the file, if it has changed since.
-func (f *file) loadLocked() error {
-	fd, err := os.OpenFile(f.path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+// Read reads a login file, whatever is in it. What is not a regular file is not waited for. The
+// error doesn't name the file.
+func Read(path string) ([]byte, error) {
+	fd, _, err := open(path)
 	if err != nil {
-		return bare(err)
+		return nil, err
 	}
 	defer fd.Close()
+	return readAll(fd)
+}
+
+// open opens a regular file.
+func open(path string) (*os.File, stamp, error) {
+	fd, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, stamp{}, bare(err)
+	}
 	var st unix.Stat_t
-	if err := unix.Fstat(int(fd.Fd()), &st); err != nil {
+	err = unix.Fstat(int(fd.Fd()), &st)
+	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
+		err = errors.New("is not a regular file")
+	}
+	if err != nil {
+		fd.Close()
+		return nil, stamp{}, err
+	}
+	return fd, stamp{int64(st.Dev), int64(st.Ino), st.Size, st.Mtim, st.Ctim}, nil
+}
+
+// readAll reads a file that is not larger than a login.
+func readAll(fd *os.File) ([]byte, error) {
+	raw, err := io.ReadAll(io.LimitReader(fd, maxFile+1))
+	if err == nil && len(raw) > maxFile {
+		err = errors.New("is too large for a login")
+	}
+	return raw, bare(err)
+}
+
+// loadLocked reads the file, if it has changed since.
+func (f *file) loadLocked() error {
+	fd, now, err := open(f.path)
+	if err != nil {
 		return err
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return errors.New("is not a regular file")
-	}
-	now := stamp{int64(st.Dev), int64(st.Ino), st.Size, st.Mtim, st.Ctim}
+	defer fd.Close()
 	if f.raw != nil && now == f.seen {
 		return nil
 	}
-	raw, err := io.ReadAll(io.LimitReader(fd, maxFile+1))
+	raw, err := readAll(fd)
 	if err != nil {
-		return bare(err)
-	}
-	if len(raw) > maxFile {
-		return errors.New("is too large for a login")
+		return err
 	}
 	held, err := f.parse(raw)
 	if err != nil {

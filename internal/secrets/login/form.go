@@ -43,6 +43,15 @@ type grant struct {
 	Scope     string  `json:"scope"`
 }
 
+// grantMax is how long a token is taken to last at most, whatever the answer says.
+const grantMax = 365 * 24 * time.Hour
+
+// life is how long the access token lasts; 0 is unknown.
+func (g grant) life() time.Duration {
+	seconds := max(0, min(g.ExpiresIn, grantMax.Seconds())) // before it is a Duration, which a large number would overflow
+	return time.Duration(seconds * float64(time.Second))
+}
+
 func formOf(kind forage.LoginKind) (form, error) {
 	switch kind {
 	case forage.LoginClaude:
@@ -56,6 +65,14 @@ func formOf(kind forage.LoginKind) (form, error) {
 
 // far is when placeholders end: no agent renews them of its own accord.
 var far = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// ends is a time that a file says, in units since 1970; it is far at most.
+func ends(since1970 float64, unit time.Duration) time.Time {
+	most := float64(far.Unix()) * float64(time.Second/unit)
+	count := int64(min(since1970, most))
+	perSecond := int64(time.Second / unit)
+	return time.Unix(count/perSecond, count%perSecond*int64(unit))
+}
 
 // object is a JSON object of which only some fields are ours to change.
 type object map[string]json.RawMessage

@@ -35,7 +35,7 @@ type Login struct {
 	file      *file
 	transport func() http.RoundTripper
 	now       func() time.Time
-	flight    singleflight.Group // at most one renewal
+	flight    singleflight.Group // at most one renewal for each token that was refused
 
 	mu      sync.Mutex
 	failure failure   // of the last renewal
@@ -81,7 +81,8 @@ func (l *Login) get(ctx context.Context, refused string) (secrets.Secret, error)
 	if have.access != refused && have.good(l.now(), early) {
 		return secrets.New(have.access), nil
 	}
-	done := l.flight.DoChan("renew", func() (any, error) {
+	// By what was refused: a renewal that takes that token for good is not theirs who had it refused.
+	done := l.flight.DoChan(refused, func() (any, error) {
 		// Whoever asked first may go away: the renewal is everybody's.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), renewalMax)
 		defer cancel()

@@ -2,6 +2,7 @@ package login
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -140,6 +141,32 @@ func parsed(t *testing.T, text string) map[string]any {
 		t.Fatalf("%s: %v", text, err)
 	}
 	return found
+}
+
+// TestLife: no answer and no file makes a token end outside of time.
+func TestLife(t *testing.T) {
+	for said, want := range map[float64]time.Duration{
+		-1: 0, 0: 0, 0.5: time.Second / 2, 28800: 8 * time.Hour, 1e9: grantMax, 1e300: grantMax, -1e300: 0,
+	} {
+		if got := (grant{ExpiresIn: said}).life(); got != want {
+			t.Errorf("expires_in %g lasts %v, want %v", said, got, want)
+		}
+	}
+	w := endedClaude(t)
+	w.set(func(res http.ResponseWriter) {
+		_, _ = io.WriteString(res, `{"access_token":"endless","expires_in":1e300}`)
+	}, nil)
+	if got := w.get(); got != "endless" || !strings.Contains(w.read(), fmt.Sprintf(`"expiresAt":%d`, start.Add(grantMax).UnixMilli())) {
+		t.Errorf("got %s, and the file %s", got, w.read())
+	}
+	endless := strings.Replace(claudeLogin("endless", "r", start), fmt.Sprint(start.UnixMilli()), "1e300", 1)
+	if held, err := parseClaude([]byte(endless)); err != nil || !held.expires.Equal(far) {
+		t.Errorf("1e300 is %v, %v", held.expires, err)
+	}
+	claims := base64.RawURLEncoding.EncodeToString([]byte(`{"exp":1e300}`))
+	if held, err := parseChatGPT([]byte(chatGPTLogin("x."+claims+".x", "r"))); err != nil || !held.expires.Equal(far) {
+		t.Errorf("exp 1e300 is %v, %v", held.expires, err)
+	}
 }
 
 // TestLinkStays: a login file that is a link into somebody's dotfiles stays one.
@@ -405,6 +432,35 @@ func TestRenew(t *testing.T) {
 	}
 	if n := len(w.requests()); n != 1 {
 		t.Errorf("the server was asked %d times", n)
+	}
+}
+
+// TestRenewMeanwhile: a token is refused that the agent has written while somebody else's renewal,
+// which takes it for good, is under way.
+func TestRenewMeanwhile(t *testing.T) {
+	w := newWorld(t, forage.LoginChatGPT, chatGPTLogin(realJWT(start.Add(-time.Hour), "ended"), "rt_old"))
+	theirs := realJWT(start.Add(time.Hour), "theirs")
+	renewed := make(chan string, 1)
+	var once sync.Once
+	w.set(nil, func() {
+		once.Do(func() {
+			w.write(chatGPTLogin(theirs, "rt_theirs"))
+			go func() {
+				got, err := w.login.Renew(t.Context(), secrets.New(theirs))
+				renewed <- fmt.Sprint(got.Reveal(), err)
+			}()
+			select {
+			case got := <-renewed:
+				t.Errorf("got %s while another renewal holds the lock", got)
+			case <-time.After(3 * lockPoll): // enough to wait for the other's
+			}
+		})
+	})
+	if got := w.get(); got != theirs {
+		t.Errorf("got %s, want what the agent wrote", got)
+	}
+	if got, want := <-renewed, realJWT(start.Add(240*time.Hour), "access-2")+"<nil>"; got != want {
+		t.Errorf("renewed %s, want %s", got, want)
 	}
 }
 

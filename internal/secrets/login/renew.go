@@ -55,6 +55,9 @@ func (l *Login) renew(ctx context.Context, refused string) (tokens, error) {
 	if good(have) {
 		return have, nil
 	}
+	if err := l.failed(have); err != nil {
+		return tokens{}, err
+	}
 	return l.exchange(ctx, have, good)
 }
 
