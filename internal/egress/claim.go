@@ -132,6 +132,18 @@ func (c *claim) beWhole(event audit.Event) error {
 	return nil
 }
 
+// beLookedInto takes beWhole back, for a connection that is looked into after all: what was dialled is
+// closed, and the requests on it count.
+func (c *claim) beLookedInto() {
+	c.f.e.mu.Lock()
+	defer c.f.e.mu.Unlock()
+	c.whole, c.addr = false, netip.AddrPort{}
+	if c.host != nil {
+		c.host.Requests--
+		c.host = nil
+	}
+}
+
 // release ends a claim: it is not judged any more, and its bytes count for its host.
 func (c *claim) release() {
 	e := c.f.e

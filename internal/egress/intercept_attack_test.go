@@ -147,6 +147,35 @@ func (c dribble) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// A tunnel to an address that is looked into after all is not ended by a policy that wants it to be.
+func TestSetPolicyKeepsATunnelThatIsLookedInto(t *testing.T) {
+	mixed := func(more ...forage.Rule) policy.Policy {
+		p, err := policy.Compile(forage.Network{Mode: forage.NetworkFull, Rules: append(more, inspected("a.example"))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	s := newSecureWorld(t, mixed(), nil)
+	s.serveTLS("93.184.216.35:443", &site{})
+	s.serveTLS(public+":443", &site{})
+	tunnel, _, _ := s.connectProxy("93.184.216.35:443")
+	conn := tls.Client(tunnel, &tls.Config{ServerName: "a.example", RootCAs: s.inside})
+	r := bufio.NewReader(conn)
+	for range 2 {
+		io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n")
+		if status, _ := get(t, r, "GET"); status != 200 {
+			t.Errorf("%d", status)
+		}
+		s.engine.SetPolicy(mixed(inspected("93.184.216.35")))
+	}
+	for _, host := range s.engine.Traffic() {
+		if host.Host == "93.184.216.35" && host.Requests != 0 {
+			t.Errorf("%+v: its requests count for the name", host)
+		}
+	}
+}
+
 // An address is allowed: the name that is asked of it is judged by its own
 // rules, and reached by its own address.
 func TestInterceptedByAddress(t *testing.T) {

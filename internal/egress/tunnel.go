@@ -70,6 +70,7 @@ func (f *flow) begin(c *claim, event audit.Event, prefix []byte, upstream *net.C
 		if *upstream != nil {
 			relay.Reset(*upstream)
 			*upstream = nil
+			c.beLookedInto()
 		}
 		return f.intercept(named, prefix)
 	}
