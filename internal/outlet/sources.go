@@ -16,13 +16,14 @@ import (
 // Sources are the sources of bindings, by their secrets' names. env is what EnvWanted
 // names of the caller's environment; transport is how the host renews logins
 // (Engine.HostTransport). fail, if set, is told what is wrong with a login where the error reaches nobody else.
-// Nothing is read yet.
-func Sources(bindings []forage.Binding, env map[string]string, transport func() http.RoundTripper, fail func(secret string, err error)) (map[string]secrets.Source, error) {
+// life is that of the sandbox or client: nothing is being read when it has ended, but
+// renewals of logins, which have to be written down. Nothing is read yet.
+func Sources(life context.Context, bindings []forage.Binding, env map[string]string, transport func() http.RoundTripper, fail func(secret string, err error)) (map[string]secrets.Source, error) {
 	sources := make(map[string]secrets.Source, len(bindings))
 	for _, b := range bindings {
 		source, err := secrets.Source(nil), error(nil)
 		if b.Source.Login == nil {
-			source, err = secrets.Open(b.Source, env)
+			source, err = secrets.Open(life, b.Source, env)
 		} else {
 			source, err = openLogin(b, transport, fail)
 		}

@@ -32,7 +32,7 @@ func TestSources(t *testing.T) {
 	if diff := cmp.Diff([]string{"KEY", "NONE"}, EnvWanted(bindings)); diff != "" {
 		t.Error(diff)
 	}
-	sources, err := Sources(bindings, map[string]string{"KEY": "of the caller"}, nil, nil)
+	sources, err := Sources(t.Context(), bindings, map[string]string{"KEY": "of the caller"}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestSources(t *testing.T) {
 	if _, err := sources["absent"].Get(t.Context()); err == nil || !strings.Contains(err.Error(), "NONE") {
 		t.Errorf("absent: %v", err)
 	}
-	if _, err := Sources([]forage.Binding{bearer("none", forage.SecretSource{}, "a.test")}, nil, nil, nil); err == nil || !strings.Contains(err.Error(), "none") {
+	if _, err := Sources(t.Context(), []forage.Binding{bearer("none", forage.SecretSource{}, "a.test")}, nil, nil, nil); err == nil || !strings.Contains(err.Error(), "none") {
 		t.Errorf("no source: %v", err)
 	}
 }
@@ -66,7 +66,7 @@ func TestLoginAnswersItsSandbox(t *testing.T) {
 		Login: &forage.Login{Kind: forage.LoginClaude, File: filepath.Join(t.TempDir(), "none.json")},
 	}}
 	var told []string
-	sources, err := Sources([]forage.Binding{b}, nil, func() http.RoundTripper { return http.DefaultTransport },
+	sources, err := Sources(t.Context(), []forage.Binding{b}, nil, func() http.RoundTripper { return http.DefaultTransport },
 		func(secret string, err error) { told = append(told, secret+": "+err.Error()) })
 	if err != nil {
 		t.Fatal(err)

@@ -20,7 +20,7 @@ func TestPresetsCompile(t *testing.T) {
 			t.Fatalf("%s has a name, and is not found by it", name)
 		}
 		for kind, uses := range map[string][]forage.SecretUse{"key": p.Uses, "login": p.LoginUses} {
-			source, err := secrets.Open(forage.SecretSource{Env: "X"}, nil)
+			source, err := secrets.Open(t.Context(), forage.SecretSource{Env: "X"}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -46,7 +46,7 @@ func TestPresetsDoNotOverlap(t *testing.T) {
 	for _, name := range preset.Names() {
 		p, _ := preset.Lookup(name)
 		bindings = append(bindings, forage.Binding{Secret: name, Placeholder: preset.Placeholder(p, "box", name), Uses: p.Uses})
-		sources[name], _ = secrets.Open(forage.SecretSource{Env: "X"}, nil)
+		sources[name], _ = secrets.Open(t.Context(), forage.SecretSource{Env: "X"}, nil)
 	}
 	if _, err := credential.Compile(bindings, sources); err != nil {
 		t.Error(err)

@@ -164,6 +164,8 @@ func factsOf(facts forage.NetworkFacts) (string, error) {
 
 // client is one whom the service serves.
 type client struct {
+	life      context.Context
+	end       context.CancelFunc // of life
 	plan      plan
 	log       *audit.Log
 	authority *tlsmitm.Authority
@@ -175,6 +177,7 @@ type client struct {
 // newClient makes what a client needs and does not serve it yet.
 func (s *Service) newClient(p plan) (_ *client, err error) {
 	c := &client{plan: p}
+	c.life, c.end = context.WithCancel(context.Background())
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("proxy.clients.%s: %w", p.name, err), c.close())
@@ -228,7 +231,7 @@ func connectionsFor(clients int) int {
 
 // credentials are what is put into a client's requests.
 func (c *client) credentials(p plan, engine *egress.Engine) (*credential.Set, error) {
-	sources, err := outlet.Sources(p.bindings, p.env, engine.HostTransport, c.secretFailed)
+	sources, err := outlet.Sources(c.life, p.bindings, p.env, engine.HostTransport, c.secretFailed)
 	if err != nil {
 		return nil, fmt.Errorf("proxy.clients.%s: %w", p.name, err)
 	}
@@ -258,6 +261,7 @@ func publish(p plan, authority *tlsmitm.Authority) error {
 
 // close resets the client's connections and takes everything back.
 func (c *client) close() error {
+	c.end()
 	var errs []error
 	if c.engine != nil {
 		errs = append(errs, c.engine.Close())

@@ -152,12 +152,12 @@ func (s *Service) token(c config.ProxyClient) (string, error) {
 	for _, note := range secrets.Notes(*c.Token) {
 		s.log.Warn(note)
 	}
-	source, err := secrets.Open(*c.Token, env)
+	ctx, cancel := context.WithTimeout(context.Background(), tokenTimeout)
+	defer cancel()
+	source, err := secrets.Open(ctx, *c.Token, env)
 	if err != nil {
 		return "", err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), tokenTimeout)
-	defer cancel()
 	token, err := source.Get(ctx)
 	return token.Reveal(), err
 }

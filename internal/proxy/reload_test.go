@@ -110,7 +110,11 @@ func TestReloadEndsWhatIsNotAllowed(t *testing.T) {
 func TestRemovedClientIsCut(t *testing.T) {
 	w := newWorld(t).start()
 	s, ofB := w.startStream(w.client("a", tokenA)), w.startStream(w.client("b", tokenB))
+	life := w.s.clients["a"].life
 	w.change(func(c *config.Config) { delete(c.Proxy.Clients, "a") })
+	if life.Err() == nil {
+		t.Error("its secrets may still be being read")
+	}
 	if line, err := s.body.ReadString('\n'); err == nil {
 		t.Errorf("it goes on with %q", line)
 	}

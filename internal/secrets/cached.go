@@ -14,8 +14,9 @@ const setback = 5 * time.Second
 const readTimeout = 60 * time.Second
 
 // cached keeps what was read for a while. Any number of callers wait for one reading, which
-// goes on when those who wanted it have gone.
+// goes on when those who wanted it have gone, as long as the owner of the source is there.
 type cached struct {
+	life context.Context // the owner's
 	read func(context.Context) (Secret, error)
 	now  func() time.Time
 
@@ -32,7 +33,7 @@ type reading struct {
 }
 
 func (c *cached) Get(ctx context.Context) (Secret, error) {
-	r := c.begin(ctx)
+	r := c.begin()
 	select {
 	case <-r.done:
 		return r.value, r.err
@@ -42,7 +43,7 @@ func (c *cached) Get(ctx context.Context) (Secret, error) {
 }
 
 // begin returns the reading that counts, which is a new one if the last is too old.
-func (c *cached) begin(ctx context.Context) *reading {
+func (c *cached) begin() *reading {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if r := c.current; r != nil && (!r.finished() || c.now().Before(r.expires)) {
@@ -50,7 +51,7 @@ func (c *cached) begin(ctx context.Context) *reading {
 	}
 	r := &reading{done: make(chan struct{})}
 	c.current = r
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
+	ctx, cancel := context.WithTimeout(c.life, readTimeout)
 	go func() {
 		defer cancel()
 		defer close(r.done)

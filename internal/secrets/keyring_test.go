@@ -113,7 +113,7 @@ const collection = "/org/freedesktop/secrets/collection/login"
 
 func get(t *testing.T, keyring string, env map[string]string) (string, error) {
 	t.Helper()
-	source, err := Open(forage.SecretSource{Keyring: keyring}, env)
+	source, err := Open(t.Context(), forage.SecretSource{Keyring: keyring}, env)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func TestASilentBus(t *testing.T) {
 	defer listener.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	source, err := Open(forage.SecretSource{Keyring: "a/b"}, map[string]string{"DBUS_SESSION_BUS_ADDRESS": "unix:path=" + path})
+	source, err := Open(t.Context(), forage.SecretSource{Keyring: "a/b"}, map[string]string{"DBUS_SESSION_BUS_ADDRESS": "unix:path=" + path})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +210,7 @@ func TestBusSocket(t *testing.T) {
 
 func TestKeyringNames(t *testing.T) {
 	for _, text := range []string{"", "a", "/a", "a/", "/"} {
-		if _, err := Open(forage.SecretSource{Keyring: text}, nil); err == nil {
+		if _, err := Open(t.Context(), forage.SecretSource{Keyring: text}, nil); err == nil {
 			t.Errorf("%q names an item", text)
 		}
 	}

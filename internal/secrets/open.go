@@ -1,6 +1,7 @@
 package secrets
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -12,22 +13,23 @@ import (
 const memory = 60 * time.Second
 
 // Open is the source that src names. env is the environment of the caller, as it was when
-// the sandbox was started: what Wanted names of it. Logins are opened elsewhere.
-func Open(src forage.SecretSource, env map[string]string) (Source, error) {
+// the sandbox was started: what Wanted names of it. life is its owner's: what is being read when it
+// ends is ended too. Logins are opened elsewhere.
+func Open(life context.Context, src forage.SecretSource, env map[string]string) (Source, error) {
 	switch {
 	case src.File != "":
 		return &file{path: src.File}, nil
 	case src.Env != "":
 		return variable{src.Env, env[src.Env]}, nil
 	case len(src.Command) > 0:
-		return &cached{read: command{src.Command, environOf(env)}.read, now: time.Now}, nil
+		return &cached{life: life, read: command{src.Command, environOf(env)}.read, now: time.Now}, nil
 	case src.Keyring != "":
 		item, err := parseItem(src.Keyring)
 		if err != nil {
 			return nil, err
 		}
 		item.env = env
-		return &cached{read: item.read, now: time.Now}, nil
+		return &cached{life: life, read: item.read, now: time.Now}, nil
 	case src.Login != nil:
 		return nil, fmt.Errorf("the login %s is not a value that is read", src.Login.Kind)
 	}

@@ -31,7 +31,7 @@ func listen(t *testing.T, path string) net.Listener {
 
 func open(t *testing.T, src forage.SecretSource, env map[string]string) Source {
 	t.Helper()
-	source, err := Open(src, env)
+	source, err := Open(t.Context(), src, env)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +216,7 @@ func TestCommand(t *testing.T) {
 
 func TestOpenRefuses(t *testing.T) {
 	for _, src := range []forage.SecretSource{{}, {Login: &forage.Login{Kind: forage.LoginClaude, File: "/x"}}} {
-		if _, err := Open(src, nil); err == nil {
+		if _, err := Open(t.Context(), src, nil); err == nil {
 			t.Errorf("%+v is a source", src)
 		}
 	}
@@ -251,7 +251,7 @@ func (c *clock) pass(d time.Duration) { c.mu.Lock(); defer c.mu.Unlock(); c.now 
 func TestValuesAreKeptForAWhile(t *testing.T) {
 	read, broken := 0, false
 	time := &clock{}
-	c := &cached{now: time.Now, read: func(context.Context) (Secret, error) {
+	c := &cached{life: t.Context(), now: time.Now, read: func(context.Context) (Secret, error) {
 		read++
 		if broken {
 			return Secret{}, errors.New("broken")
@@ -278,7 +278,7 @@ func TestValuesAreKeptForAWhile(t *testing.T) {
 
 func TestOneReadingForAll(t *testing.T) {
 	started, goOn, read := make(chan bool, 1), make(chan bool), 0
-	c := &cached{now: time.Now, read: func(ctx context.Context) (Secret, error) {
+	c := &cached{life: t.Context(), now: time.Now, read: func(ctx context.Context) (Secret, error) {
 		read++
 		started <- true
 		<-goOn
@@ -304,4 +304,45 @@ func TestOneReadingForAll(t *testing.T) {
 	if read != 1 {
 		t.Errorf("read %d times", read)
 	}
+}
+
+// TestReadingEndsWithOwner: a command that takes its time is not there longer than the sandbox.
+func TestReadingEndsWithOwner(t *testing.T) {
+	life, end := context.WithCancel(t.Context())
+	pid := filepath.Join(t.TempDir(), "pid")
+	if err := syscall.Mkfifo(pid, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	source, err := Open(life, forage.SecretSource{Command: []string{"sh", "-c", "sleep 600 & echo $! >" + pid + "; wait"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	failed := make(chan error, 1)
+	go func() {
+		_, err := source.Get(context.Background())
+		failed <- err
+	}()
+	text, err := os.ReadFile(pid) // until it has begun
+	if err != nil {
+		t.Fatal(err)
+	}
+	var number int
+	if _, err := fmt.Sscan(string(text), &number); err != nil {
+		t.Fatal(err)
+	}
+	end()
+	if err := <-failed; !errors.Is(err, context.Canceled) {
+		t.Errorf("who waits gets %v", err)
+	}
+	for deadline := time.Now().Add(20 * time.Second); alive(number); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("what it started is still there")
+		}
+	}
+}
+
+// alive says whether a process is more than a zombie.
+func alive(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && !strings.Contains(string(stat), ") Z ")
 }

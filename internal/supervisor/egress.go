@@ -89,7 +89,9 @@ func (s *Sandbox) prepareSecrets(ctx context.Context) error {
 	if len(plan.Secrets) == 0 {
 		return nil
 	}
-	sources, err := outlet.Sources(plan.Secrets, s.setup.SecretEnv, s.engine.HostTransport, s.secretFailed)
+	life, end := context.WithCancel(context.WithoutCancel(ctx)) // ctx is that of the start
+	s.undo.add(func() error { end(); return nil })
+	sources, err := outlet.Sources(life, plan.Secrets, s.setup.SecretEnv, s.engine.HostTransport, s.secretFailed)
 	if err != nil {
 		return err
 	}
