@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 
 	"forage"
@@ -211,8 +212,14 @@ type prepared struct {
 	value   string
 	puts    []put
 	signer  *signer // of PlaceSigV4
+	hide    []string
+	older   [][]string // to hide of the values before, the last first
 	needles *needles
 }
+
+// olderMax is how many values before the last one are looked for in answers: servers
+// tell what they have kept, and take for a while what was rotated.
+const olderMax = 2
 
 // put is one place that a secret is written to.
 type put struct {
@@ -229,34 +236,50 @@ func (c *Credential) prepare(ctx context.Context) (*prepared, error) {
 		return nil, err
 	}
 	value := secret.Reveal()
-	if p := c.ready.Load(); p != nil && p.value == value {
-		return p, nil
+	last := c.ready.Load()
+	if last != nil && last.value == value {
+		return last, nil
 	}
 	if value == "" || hasControl(value) {
 		return nil, errors.New("its value is empty, or has control characters in it, which no request can carry")
 	}
-	p := &prepared{value: value}
-	hide := []string{value}
+	p := &prepared{value: value, hide: []string{value}}
 	for _, use := range c.uses {
 		switch use.Place {
 		case forage.PlaceSigV4:
 			if p.signer, err = newSigner(value); err != nil {
 				return nil, err
 			}
-			hide = p.signer.hide()
+			p.hide = p.signer.hide()
 		case forage.PlaceQuery:
 			p.puts = append(p.puts, put{query: url.QueryEscape(use.Name) + "=" + url.QueryEscape(value)})
 		case forage.PlaceReplace:
 			p.puts = append(p.puts, put{header: use.Name, replace: true})
 		default:
 			text := headerValue(use, value)
-			hide = append(hide, text)
+			p.hide = append(p.hide, text)
 			p.puts = append(p.puts, put{header: http.CanonicalHeaderKey(headerOf(use)), value: []string{text}})
 		}
 	}
-	p.needles = newNeedles(hide)
-	c.ready.Store(p)
+	p.hideAfter(last)
+	for !c.ready.CompareAndSwap(last, p) { // another request has brought another value meanwhile
+		last = c.ready.Load()
+		p.hideAfter(last)
+	}
 	return p, nil
+}
+
+// hideAfter makes p hide its own value, and the last ones before it.
+func (p *prepared) hideAfter(last *prepared) {
+	p.older = nil
+	if last != nil {
+		for _, hide := range append([][]string{last.hide}, last.older...) {
+			if !slices.Equal(hide, p.hide) && len(p.older) < olderMax {
+				p.older = append(p.older, hide)
+			}
+		}
+	}
+	p.needles = newNeedles(slices.Concat(append([][]string{p.hide}, p.older...)...))
 }
 
 func headerValue(use forage.SecretUse, value string) string {

@@ -19,8 +19,8 @@ const (
 	// head is how much of a needle is searched for before the rest is compared: as much
 	// as the processor compares at once.
 	head = 32
-	// needlesMax bounds how many there are.
-	needlesMax = 32
+	// needlesUsual is how many there are at most of most secrets: of an AWS key with a session 27.
+	needlesUsual = 32
 )
 
 // needles are the texts that must not be seen in an answer: a secret in the forms in which
@@ -44,7 +44,7 @@ func newNeedles(values []string) *needles {
 	slices.SortStableFunc(forms, func(a, b string) int { return len(a) - len(b) })
 	n := &needles{}
 	for _, form := range forms {
-		if len(form) < needleMin || len(n.texts) == needlesMax {
+		if len(form) < needleMin {
 			continue
 		}
 		if !slices.ContainsFunc(n.texts, func(part string) bool { return strings.Contains(form, part) }) {
@@ -125,7 +125,8 @@ func (n *needles) redact(buf []byte) (keep, hold int) {
 // overwrite overwrites the needles in buf and returns where the last of them ends.
 func (n *needles) overwrite(buf []byte) (end int) {
 	text := unsafe.String(unsafe.SliceData(buf), len(buf)) // read only where nothing is overwritten afterwards
-	var next [needlesMax]int                               // where each is found next
+	var usual [needlesUsual]int
+	next := append(usual[:0], make([]int, len(n.texts))...) // where each is found next
 	for {
 		best, length := -1, 0
 		for i, needle := range n.texts {

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/url"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"forage"
 )
 
 // model redacts in the plainest way: the first needle that is found, then on behind it.
@@ -288,3 +291,43 @@ func BenchmarkRedactedEvents(b *testing.B) {
 type repeated struct{ text []byte }
 
 func (r *repeated) Read(p []byte) (int, error) { return copy(p, r.text), nil }
+
+// After a rotation the values before are overwritten as well, in all their forms; a bounded number of them.
+func TestRotatedValuesAreOverwritten(t *testing.T) {
+	for name, tt := range map[string]struct {
+		use    forage.SecretUse
+		values func(i int) (value, shown string)
+	}{
+		"bearer": {forage.SecretUse{Place: forage.PlaceBearer}, func(i int) (string, string) {
+			value := fmt.Sprintf("secret/%d+of \"some\" <length>&", i)
+			return value, value
+		}},
+		"AWS key with a session": {forage.SecretUse{Place: forage.PlaceSigV4}, func(i int) (string, string) {
+			session := fmt.Sprintf("session/token+%d/that&is<rather>long==", i)
+			return fmt.Sprintf("AKIDEXAMPLE:secret/key+%d/of&an<account>:%s", i, session), session
+		}},
+	} {
+		var value string
+		c := bind(t, sourceFunc(func() string { return value }), tt.use).For(theHost, 443)
+		var shown []string
+		for i := range 5 {
+			var text string
+			value, text = tt.values(i)
+			shown = append(shown, text)
+			p, err := c.prepare(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for age := range min(i, olderMax) + 1 {
+				for _, form := range append(encoded(shown[i-age]), shown[i-age]) {
+					if p.needles.text(form) == form {
+						t.Errorf("%s: of the value %d rotations ago %q is not found", name, age, form)
+					}
+				}
+			}
+			if len(p.older) > olderMax {
+				t.Errorf("%s: %d older values are kept", name, len(p.older))
+			}
+		}
+	}
+}
