@@ -40,7 +40,6 @@ func shellAgent() forage.Agent {
 func claude() forage.Template {
 	t := agentTemplate("claude", "Claude Code, with Anthropic's API", []string{
 		"api.anthropic.com",
-		"claude.ai",
 		"console.anthropic.com",
 		"platform.claude.com",
 	}, "claude", forage.Agent{Command: []string{"claude"}, AuthEnvVar: "ANTHROPIC_API_KEY", Secret: "anthropic"})
