@@ -188,7 +188,7 @@ func (e *Engine) SetPolicy(p policy.Policy) { e.set(p, nil) }
 // Set is SetPolicy and SetCredentials at once: no request that one policy has allowed is given
 // the secret that belongs to the other.
 func (e *Engine) Set(p policy.Policy, s *credential.Set) {
-	e.set(p, func() { e.secrets.Store(s) })
+	e.set(p, func() { e.setCredentials(s) })
 }
 
 func (e *Engine) set(p policy.Policy, with func()) {
@@ -220,6 +220,11 @@ func (e *Engine) set(p policy.Policy, with func()) {
 func (e *Engine) SetCredentials(s *credential.Set) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.setCredentials(s)
+}
+
+func (e *Engine) setCredentials(s *credential.Set) {
+	s.Remember(e.secrets.Load()) // servers may still tell what was rotated
 	e.secrets.Store(s)
 }
 

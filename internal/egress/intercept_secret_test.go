@@ -373,3 +373,25 @@ func TestSetKeepsSecretsWithTheirPolicy(t *testing.T) {
 		t.Errorf("then: %d, the server got %q", status, *keys)
 	}
 }
+
+// A server that tells the value from before a rotation is not passed on, also where that came with new credentials.
+func TestRotatedSecretIsHidden(t *testing.T) {
+	v := &vault{value: testSecret}
+	s := newSecureWorld(t, mustPolicy(t, "restricted", "a.example"), func(c *Config) { c.Credentials = bound(t, v, "", "a.example") })
+	s.serveTLS(public+":443", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "it was %s, and is %s", testSecret, r.Header.Get("X-Api-Key"))
+	}))
+	client := s.client(true)
+	values := []string{testSecret, "another-secret-value-0123", "a-third-secret-value-4567"}
+	for i, value := range values {
+		if i < 2 {
+			v.set(value, nil)
+		} else {
+			s.engine.Set(mustPolicy(t, "restricted", "a.example"), bound(t, &vault{value: value}, "", "a.example"))
+		}
+		res, err := client.Get("https://a.example/v1")
+		if status, body := answer(t, res, err); status != 200 || !strings.HasPrefix(body, "it was ***") || strings.Contains(body, value) {
+			t.Errorf("%d: %d, %q", i, status, body)
+		}
+	}
+}

@@ -237,7 +237,7 @@ func (c *Credential) prepare(ctx context.Context) (*prepared, error) {
 	}
 	value := secret.Reveal()
 	last := c.ready.Load()
-	if last != nil && last.value == value {
+	if last != nil && value != "" && last.value == value {
 		return last, nil
 	}
 	if value == "" || hasControl(value) {
@@ -280,6 +280,22 @@ func (p *prepared) hideAfter(last *prepared) {
 		}
 	}
 	p.needles = newNeedles(slices.Concat(append([][]string{p.hide}, p.older...)...))
+}
+
+// Remember makes a set that takes the place of another go on hiding the values that were used with that.
+func (s *Set) Remember(before *Set) {
+	if s == nil || before == nil || s == before {
+		return
+	}
+	for _, pair := range [][2]map[dest]*Credential{{s.exact, before.exact}, {s.under, before.under}} {
+		for at, c := range pair[0] {
+			if old := pair[1][at]; old != nil && old != c {
+				if p := old.ready.Load(); p != nil { // without its value, which is not to be put into anything
+					c.ready.CompareAndSwap(nil, &prepared{hide: p.hide, older: p.older, needles: p.needles})
+				}
+			}
+		}
+	}
 }
 
 func headerValue(use forage.SecretUse, value string) string {
