@@ -2,12 +2,14 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"forage"
+	"forage/internal/config"
 	"forage/internal/policy"
 	"forage/internal/sandbox"
 	"forage/internal/term"
@@ -154,7 +156,7 @@ func changesText(template string, e sandbox.Explained) string {
 		} else {
 			b.WriteString("\nor:\n")
 		}
-		for _, line := range changeLines(template, c) {
+		for _, line := range changeLines(template, e.OfProject, c) {
 			b.WriteString("  " + term.Escape(line) + "\n")
 		}
 	}
@@ -165,11 +167,15 @@ func changesText(template string, e sandbox.Explained) string {
 }
 
 // changeLines is one change, as lines of TOML or in words.
-func changeLines(template string, c policy.Change) []string {
+func changeLines(template string, ofProject []string, c policy.Change) []string {
 	table := "templates." + template
 	var lines []string
 	if c.Remove != "" {
-		lines = append(lines, "remove from "+table+": "+c.Remove)
+		from := table
+		if slices.Contains(ofProject, c.Remove) {
+			from = config.ProjectFile
+		}
+		lines = append(lines, "remove from "+from+": "+c.Remove)
 	}
 	if c.Mode != "" {
 		lines = append(lines, "set in "+table+": network = "+strconv.Quote(string(c.Mode)))

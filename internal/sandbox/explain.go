@@ -20,6 +20,9 @@ type Explained struct {
 	Intercepted bool
 	// Secret is the name of the secret that would be put in; "" is none.
 	Secret string
+	// OfProject are the rules and allowed hosts, as decisions name them, that are in force
+	// since the project's file says so.
+	OfProject []string
 }
 
 // Explain says what would become of a request from a sandbox made from a
@@ -44,7 +47,7 @@ func (s *Service) Explain(template, method, url, project string) (Explained, err
 	if err != nil {
 		return Explained{}, err
 	}
-	e := Explained{Explanation: policy.Explain(rules, r)}
+	e := Explained{Explanation: policy.Explain(rules, r), OfProject: s.ofProject(template, chosen.Network)}
 	if !secure && r.Host != policy.HostName { // a secret doesn't go out in the clear
 		return e, nil
 	}
@@ -76,6 +79,19 @@ func (s *Service) onlyHTTP(e policy.Explanation, r policy.Request, chosen forage
 		e.Changes = []policy.Change{{Allow: r.Authority()}}
 	}
 	return e
+}
+
+// ofProject are the rules and hosts of a template's network, tightened, that are the project's.
+func (s *Service) ofProject(template string, tightened forage.Network) []string {
+	own := s.Config.Templates[template].Network
+	var texts []string
+	for _, rule := range tightened.Rules[len(own.Rules):] { // Tighten appends them
+		texts = append(texts, policy.RuleText(rule))
+	}
+	if !slices.Equal(own.Allow, tightened.Allow) {
+		texts = append(texts, tightened.Allow...)
+	}
+	return texts
 }
 
 // tightened is a template with what the file of a project takes away.
