@@ -446,3 +446,24 @@ func BenchmarkDecide(b *testing.B) {
 		})
 	}
 }
+
+// In monitor mode a push is read along where rules allow one to some branches, and nowhere else.
+func TestMonitoredPush(t *testing.T) {
+	p, err := policy.Compile(forage.Network{Mode: forage.NetworkRestricted, Monitor: true, Rules: []forage.Rule{
+		{Host: "git.example", Git: &forage.GitRule{Repos: []string{"acme/site"}, Push: []string{"agent/*"}}},
+		{Host: "git.example", Git: &forage.GitRule{Repos: []string{"acme/docs"}}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, guarded := range map[string]bool{
+		"/acme/site.git/git-receive-pack":  true,
+		"/acme/docs.git/git-receive-pack":  false,
+		"/other/site.git/git-receive-pack": false,
+	} {
+		d := policy.Decide(p, policy.Request{Host: "git.example", Port: 443, Method: "POST", Path: path})
+		if d.Verdict != policy.Allow || d.Monitored == guarded || (d.Push != nil) != guarded {
+			t.Errorf("%s: %+v", path, d)
+		}
+	}
+}
