@@ -117,13 +117,23 @@ func (p *planner) coversLogin(secret config.Secret) string {
 	if !ok {
 		return ""
 	}
-	file := filepath.Join(p.plan.Spec.Identity.Home, own.LoginFile)
+	return p.mountOver(filepath.Join(p.plan.Spec.Identity.Home, own.LoginFile))
+}
+
+// mountOver is the target of a mount that a file inside would be in; "" is none.
+func (p *planner) mountOver(file string) string {
 	for _, mount := range p.plan.Spec.Mounts {
 		if rootfs.Within(file, mount.Target) {
 			return mount.Target
 		}
 	}
 	return ""
+}
+
+// notMounted leaves out files in the place of which the user mounts something.
+func (p *planner) notMounted(c inject.Contribution) inject.Contribution {
+	c.Files = slices.DeleteFunc(c.Files, func(f forage.File) bool { return p.mountOver(f.Path) != "" })
+	return c
 }
 
 // automatic is the secret that an agent names and nobody has configured, where the caller has it. With wrappers,
@@ -260,7 +270,7 @@ func (p *planner) contribute(bound []boundSecret) error {
 		if err != nil {
 			return err
 		}
-		parts = append(parts, part, inject.Git(b.binding))
+		parts = append(parts, part, inject.Git(b.binding), p.notMounted(inject.ClaudeSettings(b.binding, p.agents(), p.plan.Spec.Identity.Home)))
 	}
 	merged, err := inject.Merge(parts...)
 	if err != nil {

@@ -303,3 +303,34 @@ func TestSecretEnv(t *testing.T) {
 		t.Errorf("%q", notes)
 	}
 }
+
+// TestPlanClaudeSettings: with a key, Claude Code finds that it may use its placeholder, unless the user mounts settings there.
+func TestPlanClaudeSettings(t *testing.T) {
+	d := newDesk(t)
+	d.env["ANTHROPIC_API_KEY"] = "sk-value"
+	mine := d.write("mine.json", "{}")
+	for mount, want := range map[string]int{"": 1, mine + ":" + forage.HomePath + "/.claude.json": 0} {
+		opts := Options{Template: "claude"}
+		if mount != "" {
+			opts.Mounts = []string{mount}
+		}
+		plan, _, err := d.plan("", opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := 0
+		for _, file := range plan.Spec.Files {
+			if file.Path != forage.HomePath+"/.claude.json" {
+				continue
+			}
+			found++
+			end := plan.Secrets[0].Placeholder[len(plan.Secrets[0].Placeholder)-20:]
+			if !file.Owned || !strings.Contains(string(file.Content), `"approved":["`+end+`"]`) {
+				t.Errorf("%+v: %s", file, file.Content)
+			}
+		}
+		if found != want {
+			t.Errorf("mount %q: %d files, want %d", mount, found, want)
+		}
+	}
+}
