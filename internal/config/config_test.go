@@ -249,8 +249,8 @@ func TestFilesThatAreNotRead(t *testing.T) {
 
 func TestUnsupportedKeysAreMarked(t *testing.T) {
 	c := mustLoad(t, `
-[secrets.key]
-env = "KEY"
+[secrets]
+key = { env = "KEY", preset = "anthropic" }
 [templates.fine]
 skills = { jj = false }
 secrets = ["key"]

@@ -26,6 +26,7 @@ func convert(c *Config, root *node, home string, p *problems) {
 	for name, template := range raw.Templates {
 		v.template(name, template)
 	}
+	v.boundSecrets()
 	v.proxy(raw.Proxy)
 	if _, ok := c.Templates[c.DefaultTemplate]; !ok {
 		known := slices.Sorted(maps.Keys(c.Templates))

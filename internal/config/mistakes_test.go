@@ -105,7 +105,13 @@ func TestMistakes(t *testing.T) {
 		{"user", "[secrets.x]\nenv = 'X'\nuser = 'a:b'", `:3:8: secrets.x.user: "a:b": expected a user's name, without a colon`},
 		{"query", "[secrets.x]\nenv = 'X'\nquery = ''", `expected the name of a parameter`},
 		{"agent's secret", "[templates.x.agents.y]\ncommand = ['y']\nsecretName = 'zzz'", `:3:14: templates.x.agents.y.secretName: no secret is called "zzz"`},
-		{"template's secret", "[secrets.mine]\nenv = 'X'\n[templates.x]\nsecrets = ['mine', 'mime']", `:4:20: templates.x.secrets[1]: no secret is called "mime"; did you mean "mine"?`},
+		{"template's secret", "[secrets.mine]\nenv = 'X'\npreset = 'npm'\n[templates.x]\nsecrets = ['mine', 'mime']", `:5:20: templates.x.secrets[1]: no secret is called "mime"; did you mean "mine"?`},
+		{"secret without hosts", "[secrets.mine]\nenv = 'X'\n[templates.x]\nsecrets = ['mine']", `:4:12: templates.x.secrets[0]: the secret mine does not say where it may go: add hosts or preset to [secrets.mine]`},
+		{"agent's secret without hosts", "[secrets.mine]\nenv = 'X'\n[templates.x.agents.y]\ncommand = ['y']\nsecretName = 'mine'", `:5:14: templates.x.agents.y.secretName: the secret mine does not say`},
+		{"two secrets for a host", "[secrets.a]\nenv = 'X'\nhosts = ['A.test:443']\ninject = 'bearer'\n[secrets.b]\nenv = 'X'\nhosts = ['b.test', 'a.test']\ninject = 'bearer'\n" +
+			"[templates.x]\nsecrets = ['a', 'b']", `:10:17: templates.x.secrets[1]: a.test is a host of the secret b and of a too`},
+		{"a secret for an agent's host", "[secrets.anthropic]\nenv = 'X'\n[secrets.b]\nenv = 'Y'\npreset = 'anthropic'\n[templates.claude]\nsecrets = ['b']",
+			`:7:12: templates.claude.secrets[0]: api.anthropic.com is a host of the secret b and of anthropic too`},
 		{"secret mode", "[templates.x]\nsecretMode = 'env'", `:2:14: templates.x.secretMode: "env": expected inject or wrapper`},
 		{"base URL", "[templates.x.agents.y]\ncommand = ['y']\nbaseUrlEnvVar = 'A='", `:3:17: templates.x.agents.y.baseUrlEnvVar: "A=" is not a variable's name`},
 		// Rules.

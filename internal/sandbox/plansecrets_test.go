@@ -256,9 +256,9 @@ func TestPlanSecretsRefused(t *testing.T) {
 		want   string
 		kind   error
 	}{
-		"two for one host": {
-			config: "[secrets.a]\nenv = \"A\"\nhosts = [\"x.test\"]\ninject = \"bearer\"\n[secrets.b]\nenv = \"B\"\nhosts = [\"x.test\"]\nheader = \"X\"\n[templates.own]\nsecrets = [\"a\", \"b\"]\n",
-			want:   "x.test", kind: forage.ErrUsage,
+		"two for one host, one of them found by itself": {
+			config: "[secrets.b]\nenv = \"B\"\npreset = \"anthropic\"\n[templates.own]\nsecrets = [\"b\"]\nagents.claude = { command = [\"claude\"], secretName = \"anthropic\" }\n",
+			want:   "api.anthropic.com", kind: forage.ErrUsage,
 		},
 		"a login that is not there": {
 			config: "[secrets.a]\nlogin = \"claude\"\n[templates.own]\nsecrets = [\"a\"]\n",
@@ -275,7 +275,9 @@ func TestPlanSecretsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.opts.Template = "own"
-			_, _, err := newDesk(t).plan(test.config, test.opts)
+			d := newDesk(t)
+			d.env["ANTHROPIC_API_KEY"] = "sk-value"
+			_, _, err := d.plan(test.config, test.opts)
 			if !errors.Is(err, test.kind) || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%v", err)
 			}

@@ -1,0 +1,87 @@
+package config
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"forage"
+	"forage/internal/preset"
+)
+
+// boundSecrets checks that the secrets of each template that the files write can be bound together: each
+// says where it may go, and no two go to the same host. What a template gives a variable of its own
+// does without its secret, and with wrappers hosts don't matter.
+func (v converter) boundSecrets() {
+	for name, raw := range v.config.raw.Templates {
+		t := v.config.Templates[name]
+		taken := map[entry]string{} // the secret that has a host
+		for _, agent := range slices.Sorted(maps.Keys(t.Agents)) {
+			var at []any // the agents of a built-in template are not written anywhere
+			if isText(raw.Agents[agent].SecretName) {
+				at = []any{"templates", name, "agents", agent, "secretName"}
+			}
+			v.bind(t, t.Agents[agent].Secret, taken, at)
+		}
+		for i, secret := range raw.Secrets {
+			v.bind(t, secret, taken, []any{"templates", name, "secrets", i})
+		}
+	}
+}
+
+// bind adds the hosts of a secret that is configured to those that are taken. at is where it is named; nil is nowhere.
+func (v converter) bind(t forage.Template, name string, taken map[entry]string, at []any) {
+	if _, ok := v.config.raw.Secrets[name]; !ok {
+		return
+	}
+	hosts, variables := reach(name, v.config.Secrets[name])
+	for _, agent := range t.Agents {
+		if agent.Secret == name {
+			variables = append(variables, agent.AuthEnvVar)
+		}
+	}
+	if slices.ContainsFunc(variables, func(variable string) bool { _, ok := t.Env[variable]; return ok }) {
+		return
+	}
+	if len(hosts) == 0 && at != nil {
+		v.wrong(at, "the secret %s does not say where it may go: add hosts or preset to [secrets.%s]", name, name)
+	}
+	for _, text := range hosts {
+		host, ok := parseEntry(text)
+		if !ok || t.SecretMode == forage.SecretsWrapped {
+			continue // what is wrong with the host is said where it is written
+		}
+		if host.port == 0 {
+			host.port = 443
+		}
+		other, used := taken[host]
+		taken[host] = name
+		if used && other != name && at != nil {
+			v.wrong(at, "%s is a host of the secret %s and of %s too: a host gets one secret", strings.TrimSuffix(text, ":443"), name, other)
+			return
+		}
+	}
+}
+
+// reach is where a secret goes, and the variables of its service: what the file says, and what is built in
+// where it says nothing.
+func reach(name string, s Secret) (hosts, variables []string) {
+	p, ok := preset.Lookup(s.Preset)
+	if !ok {
+		p, ok = preset.Lookup(name)
+	}
+	if !ok {
+		p, _ = preset.ForLogin(s.Login)
+	}
+	if len(s.Hosts) > 0 {
+		return s.Hosts, slices.Clone(p.Env)
+	}
+	uses := p.Uses
+	if s.Login != "" {
+		uses = p.LoginUses
+	}
+	for _, use := range uses {
+		hosts = append(hosts, use.Hosts...)
+	}
+	return hosts, slices.Clone(p.Env)
+}
