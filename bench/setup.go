@@ -199,7 +199,7 @@ func newBench(ctx context.Context, o options) (*bench, error) {
 	if b.tlsServer, err = startTLSServer(dir); err != nil {
 		return nil, errors.Join(err, b.close())
 	}
-	return b, errors.Join(os.Mkdir(b.project, 0o755), b.writeConfig())
+	return b, errors.Join(os.Mkdir(b.project, 0o755), b.writeConfig(false))
 }
 
 // inheritedReader is the socket to the root process, if it started us.
@@ -221,18 +221,23 @@ const (
 	benchTemplate = "bench"
 )
 
-// writeConfig lets sandboxes reach our servers by name, and gives them enough ports.
-func (b *bench) writeConfig() error {
+// writeConfig lets sandboxes reach our servers by name, and gives them enough ports. Only
+// what speaks TLS gets an authority of its own to trust, which costs at the start.
+func (b *bench) writeConfig(trust bool) error {
 	type table = map[string]any
 	secret := filepath.Join(b.dir, "secret")
 	resolve := table{host + ":8080": b.server.addr, host + ":80": b.server.addr}
+	network := table{"resolve": resolve}
+	if trust {
+		network["upstreamCA"] = b.tlsServer.ca
+	}
 	hosts := []string{splicedHost, inspectHost, injectedHost}
 	for _, name := range hosts {
 		resolve[name+":443"] = b.tlsServer.addr
 	}
 	raw, err := json.Marshal(table{
 		"portRange": table{"from": 21000, "to": 21999},
-		"network":   table{"resolve": resolve, "upstreamCA": b.tlsServer.ca},
+		"network":   network,
 		"secrets":   table{"bench": table{"file": secret, "hosts": []string{injectedHost}, "header": "x-api-key"}},
 		"templates": table{benchTemplate: table{
 			"allowedHosts": hosts, "rules": []table{{"host": inspectHost, "inspect": true}}, "secrets": []string{"bench"},

@@ -106,11 +106,15 @@ func (r route) ask(what string, args ...string) []string {
 
 // tls compares HTTPS through egress, in each way that it treats it, with HTTPS directly
 // and through proxies that intercept.
-func (b *bench) tls(ctx context.Context) ([]row, error) {
+func (b *bench) tls(ctx context.Context) (_ []row, err error) {
 	insider, err := b.insider()
 	if err != nil {
 		return nil, err
 	}
+	if err := b.writeConfig(true); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, b.writeConfig(false)) }()
 	const name = "bench-tls"
 	return b.withSandbox(ctx, name, []string{"-t", benchTemplate}, func() ([]row, error) {
 		enter := func(args ...string) command {

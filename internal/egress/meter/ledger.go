@@ -64,17 +64,21 @@ func Keep(account *Account, path string, interval time.Duration, fail func(error
 	return l
 }
 
+// run sleeps for as long as nothing is used, so that an idle sandbox wakes nobody.
 func (l *Ledger) run(interval time.Duration) {
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
 	for {
 		select {
 		case <-l.stop:
 			return
-		case <-ticker.C:
-			if err := l.write(); err != nil && l.fail != nil {
-				l.fail(err)
-			}
+		case <-l.account.changed:
+		}
+		select {
+		case <-l.stop:
+			return
+		case <-time.After(interval): // what is used meanwhile is written together
+		}
+		if err := l.write(); err != nil && l.fail != nil {
+			l.fail(err)
 		}
 	}
 }

@@ -51,7 +51,8 @@ type Totals struct {
 
 // Account is one sandbox's use, and its bounds. It may be used from any goroutine.
 type Account struct {
-	now func() time.Time
+	now     func() time.Time
+	changed chan struct{} // holds one while something was used that no Ledger has seen
 
 	mu     sync.Mutex
 	bounds forage.Traffic
@@ -62,7 +63,15 @@ type Account struct {
 
 // NewAccount continues from what was used before.
 func NewAccount(bounds forage.Traffic, before Totals, now func() time.Time) *Account {
-	return &Account{now: now, bounds: bounds, used: before, minute: window{began: now()}}
+	return &Account{now: now, changed: make(chan struct{}, 1), bounds: bounds, used: before, minute: window{began: now()}}
+}
+
+// tell wakes the Ledger, if there is one.
+func (a *Account) tell() {
+	select {
+	case a.changed <- struct{}{}:
+	default:
+	}
 }
 
 // Admit counts a request to host ("" where it has no name), or a connection that is not looked into. The
@@ -80,6 +89,7 @@ func (a *Account) Admit(host string) error {
 		}
 	}
 	a.used.Requests = add(a.used.Requests, 1)
+	a.tell()
 	return nil
 }
 
@@ -142,6 +152,7 @@ func (a *Account) Bytes(n int64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.used.Bytes = add(a.used.Bytes, n)
+	a.tell()
 	return a.bounds.BytesMax <= 0 || a.used.Bytes <= a.bounds.BytesMax
 }
 
@@ -152,6 +163,7 @@ func (a *Account) Spend(u Usage) (cost float64) {
 	defer a.mu.Unlock()
 	a.used.Tokens = add(a.used.Tokens, u.Tokens())
 	a.used.Cost += cost
+	a.tell()
 	return cost
 }
 
