@@ -18,6 +18,10 @@ func builtins() map[string]forage.Template {
 	return templates
 }
 
+// BuiltinHosts are the hosts that the built-in template of that name allows; none if
+// there is no such template.
+func BuiltinHosts(name string) []string { return builtins()[name].Network.Allow }
+
 func agentTemplate(name, description string, hosts []string, agentName string, agent forage.Agent) forage.Template {
 	return forage.Template{
 		Name:        name,

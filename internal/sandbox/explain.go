@@ -38,15 +38,16 @@ func (s *Service) Explain(template, method, url, project string) (Explained, err
 	if err != nil {
 		return Explained{}, err
 	}
+	bindings, err := s.bindings(chosen)
+	if err != nil {
+		return Explained{}, err
+	}
+	chosen.Network.Allow = s.narrowed(chosen.Name, chosen.Network.Allow, bindings, nil)
 	rules, err := policy.Compile(chosen.Network)
 	if err != nil {
 		return Explained{}, forage.Errorf(forage.ErrUsage, "%w", err)
 	}
 	_, r.Pinned = s.Config.Network.Resolve[r.Authority()]
-	bindings, err := s.bindings(chosen)
-	if err != nil {
-		return Explained{}, err
-	}
 	e := Explained{Explanation: policy.Explain(rules, r), OfProject: s.ofProject(template, chosen.Network)}
 	if !secure && r.Host != policy.HostName { // a secret doesn't go out in the clear
 		return e, nil

@@ -43,6 +43,8 @@ func (p *planner) secrets(context.Context) error {
 	p.askForKey(p.agent())
 	if p.plan.SecretMode == forage.SecretsWrapped {
 		p.wrap(bound)
+	} else {
+		p.plan.Network.Allow = p.service.narrowed(p.chosen.Name, p.plan.Network.Allow, p.plan.Secrets, p.opts.Allow)
 	}
 	if err := supervisor.CheckSecrets(p.plan); err != nil {
 		return forage.WithHint(forage.Errorf(forage.ErrUsage, "%w", err), "leave one of them out of the template's secrets, or give them other hosts")

@@ -52,8 +52,8 @@ func ordinary(id int) int {
 	return id
 }
 
-// plan plans `run` with the configuration.
-func (d *desk) plan(config string, opts Options) (forage.Plan, []string, error) {
+// service has the configuration, and the desk's owner for caller.
+func (d *desk) service(config string) *Service {
 	d.t.Helper()
 	s, err := New(Config{ConfigFile: d.write("config.toml", config), Caller: Caller{
 		UID: ordinary(os.Getuid()), GID: ordinary(os.Getgid()), User: "me", Home: d.home, Dir: filepath.Join(d.home, "project"),
@@ -62,6 +62,13 @@ func (d *desk) plan(config string, opts Options) (forage.Plan, []string, error) 
 	if err != nil {
 		d.t.Fatal(err)
 	}
+	return s
+}
+
+// plan plans `run` with the configuration.
+func (d *desk) plan(config string, opts Options) (forage.Plan, []string, error) {
+	d.t.Helper()
+	s := d.service(config)
 	opts.Name, opts.Ephemeral = "box", true
 	if opts.Command == nil {
 		opts.Command = []string{"sh"}
