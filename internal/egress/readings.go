@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"forage/internal/egress/credential"
 	"forage/internal/policy"
 )
 
@@ -87,7 +88,7 @@ func readings(own policy.Request, r *http.Request) (all []policy.Request) {
 		if !mayOverride(name) {
 			continue
 		}
-		switch key := squeeze(name); {
+		switch key := credential.Squeeze(name); {
 		case slices.Contains(methodFields, key):
 			methods = append(methods, methodsOf(values)...)
 		case slices.Contains(pathFields, key):
@@ -116,16 +117,6 @@ func readings(own policy.Request, r *http.Request) (all []policy.Request) {
 
 // mayOverride says whether a field can be one of those above; most are not.
 func mayOverride(name string) bool { return name[0]|0x20 == 'x' || name[0]|0x20 == 'f' }
-
-// squeeze is a field's name without what servers confuse.
-func squeeze(name string) string {
-	return strings.Map(func(c rune) rune {
-		if c == '-' || c == '_' || c == '.' || c == ' ' {
-			return -1
-		}
-		return c
-	}, strings.ToLower(name))
-}
 
 // methodsOf are the methods that a field's values name. Servers take them in any case.
 func methodsOf(values []string) (methods []string) {
@@ -187,7 +178,7 @@ func pathOf(value string) string {
 // that a server which takes "_" for "-" could take for the request's framing.
 func dropHosts(h http.Header) {
 	for name := range h {
-		if mayOverride(name) && slices.Contains(hostFields, squeeze(name)) || strings.Contains(name, "_") && isFraming(squeeze(name)) {
+		if mayOverride(name) && slices.Contains(hostFields, credential.Squeeze(name)) || strings.Contains(name, "_") && isFraming(credential.Squeeze(name)) {
 			delete(h, name)
 		}
 	}

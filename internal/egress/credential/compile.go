@@ -94,10 +94,10 @@ func (s *Set) bindHost(b forage.Binding, use forage.SecretUse, source secrets.So
 	}
 	c.uses = append(c.uses, use)
 	if use.Place == forage.PlaceQuery {
-		c.params = append(c.params, squeeze(use.Name))
+		c.params = append(c.params, Squeeze(use.Name))
 		return nil
 	}
-	c.named = append(c.named, squeeze(headerOf(use)))
+	c.named = append(c.named, Squeeze(headerOf(use)))
 	if use.Place == forage.PlaceReplace {
 		c.marked = append(c.marked, use.Name)
 	}
@@ -131,9 +131,9 @@ func headerOf(use forage.SecretUse) string {
 // placeOf is what a use writes, as text that two uses of the same place have in common.
 func placeOf(use forage.SecretUse) string {
 	if use.Place == forage.PlaceQuery {
-		return "query " + squeeze(use.Name)
+		return "query " + Squeeze(use.Name)
 	}
-	return "header " + squeeze(headerOf(use))
+	return "header " + Squeeze(headerOf(use))
 }
 
 // framing are the headers that say where a request goes and where it ends.
@@ -155,7 +155,7 @@ func checkUse(use forage.SecretUse, placeholder string) error {
 		}
 		return nil
 	case forage.PlaceQuery:
-		if squeeze(use.Name) == "" {
+		if Squeeze(use.Name) == "" {
 			return fmt.Errorf("it needs the name of a query parameter, of at most %d characters", longestName)
 		}
 		return nil
@@ -178,7 +178,7 @@ func checkHeader(name string) error {
 		return fmt.Errorf("header %q: expected a name (RFC 9110, 5.6.2) of at most %d characters", name, longestName)
 	}
 	for _, f := range framing {
-		if squeeze(f) == squeeze(name) {
+		if Squeeze(f) == Squeeze(name) {
 			return fmt.Errorf("header %s says how a request is sent and can't carry a secret", f)
 		}
 	}

@@ -33,7 +33,9 @@ func squeezed(buf *[longestName]byte, name string) []byte {
 	return buf[:n]
 }
 
-func squeeze(name string) string {
+// Squeeze is a header's or a parameter's name without what servers confuse in it: two that come
+// out alike are the same to some server.
+func Squeeze(name string) string {
 	var buf [longestName]byte
 	return string(squeezed(&buf, name))
 }
