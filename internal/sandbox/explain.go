@@ -120,14 +120,12 @@ func (s *Service) bindings(template forage.Template) ([]forage.Binding, error) {
 	p := &planner{service: s, chosen: template}
 	var bindings []forage.Binding
 	for _, name := range p.secretNames() {
-		secret, ok := s.Config.Secrets[name]
-		if !ok {
-			if secret, ok = p.automatic(name); !ok {
-				if err := p.unconfigured(name); err != nil {
-					return nil, err
-				}
-				continue
-			}
+		secret, found, err := p.secret(name)
+		if err != nil {
+			return nil, err
+		}
+		if !found {
+			continue
 		}
 		binding, err := inject.Binding(name, secret, inject.Scope{Home: s.Caller.Home})
 		if err != nil {

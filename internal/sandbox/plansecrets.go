@@ -80,13 +80,11 @@ func (p *planner) secretNames() []string {
 
 // bind makes the binding of a secret; false says that the sandbox does without it.
 func (p *planner) bind(name string) (boundSecret, bool, error) {
-	secret, configured := p.service.Config.Secrets[name]
-	if !configured {
-		var found bool
-		if secret, found = p.automatic(name); !found {
-			return boundSecret{}, false, p.unconfigured(name)
-		}
+	secret, found, err := p.secret(name)
+	if err != nil || !found {
+		return boundSecret{}, false, err
 	}
+	_, configured := p.service.Config.Secrets[name]
 	service, err := inject.PresetOf(name, secret)
 	if err != nil {
 		return boundSecret{}, false, err
@@ -111,6 +109,18 @@ func (p *planner) bind(name string) (boundSecret, bool, error) {
 		return boundSecret{}, false, err
 	}
 	return boundSecret{binding, service}, true, nil
+}
+
+// secret is the one of that name: as it is configured, else as it is found by itself. False says that
+// the sandbox does without it.
+func (p *planner) secret(name string) (config.Secret, bool, error) {
+	if secret, ok := p.service.Config.Secrets[name]; ok {
+		return secret, true, nil
+	}
+	if secret, ok := p.automatic(name); ok {
+		return secret, true, nil
+	}
+	return config.Secret{}, false, p.unconfigured(name)
 }
 
 // coversLogin is the target of a mount that a login's file inside would be in; "" is none.
