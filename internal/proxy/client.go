@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
@@ -29,9 +28,6 @@ import (
 	"forage/internal/outlet"
 	"forage/internal/secrets"
 )
-
-// ledgerInterval is how often what a client has used is written down.
-const ledgerInterval = 5 * time.Second
 
 type dialer = func(context.Context, netip.AddrPort) (net.Conn, error)
 
@@ -187,12 +183,10 @@ func (s *Service) newClient(p plan) (_ *client, err error) {
 		return nil, err
 	}
 	ledger := filepath.Join(s.dir, p.name+".traffic.json")
-	used, err := meter.ReadTotals(ledger)
+	c.account, c.ledger, err = outlet.OpenAccount(p.traffic, ledger, func(err error) { s.log.Error("counting", "client", p.name, "error", err) })
 	if err != nil {
 		return nil, err
 	}
-	c.account = meter.NewAccount(p.traffic, used, time.Now)
-	c.ledger = meter.Keep(c.account, ledger, ledgerInterval, func(err error) { s.log.Error("counting", "client", p.name, "error", err) })
 	if c.authority, err = tlsmitm.New(p.name); err != nil {
 		return nil, err
 	}
@@ -244,8 +238,7 @@ func (c *client) credentials(p plan, engine *egress.Engine) (*credential.Set, er
 
 // secretFailed puts on record what is wrong with a secret; the client is not told.
 func (c *client) secretFailed(secret string, err error) {
-	event := audit.Event{Kind: audit.Secret, Verdict: "deny", Secret: secret, Rule: "source", Reason: err.Error()}
-	_ = c.log.Record(event) // the request is refused all the same
+	_ = c.log.Record(outlet.SourceFailed(secret, err)) // the request is refused all the same
 }
 
 // publish writes a client's authority to where it is expected.

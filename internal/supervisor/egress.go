@@ -60,24 +60,19 @@ func (s *Sandbox) makeEgress(context.Context) error {
 	return nil
 }
 
-// ledgerInterval is how often what was used is written down.
-const ledgerInterval = 5 * time.Second
-
 // openAccount goes on counting where the sandbox's last start left off.
-func (s *Sandbox) openAccount() (*meter.Account, error) {
-	path := s.setup.UsagePath
-	if path == "" {
+func (s *Sandbox) openAccount() (_ *meter.Account, err error) {
+	if s.setup.UsagePath == "" {
 		s.account = meter.NewAccount(s.setup.Plan.Traffic, meter.Totals{}, time.Now)
 		return s.account, nil
 	}
-	before, err := meter.ReadTotals(path)
+	var ledger *meter.Ledger
+	s.account, ledger, err = outlet.OpenAccount(s.setup.Plan.Traffic, s.setup.UsagePath, func(err error) {
+		s.Record(audit.Event{Kind: audit.Lifecycle, Reason: "keeping what was used: " + err.Error()})
+	})
 	if err != nil {
 		return nil, err
 	}
-	s.account = meter.NewAccount(s.setup.Plan.Traffic, before, time.Now)
-	ledger := meter.Keep(s.account, path, ledgerInterval, func(err error) {
-		s.Record(audit.Event{Kind: audit.Lifecycle, Reason: "keeping what was used: " + err.Error()})
-	})
 	s.undo.add(ledger.Close)
 	return s.account, nil
 }
@@ -108,7 +103,7 @@ func (s *Sandbox) prepareSecrets(ctx context.Context) error {
 
 // secretFailed puts on record what is wrong with a secret; the sandbox is not told.
 func (s *Sandbox) secretFailed(secret string, err error) {
-	s.Record(audit.Event{Kind: audit.Secret, Verdict: "deny", Secret: secret, Rule: "source", Reason: err.Error()})
+	s.Record(outlet.SourceFailed(secret, err))
 }
 
 // prepareTrust makes what runs inside trust the sandbox's own authority, and upstreamCA.
