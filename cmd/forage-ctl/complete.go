@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"forage/internal/config"
 	"forage/internal/sandbox"
 )
 
@@ -42,13 +43,16 @@ func (a *app) completeSandboxFlags(c *cobra.Command) {
 			return values(c.Context(), service), cobra.ShellCompDirectiveNoFileComp
 		})
 	}
-	offer("template", func(_ context.Context, service *sandbox.Service) []string {
-		var offered []string
-		for _, template := range byName(service.Config.Templates) {
-			offered = append(offered, cobra.CompletionWithDesc(template.Name, template.Description))
-		}
-		return offered
-	})
+	offer("template", func(_ context.Context, service *sandbox.Service) []string { return offeredTemplates(service.Config) })
 	offer("runtime", func(_ context.Context, service *sandbox.Service) []string { return service.Runtimes.Names() })
 	offer("network", func(context.Context, *sandbox.Service) []string { return networkModes() })
+}
+
+// offeredTemplates are the templates, each with what it is for.
+func offeredTemplates(loaded *config.Config) []string {
+	var offered []string
+	for _, template := range byName(loaded.Templates) {
+		offered = append(offered, cobra.CompletionWithDesc(template.Name, template.Description))
+	}
+	return offered
 }

@@ -68,11 +68,7 @@ func (a *app) completePolicyTest(_ *cobra.Command, args []string, _ string) ([]s
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
-		var names []string
-		for _, template := range byName(loaded.Templates) {
-			names = append(names, cobra.CompletionWithDesc(template.Name, template.Description))
-		}
-		return names, cobra.ShellCompDirectiveNoFileComp
+		return offeredTemplates(loaded), cobra.ShellCompDirectiveNoFileComp
 	case 1:
 		return []string{"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "CONNECT"}, cobra.ShellCompDirectiveNoFileComp
 	}
