@@ -19,12 +19,12 @@ type file struct {
 	path string
 
 	mu    sync.Mutex
-	seen  stamp
+	seen  Stamp
 	value Secret
 }
 
-// stamp is what tells one state of a file from another.
-type stamp struct {
+// Stamp is what tells one state of a file from another.
+type Stamp struct {
 	dev, ino uint64
 	size     int64
 	modified time.Time
@@ -34,19 +34,19 @@ type stamp struct {
 func (f *file) Get(context.Context) (Secret, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if info, err := os.Stat(f.path); err == nil && f.value.Reveal() != "" && stampOf(info) == f.seen {
+	if info, err := os.Stat(f.path); err == nil && f.value.Reveal() != "" && StampOf(info) == f.seen {
 		return f.value, nil
 	}
 	value, seen, err := readFile(f.path)
 	if err != nil {
-		f.value, f.seen = Secret{}, stamp{}
+		f.value, f.seen = Secret{}, Stamp{}
 		return Secret{}, fmt.Errorf("reading %s: %w", f.path, err)
 	}
 	f.value, f.seen = value, seen
 	return value, nil
 }
 
-func readFile(path string) (Secret, stamp, error) {
+func readFile(path string) (Secret, Stamp, error) {
 	// Without waiting: a FIFO would hold a request up for ever.
 	in, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
 	if err != nil {
@@ -54,26 +54,27 @@ func readFile(path string) (Secret, stamp, error) {
 		if errors.As(err, &at) {
 			err = at.Err
 		}
-		return Secret{}, stamp{}, forage.WithHint(err, "put it there, readable by you alone, or name another source")
+		return Secret{}, Stamp{}, forage.WithHint(err, "put it there, readable by you alone, or name another source")
 	}
 	defer in.Close()
 	info, err := in.Stat()
 	if err != nil {
-		return Secret{}, stamp{}, err
+		return Secret{}, Stamp{}, err
 	}
 	if !info.Mode().IsRegular() {
-		return Secret{}, stamp{}, errors.New("it is not a file")
+		return Secret{}, Stamp{}, errors.New("it is not a file")
 	}
 	text, err := io.ReadAll(io.LimitReader(in, valueMax+3))
 	if err != nil {
-		return Secret{}, stamp{}, errors.New("it can't be read")
+		return Secret{}, Stamp{}, errors.New("it can't be read")
 	}
 	value, err := clean(text)
-	return value, stampOf(info), err
+	return value, StampOf(info), err
 }
 
-func stampOf(info fs.FileInfo) stamp {
-	s := stamp{size: info.Size(), modified: info.ModTime()}
+// StampOf is the stamp of a file that info tells about.
+func StampOf(info fs.FileInfo) Stamp {
+	s := Stamp{size: info.Size(), modified: info.ModTime()}
 	if sys, ok := info.Sys().(*syscall.Stat_t); ok {
 		s.dev, s.ino, s.changed = uint64(sys.Dev), sys.Ino, sys.Ctim
 	}

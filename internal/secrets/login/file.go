@@ -10,6 +10,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"forage/internal/secrets"
 )
 
 // maxFile is how large a login file may be, in bytes.
@@ -24,17 +26,11 @@ type file struct {
 	parse func([]byte) (tokens, error)
 
 	mu   sync.Mutex
-	seen stamp // when the rest was read
+	seen secrets.Stamp // when the rest was read
 	raw  []byte
 	held tokens
 	// unsaved is what could not be written, instead of the tokens that lost is.
 	unsaved, lost tokens
-}
-
-// stamp changes whenever a file does.
-type stamp struct {
-	dev, ino, size    int64
-	modified, changed unix.Timespec
 }
 
 // read gives the tokens that are in the file now.
@@ -72,21 +68,20 @@ func Read(path string) ([]byte, error) {
 }
 
 // open opens a regular file.
-func open(path string) (*os.File, stamp, error) {
+func open(path string) (*os.File, secrets.Stamp, error) {
 	fd, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, stamp{}, bare(err)
+		return nil, secrets.Stamp{}, bare(err)
 	}
-	var st unix.Stat_t
-	err = unix.Fstat(int(fd.Fd()), &st)
-	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
+	info, err := fd.Stat()
+	if err == nil && !info.Mode().IsRegular() {
 		err = errors.New("is not a regular file")
 	}
 	if err != nil {
 		fd.Close()
-		return nil, stamp{}, err
+		return nil, secrets.Stamp{}, bare(err)
 	}
-	return fd, stamp{int64(st.Dev), int64(st.Ino), st.Size, st.Mtim, st.Ctim}, nil
+	return fd, secrets.StampOf(info), nil
 }
 
 // readAll reads a file that is not larger than a login.
