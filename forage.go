@@ -37,51 +37,41 @@ const (
 	PhaseRemoving Phase = "removing"
 )
 
-// WorkspaceMode says how /workspace relates to the user's files.
-type WorkspaceMode string
-
-// The workspace modes. Only WorkspaceDirect is there so far: the user's own
-// folder, mounted.
-const WorkspaceDirect WorkspaceMode = "direct"
-
 // Fixed places and names inside every sandbox.
 const (
 	WorkspacePath = "/workspace"
 	HomePath      = "/home/agent"
 	UserName      = "agent"
 	RunPath       = "/run/forage" // ours: read-only to the agent unless said otherwise
-	SessionName   = "forage"      // tmux session
-	WindowName    = "agent"       // tmux window 0
-	ProxyPort     = 18080         // explicit proxy, on 127.0.0.1 and ::1
-	DNSPort       = 53
+	// RepositoriesPath holds private repository metadata, where it is not in the workspace itself.
+	RepositoriesPath = "/run/repositories"
+	SessionName      = "forage" // tmux session
+	WindowName       = "agent"  // tmux window 0
+	ProxyPort        = 18080    // explicit proxy, on 127.0.0.1 and ::1
+	DNSPort          = 53
 )
 
 // Plan is everything that was decided about one sandbox before anything is
 // done. It is pure data: printable, comparable, and frozen into the sandbox's
 // record, so that start and reset build the same sandbox again.
 type Plan struct {
-	Name      string       `json:"name"`
-	Template  string       `json:"template"`
-	Runtime   string       `json:"runtime"`
-	Ephemeral bool         `json:"ephemeral,omitempty"` // made by run: nothing is kept
-	Workspace Workspace    `json:"workspace"`
-	Spec      Spec         `json:"spec"`
-	Network   Network      `json:"network"`
-	Facts     NetworkFacts `json:"networkFacts"`
-	Traffic   Traffic      `json:"traffic,omitzero"`
+	Name      string    `json:"name"`
+	Template  string    `json:"template"`
+	Runtime   string    `json:"runtime"`
+	Ephemeral bool      `json:"ephemeral,omitempty"` // made by run: nothing is kept
+	Workspace Workspace `json:"workspace"`
+	// Parts are the other parts of a composed workspace, by name.
+	Parts   []Workspace  `json:"parts,omitempty"`
+	Spec    Spec         `json:"spec"`
+	Network Network      `json:"network"`
+	Facts   NetworkFacts `json:"networkFacts"`
+	Traffic Traffic      `json:"traffic,omitzero"`
 	// Secrets are put into requests on the host, or with SecretsWrapped into files inside.
 	Secrets    []Binding  `json:"secrets,omitempty"`
 	SecretMode SecretMode `json:"secretMode,omitempty"`
 	// AuthorizedKeys are OpenSSH public keys (authorized_keys lines) that may
 	// log in, beside the state folder's own key.
 	AuthorizedKeys []string `json:"authorizedKeys,omitempty"`
-}
-
-// Workspace says what is mounted at WorkspacePath.
-type Workspace struct {
-	Mode     WorkspaceMode `json:"mode"`
-	Path     string        `json:"path"` // on the host: absolute, links resolved
-	ReadOnly bool          `json:"readOnly,omitempty"`
 }
 
 // Spec is what a runtime is asked to build and hold: plain data, printed by
@@ -103,6 +93,9 @@ type Spec struct {
 	Limits   Limits      `json:"limits"`
 	Security Security    `json:"security"`
 	Network  NetworkMode `json:"network"`
+	// Protect are paths inside, below a writable mount: those that are there when the
+	// sandbox starts are read-only and stay in their place. A runtime makes none of them.
+	Protect []string `json:"protect,omitempty"`
 	// Init are shell command lines that run, in order, before the agent; the
 	// first that fails fails the start.
 	Init []string `json:"init,omitempty"`
@@ -198,21 +191,25 @@ type Security struct {
 
 // Template describes a kind of sandbox.
 type Template struct {
-	Name              string            `json:"name"`
-	Description       string            `json:"description,omitempty"`
-	ExtraPackages     []string          `json:"extraPackages,omitempty"`
-	Runtime           string            `json:"runtime,omitempty"` // empty: the best that this host can run
-	Rootfs            Rootfs            `json:"rootfs"`
-	Network           Network           `json:"network"`
-	Traffic           Traffic           `json:"traffic,omitzero"`
-	Secrets           []string          `json:"secrets,omitempty"` // names, beside those of the agents
-	SecretMode        SecretMode        `json:"secretMode,omitempty"`
-	ReadOnlyWorkspace bool              `json:"readOnlyWorkspace,omitempty"`
-	Limits            Limits            `json:"resourceLimits"`
-	Security          Security          `json:"security"`
-	Init              []string          `json:"initCommands,omitempty"`
-	Env               map[string]string `json:"env,omitempty"`
-	Agents            map[string]Agent  `json:"agents,omitempty"`
+	Name              string     `json:"name"`
+	Description       string     `json:"description,omitempty"`
+	ExtraPackages     []string   `json:"extraPackages,omitempty"`
+	Runtime           string     `json:"runtime,omitempty"` // empty: the best that this host can run
+	Rootfs            Rootfs     `json:"rootfs"`
+	Network           Network    `json:"network"`
+	Traffic           Traffic    `json:"traffic,omitzero"`
+	Secrets           []string   `json:"secrets,omitempty"` // names, beside those of the agents
+	SecretMode        SecretMode `json:"secretMode,omitempty"`
+	ReadOnlyWorkspace bool       `json:"readOnlyWorkspace,omitempty"`
+	// Unprotected lets the agent write to what the host's tools execute at the root of the workspace (protect = false).
+	Unprotected bool `json:"unprotected,omitempty"`
+	// Parts are the parts of a composed workspace, by name; the one at WorkspacePath takes the place of the caller's choice.
+	Parts    []Part            `json:"workspaceMounts,omitempty"`
+	Limits   Limits            `json:"resourceLimits"`
+	Security Security          `json:"security"`
+	Init     []string          `json:"initCommands,omitempty"`
+	Env      map[string]string `json:"env,omitempty"`
+	Agents   map[string]Agent  `json:"agents,omitempty"`
 }
 
 // Agent is an AI coding tool as a template knows it.

@@ -5,6 +5,7 @@
 package hostexec
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -33,6 +34,7 @@ type Command struct {
 	Argv []string // Argv[0] is a name, looked up in the system's folders, or an absolute path
 	// Env is added to PATH and LC_ALL=C.UTF-8, which is all there is otherwise.
 	Env     []string
+	Stdin   []byte        // nil is /dev/null
 	Dir     string        // "" is the root folder
 	Timeout time.Duration // 0 is DefaultTimeout
 	Output  int           // bytes of each stream that are kept; 0 is DefaultOutput
@@ -61,6 +63,9 @@ func Run(ctx context.Context, c Command) (Output, error) {
 	cmd := exec.CommandContext(ctx, program, c.Argv[1:]...)
 	cmd.Env = append(environment(), c.Env...)
 	cmd.Dir = orDefault(c.Dir, "/")
+	if c.Stdin != nil {
+		cmd.Stdin = bytes.NewReader(c.Stdin)
+	}
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

@@ -74,7 +74,7 @@ var implementations = []struct{ importer, imported, why string }{
 	{"internal/outlet", "internal/egress/", "what an engine needs, for sandboxes and for the proxy"},
 	{"internal/inject", "internal/secrets/login", "placeholders look like the tokens of a login"},
 	{"internal/proxy", "internal/egress/", "makes the parts of each client's engine, and reads the first head before the engine is known"},
-	{"internal/sandbox", "internal/workspace/direct", "plans the workspace; a registry takes its place with the second kind"},
+	{"internal/sandbox", "internal/workspace/", "reviews, applies, snapshots and looks through workspaces, whatever their kind"},
 	{"internal/sandbox", "internal/guest/guestclient", "exec, shell and run speak SSH to the guest"},
 }
 

@@ -16,7 +16,6 @@ import (
 	"forage/internal/sshkeys"
 	"forage/internal/term"
 	"forage/internal/workspace"
-	"forage/internal/workspace/direct"
 )
 
 // Plan decides everything about one sandbox from configuration and opts, and
@@ -70,8 +69,13 @@ func (p *planner) workspace(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	prepared, err := direct.Provider{}.Prepare(ctx, workspace.Request{
-		Path: path, Home: s.Caller.Home, Ours: []string{s.Places.State, s.Places.Runtime},
+	provider, err := s.Workspaces.New(forage.WorkspaceDirect)
+	if err != nil {
+		return err
+	}
+	prepared, err := provider.Plan(ctx, workspace.Request{
+		Sandbox: p.plan.Name, Name: workspace.Main, Path: path, Target: forage.WorkspacePath,
+		Home: s.Caller.Home, Ours: []string{s.Places.State, s.Places.Runtime}, Places: s.Workspaces.Places,
 	})
 	if err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 	"forage/internal/config"
 	"forage/internal/store"
 	"forage/internal/supervisor"
+	"forage/internal/workspace"
 )
 
 // Config is what a Service is made from.
@@ -27,13 +28,14 @@ type Config struct {
 
 // Service plans, starts and removes the sandboxes of one user.
 type Service struct {
-	Config   *config.Config
-	Store    *store.Store
-	Places   supervisor.Places
-	Runtimes supervisor.Runtimes
-	Caller   Caller
-	notify   func(string)
-	read     []string // where the configuration is read from, whether or not it is there
+	Config     *config.Config
+	Store      *store.Store
+	Places     supervisor.Places
+	Runtimes   supervisor.Runtimes
+	Workspaces supervisor.Workspaces
+	Caller     Caller
+	notify     func(string)
+	read       []string // where the configuration is read from, whether or not it is there
 }
 
 // Caller is who asks, and from where.
@@ -102,7 +104,8 @@ func New(c Config) (*Service, error) {
 	return &Service{
 		notify: notify, read: read,
 		Config: cfg, Store: records, Places: supervisor.Places{Places: places},
-		Runtimes: supervisor.Runtimes{Dir: places.Runtime}, Caller: c.Caller,
+		Runtimes:   supervisor.Runtimes{Dir: places.Runtime},
+		Workspaces: supervisor.Workspaces{Places: workspace.PlacesIn(places.State, places.Runtime)}, Caller: c.Caller,
 	}, nil
 }
 

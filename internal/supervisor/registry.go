@@ -6,6 +6,8 @@ import (
 	"forage"
 	"forage/internal/runtime"
 	"forage/internal/runtime/native"
+	"forage/internal/workspace"
+	"forage/internal/workspace/direct"
 )
 
 // planned are the runtimes that Forage knows by name and this version is without.
@@ -34,4 +36,17 @@ func (r Runtimes) New(name string) (runtime.Runtime, error) {
 		}
 	}
 	return nil, forage.WithHint(forage.Errorf(forage.ErrUsage, "there is no runtime %q", name), hint)
+}
+
+// Workspaces makes providers of workspaces, which make what they make in Places.
+type Workspaces struct {
+	Places workspace.Places
+}
+
+// New makes the provider of that mode.
+func (w Workspaces) New(mode forage.WorkspaceMode) (workspace.Provider, error) {
+	if mode == forage.WorkspaceDirect {
+		return direct.Provider{}, nil
+	}
+	return nil, forage.Errorf(forage.ErrUnsupported, "workspaces of the kind %q are not in this version", mode)
 }

@@ -1,36 +1,138 @@
 // Package workspace is the seam between a sandbox and the user's files: how
-// what is mounted at /workspace comes to be, and how it goes away without
-// losing work. Each way is in a folder of its own.
+// what is mounted at /workspace comes to be, how what was done there comes back, and
+// how it goes away without losing work. Each way is in a folder of its own; gitrepo and
+// jjrepo hold what the host may do with repositories, and are the only places that
+// start git and jj.
 package workspace
 
 import (
 	"context"
+	"path/filepath"
+	"time"
 
 	"forage"
 )
 
 // Provider makes, watches and removes one kind of workspace.
 type Provider interface {
-	// Prepare makes the workspace that request names and returns what the
-	// plan holds of it. What it made is undone when it fails.
-	Prepare(ctx context.Context, request Request) (forage.Workspace, error)
-	// Status says what would be lost with the workspace.
-	Status(ctx context.Context, workspace forage.Workspace) (Status, error)
-	// Remove takes away what Prepare made. Without force it refuses, with
-	// ErrRefused, when work would be lost. An absent workspace succeeds.
-	Remove(ctx context.Context, workspace forage.Workspace, force bool) error
+	// Plan resolves and checks what request asks for and decides everything, and
+	// changes nothing. ErrUsage: there is no such thing. ErrRefused: it can't be
+	// had without a loss, or the branch or folder is taken. ErrUnsupported: a repository
+	// of a kind that can't be worked with, and why.
+	Plan(ctx context.Context, request Request) (forage.Workspace, error)
+	// Create makes what Plan decided. When it fails, what it made is undone. What a crash
+	// left of an earlier try is no hindrance.
+	Create(ctx context.Context, w forage.Workspace) error
+	// Update brings the host's side up to date: the commits that were made inside,
+	// checked, to Branch. It runs nothing that came from inside, and is safe beside a running sandbox.
+	Update(ctx context.Context, w forage.Workspace) (Update, error)
+	// Status says what of the work is nowhere but in the workspace and on its branch. It doesn't update.
+	Status(ctx context.Context, w forage.Workspace) (Status, error)
+	// Remove takes away what Create made. Without force it refuses, with
+	// ErrRefused, when work would be lost, and says which. With force it keeps that
+	// work for RecoveryKept, and says where. What is absent is as good as removed.
+	Remove(ctx context.Context, w forage.Workspace, force bool) ([]Recovery, error)
 }
 
-// Request is what Prepare needs.
+// Request is what Plan needs.
 type Request struct {
-	Path     string // the user's folder, absolute
+	Sandbox  string // its name
+	Name     string // of the part: "main" but in a composed workspace
+	Path     string // the user's folder or repository, absolute; for a clone it may be a URL
+	Target   string // inside
+	Branch   string // start from this branch or revision instead of HEAD; "" is HEAD
 	ReadOnly bool
 	Home     string   // the caller's home folder
 	Ours     []string // Forage's own folders, which no sandbox may see
+	Places   Places
+	// Existing is the same sandbox's workspace as it was planned before; nil: there is
+	// none. What it made is no obstacle then, and its base is kept.
+	Existing *forage.Workspace
 }
 
-// Status is the work in a workspace that is nowhere else.
+// Places are the folders in which workspaces are made. They needn't exist.
+type Places struct {
+	Trees        string // working folders: TREES/SANDBOX, and TREES/SANDBOX.PART
+	Repositories string // private metadata: REPOSITORIES/SANDBOX/PART
+	Snapshots    string // see package snapshot
+	Scratch      string // what lives no longer than a call
+}
+
+// PlacesIn are the places below a state folder and a run-time folder.
+func PlacesIn(state, runtime string) Places {
+	return Places{
+		Trees:        filepath.Join(state, "workspaces"),
+		Repositories: filepath.Join(state, "repositories"),
+		Snapshots:    filepath.Join(state, "snapshots"),
+		Scratch:      filepath.Join(runtime, ".scratch"),
+	}
+}
+
+// Tree is where the working folder of a part of a sandbox's workspace is made.
+func (p Places) Tree(sandbox, part string) string {
+	if part == Main {
+		return filepath.Join(p.Trees, sandbox)
+	}
+	return filepath.Join(p.Trees, sandbox+"."+part)
+}
+
+// Repository is where the private metadata of a part is made.
+func (p Places) Repository(sandbox, part string) string {
+	return filepath.Join(p.Repositories, sandbox, part)
+}
+
+// Main is the name of a workspace's only, or first, part.
+const Main = "main"
+
+// BranchPrefix is what the branches that Forage makes begin with: forage-SANDBOX.
+const BranchPrefix = "forage-"
+
+// RecoveryKept is how long removed work can be recovered.
+const RecoveryKept = 30 * 24 * time.Hour
+
+// Commit is a commit as people are shown it. Subject comes from inside: escape it.
+type Commit struct {
+	ID      string `json:"id"`
+	Subject string `json:"subject"`
+}
+
+// Update is what Provider.Update did.
+type Update struct {
+	// Before and After are where Branch was and is, in hex; equal when there was nothing to do.
+	Before string `json:"before,omitempty"`
+	After  string `json:"after,omitempty"`
+}
+
+// Status is the work in a workspace that would be lost with it.
 type Status struct {
-	Dirty    bool // changes that are not committed
-	Unpushed bool // commits that are nowhere else
+	// Uncommitted are files with changes that no commit has, relative to the workspace, at
+	// most MaxListed; UncommittedCount is how many there are. Always empty for the user's own folder.
+	Uncommitted      []string `json:"uncommitted,omitempty"`
+	UncommittedCount int      `json:"uncommittedCount,omitempty"`
+	// Commits are on no branch, tag or remote of the host's repository but Branch: newest first, at most MaxListed.
+	Commits      []Commit `json:"commits,omitempty"`
+	CommitsCount int      `json:"commitsCount,omitempty"`
+	// Elsewhere are refs of the private metadata (other branches, stashes, tags) with commits that
+	// the host's repository does not have at all.
+	Elsewhere []string `json:"elsewhere,omitempty"`
+	// Problem says why one of these is not known or can't be brought to the host: the repository has
+	// moved, the branch was changed on the host. The work is then treated as unsaved.
+	Problem string `json:"problem,omitempty"`
+}
+
+// MaxListed bounds the lists of Status.
+const MaxListed = 50
+
+// Unsaved says whether anything would be lost.
+func (s Status) Unsaved() bool {
+	return s.UncommittedCount > 0 || s.CommitsCount > 0 || len(s.Elsewhere) > 0 || s.Problem != ""
+}
+
+// Recovery is removed work that is kept for RecoveryKept.
+type Recovery struct {
+	Sandbox string    `json:"sandbox"`
+	Store   string    `json:"store,omitempty"` // git directory that has Ref
+	Ref     string    `json:"ref,omitempty"`
+	Folder  string    `json:"folder,omitempty"` // or a folder, where there is no repository to keep it
+	Made    time.Time `json:"made"`
 }

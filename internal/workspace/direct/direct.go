@@ -20,8 +20,8 @@ type Provider struct{}
 
 var _ workspace.Provider = Provider{}
 
-// Prepare resolves the folder once: what is mounted is the path that was checked.
-func (Provider) Prepare(_ context.Context, request workspace.Request) (forage.Workspace, error) {
+// Plan resolves the folder once: what is mounted is the path that was checked.
+func (Provider) Plan(_ context.Context, request workspace.Request) (forage.Workspace, error) {
 	path, err := filepath.EvalSymlinks(request.Path)
 	if err != nil {
 		return forage.Workspace{}, forage.Errorf(forage.ErrUsage, "opening the workspace: %w", err)
@@ -39,7 +39,9 @@ func (Provider) Prepare(_ context.Context, request workspace.Request) (forage.Wo
 	if err := tooMuch(path, request); err != nil {
 		return forage.Workspace{}, forage.WithHint(err, "go to your project's folder, or name it with -w")
 	}
-	return forage.Workspace{Mode: forage.WorkspaceDirect, Path: path, ReadOnly: request.ReadOnly}, nil
+	return forage.Workspace{
+		Name: request.Name, Mode: forage.WorkspaceDirect, Path: path, Target: request.Target, ReadOnly: request.ReadOnly,
+	}, nil
 }
 
 // tooMuch refuses a folder that holds more than a project.
@@ -87,15 +89,23 @@ func within(path, dir string) bool {
 	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
 }
 
+// Create has nothing to make.
+func (Provider) Create(context.Context, forage.Workspace) error { return nil }
+
+// Update has nothing to bring back.
+func (Provider) Update(context.Context, forage.Workspace) (workspace.Update, error) {
+	return workspace.Update{}, nil
+}
+
 // Status of a direct workspace: the files are the user's own and stay.
 func (Provider) Status(context.Context, forage.Workspace) (workspace.Status, error) {
 	return workspace.Status{}, nil
 }
 
 // Remove leaves the user's folder alone.
-func (Provider) Remove(_ context.Context, w forage.Workspace, _ bool) error {
+func (Provider) Remove(_ context.Context, w forage.Workspace, _ bool) ([]workspace.Recovery, error) {
 	if w.Mode != forage.WorkspaceDirect {
-		return fmt.Errorf("removing the workspace: %q is not a direct one", w.Mode)
+		return nil, fmt.Errorf("removing the workspace: %q is not a direct one", w.Mode)
 	}
-	return nil
+	return nil, nil
 }

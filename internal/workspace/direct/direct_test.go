@@ -9,7 +9,7 @@ import (
 	"forage/internal/workspace"
 )
 
-func TestPrepare(t *testing.T) {
+func TestPlan(t *testing.T) {
 	base, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +42,7 @@ func TestPrepare(t *testing.T) {
 		{"home/user/.local/state/firefly-forage", "", 7},
 		{"home/user/.local/state/firefly-forage/sandboxes", "", 7},
 	} {
-		got, err := Provider{}.Prepare(t.Context(), workspace.Request{
+		got, err := Provider{}.Plan(t.Context(), workspace.Request{
 			Path: filepath.Join(base, test.path),
 			Home: filepath.Join(base, "homes/user"), // by a link, as some sites have it
 			Ours: []string{filepath.Join(base, "home/user/.local/state/firefly-forage"), filepath.Join(base, "run/not-there-yet")},
@@ -59,14 +59,14 @@ func TestPrepare(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"/", "/.", "/proc", "/proc/self/fd", "/sys/kernel", "/dev"} {
-		if _, err := (Provider{}).Prepare(t.Context(), workspace.Request{Path: path, Home: "/nowhere"}); forage.ExitCode(err) != 7 {
+		if _, err := (Provider{}).Plan(t.Context(), workspace.Request{Path: path, Home: "/nowhere"}); forage.ExitCode(err) != 7 {
 			t.Errorf("%s as a workspace: %v, want it refused", path, err)
 		}
 	}
 	if os.Getuid() != 0 {
 		closed := filepath.Join(base, "closed")
 		os.Mkdir(closed, 0)
-		if _, err := (Provider{}).Prepare(t.Context(), workspace.Request{Path: closed, Home: "/nowhere"}); forage.ExitCode(err) != 64 {
+		if _, err := (Provider{}).Plan(t.Context(), workspace.Request{Path: closed, Home: "/nowhere"}); forage.ExitCode(err) != 64 {
 			t.Errorf("a folder that can't be read: %v", err)
 		}
 	}

@@ -1,0 +1,192 @@
+package gitrepo
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"forage"
+	"forage/internal/hostexec"
+)
+
+// Repository is a git repository of the host's, as it was found: facts, read
+// without running anything that it names. Shadow works with it.
+type Repository struct {
+	WorkTree string // its working folder; "" for a bare repository
+	GitDir   string // of this working folder
+	Common   string // what all working folders share: objects, refs, configuration. Equal to GitDir but in a linked worktree
+	// Config is its own configuration file as key (lower case, but for subsection), values in order.
+	// It is data: no include is followed.
+	Config map[string][]string
+	// ObjectFormat is "sha1" or "sha256", RefFormat "files" or "reftable".
+	ObjectFormat, RefFormat string
+	// Head is the branch that is checked out, without refs/heads/; "" when HEAD is detached.
+	Head string
+}
+
+// ErrNoRepository says that there is no repository at a path.
+var ErrNoRepository = errors.New("not a git repository")
+
+// maxPointer bounds small files of a repository, in bytes.
+const maxPointer = 64 << 10
+
+// Open looks at the repository whose working folder, or bare git directory, is path
+// itself: it doesn't look in the folders above. ErrNoRepository, or
+// forage.ErrUnsupported for a repository that git itself would need more than we give it for.
+func Open(ctx context.Context, path string) (*Repository, error) {
+	r := &Repository{WorkTree: path, GitDir: filepath.Join(path, ".git")}
+	info, err := os.Lstat(r.GitDir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if !looksLikeGitDir(path) {
+			return nil, fmt.Errorf("%s: %w", path, ErrNoRepository)
+		}
+		r.WorkTree, r.GitDir = "", path
+	case err != nil:
+		return nil, err
+	case info.Mode().IsRegular():
+		if r.GitDir, err = readPointer(r.GitDir, "gitdir: "); err != nil {
+			return nil, err
+		}
+	case !info.IsDir():
+		return nil, forage.WithHint(
+			forage.Errorf(forage.ErrUnsupported, "%s is neither a folder nor a file", r.GitDir),
+			"replace a link by a file with the line \"gitdir: PATH\"")
+	}
+	if r.GitDir, err = filepath.EvalSymlinks(r.GitDir); err != nil {
+		return nil, fmt.Errorf("opening the repository of %s: %w", path, err)
+	}
+	if err := r.findCommon(); err != nil {
+		return nil, err
+	}
+	if !looksLikeGitDir(r.Common) {
+		return nil, fmt.Errorf("%s: %w", path, ErrNoRepository)
+	}
+	if r.Config, err = readConfig(ctx, filepath.Join(r.Common, "config")); err != nil {
+		return nil, err
+	}
+	if err := r.checkFormat(); err != nil {
+		return nil, err
+	}
+	return r, r.readHead()
+}
+
+func (r *Repository) findCommon() error {
+	common, err := readPointer(filepath.Join(r.GitDir, "commondir"), "")
+	if errors.Is(err, fs.ErrNotExist) {
+		r.Common = r.GitDir
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	r.Common, err = filepath.EvalSymlinks(common)
+	return err
+}
+
+func looksLikeGitDir(path string) bool {
+	for _, name := range []string{"HEAD", "objects", "refs"} {
+		if _, err := os.Lstat(filepath.Join(path, name)); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// readPointer reads a file that names a path after prefix; a relative one is seen from the file's folder.
+func readPointer(file, prefix string) (string, error) {
+	text, err := readSmall(file)
+	if err != nil {
+		return "", err
+	}
+	path, ok := strings.CutPrefix(strings.TrimRight(string(text), "\r\n"), prefix)
+	if !ok || path == "" {
+		return "", forage.Errorf(forage.ErrUnsupported, "%s does not say where the repository is", file)
+	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(filepath.Dir(file), path)
+	}
+	return path, nil
+}
+
+func readSmall(file string) ([]byte, error) {
+	info, err := os.Lstat(file)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxPointer {
+		return nil, forage.Errorf(forage.ErrUnsupported, "%s is not a small file", file)
+	}
+	return os.ReadFile(file)
+}
+
+// readConfig reads a configuration file as data.
+func readConfig(ctx context.Context, file string) (map[string][]string, error) {
+	out, err := hostexec.Run(ctx, hostexec.Command{
+		Argv: []string{"git", "config", "--file", file, "--no-includes", "--null", "--list"}, Env: environment(),
+	})
+	if err != nil {
+		return nil, gitError(err, out)
+	}
+	config := make(map[string][]string)
+	for entry := range bytes.SplitSeq(out.Stdout, []byte{0}) {
+		if key, value, _ := strings.Cut(string(entry), "\n"); key != "" {
+			config[key] = append(config[key], value)
+		}
+	}
+	return config, nil
+}
+
+// last is the value of a key that counts; "" if there is none.
+func (r *Repository) last(key string) string {
+	if values := r.Config[key]; len(values) > 0 {
+		return values[len(values)-1]
+	}
+	return ""
+}
+
+// known are the extensions of repositories that shadows carry or need not know of:
+// git-config(1), "extensions".
+var known = map[string]bool{
+	"objectformat": true, "refstorage": true, "worktreeconfig": true, "preciousobjects": true,
+	"noop": true, "relativeworktrees": true,
+}
+
+func (r *Repository) checkFormat() error {
+	r.ObjectFormat, r.RefFormat = "sha1", "files"
+	for key := range r.Config {
+		name, ok := strings.CutPrefix(key, "extensions.")
+		switch {
+		case !ok:
+		case name == "partialclone":
+			return forage.WithHint(
+				forage.Errorf(forage.ErrUnsupported, "%s is a partial clone: objects that it lacks would have to be fetched in the middle of things", r.Common),
+				"fetch them first: git fetch --refetch --no-filter, then git config --unset extensions.partialClone")
+		case !known[name]:
+			return forage.Errorf(forage.ErrUnsupported, "%s uses git's extension %q, which this version does not know", r.Common, name)
+		}
+	}
+	if format := r.last("extensions.objectformat"); format != "" {
+		r.ObjectFormat = format
+	}
+	if format := r.last("extensions.refstorage"); format != "" {
+		r.RefFormat = format
+	}
+	return nil
+}
+
+func (r *Repository) readHead() error {
+	text, err := readSmall(filepath.Join(r.GitDir, "HEAD"))
+	if err != nil {
+		return err
+	}
+	if ref, ok := strings.CutPrefix(strings.TrimSpace(string(text)), "ref: "); ok {
+		r.Head = strings.TrimPrefix(strings.TrimSpace(ref), "refs/heads/")
+	}
+	return nil
+}

@@ -1,0 +1,203 @@
+package gitrepo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"forage/internal/hostexec"
+)
+
+// Shadow is a git directory of our own over the objects and refs of a repository, for as
+// long as it is not closed.
+type Shadow struct {
+	Repository *Repository
+	Dir        string
+}
+
+// shared are what a shadow has of its repository, by links: gitrepository-layout(5). Not
+// config, hooks, info or modules, in which git finds what to execute.
+var shared = [...]string{"objects", "refs", "packed-refs", "reftable", "shallow", "logs"}
+
+// carried are the settings that a shadow takes from the repository: what decides how files
+// look in the working folder and in the repository, and nothing that names a program or a path.
+var carried = [...]string{
+	"core.repositoryformatversion", "core.sharedrepository", "core.autocrlf", "core.eol", "core.filemode",
+	"core.symlinks", "core.ignorecase", "core.precomposeunicode", "core.protecthfs", "core.protectntfs",
+	"core.bigfilethreshold", "core.compression", "core.trustctime", "core.checkstat",
+	"extensions.objectformat", "extensions.refstorage",
+}
+
+// settings are ours, in every shadow: nothing is executed, nothing is fetched, nothing is
+// collected, what comes in is checked, and who finds a ref locked waits.
+var settings = []string{
+	"core.hooksPath=/dev/null", "core.fsmonitor=false", "core.untrackedCache=false",
+	"core.attributesFile=/dev/null", "core.excludesFile=/dev/null", "core.quotePath=false",
+	"core.filesRefLockTimeout=10000", "core.packedRefsTimeout=10000", "core.logAllRefUpdates=true",
+	"gc.auto=0", "maintenance.auto=false", "gc.pruneExpire=never",
+	"fetch.fsckObjects=true", "receive.fsckObjects=true", "transfer.fsckObjects=true",
+	"protocol.allow=never", "protocol.file.allow=always",
+	"submodule.recurse=false", "diff.ignoreSubmodules=all", "status.submoduleSummary=false",
+	"commit.gpgSign=false", "tag.gpgSign=false", "log.showSignature=false", "merge.verifySignatures=false",
+	"safe.bareRepository=explicit", "uploadpack.allowAnySHA1InWant=true", "advice.detachedHead=false",
+}
+
+// Shadow makes one below scratch, which is made too if it isn't there.
+func (r *Repository) Shadow(scratch string) (_ *Shadow, err error) {
+	if err := os.MkdirAll(scratch, 0o700); err != nil {
+		return nil, fmt.Errorf("making a shadow of %s: %w", r.Common, err)
+	}
+	dir, err := os.MkdirTemp(scratch, "git-")
+	if err != nil {
+		return nil, fmt.Errorf("making a shadow of %s: %w", r.Common, err)
+	}
+	s := &Shadow{Repository: r, Dir: dir}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	for _, name := range shared {
+		if name == "reftable" && r.RefFormat != name {
+			continue
+		}
+		if err := os.Symlink(filepath.Join(r.Common, name), filepath.Join(dir, name)); err != nil {
+			return nil, err
+		}
+	}
+	head, err := readSmall(filepath.Join(r.GitDir, "HEAD"))
+	if err != nil {
+		return nil, err
+	}
+	return s, errors.Join(
+		os.WriteFile(filepath.Join(dir, "HEAD"), head, 0o600),
+		os.WriteFile(filepath.Join(dir, "config"), []byte(r.shadowConfig()), 0o600),
+		s.copyExcludes())
+}
+
+// copyExcludes takes over what the user has git ignore in this repository: patterns, no more.
+func (s *Shadow) copyExcludes() error {
+	text, err := readSmall(filepath.Join(s.Repository.Common, "info/exclude"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		os.Mkdir(filepath.Join(s.Dir, "info"), 0o700),
+		os.WriteFile(filepath.Join(s.Dir, "info/exclude"), text, 0o600))
+}
+
+// shadowConfig is the whole configuration of a shadow, in the syntax of git-config(1).
+func (r *Repository) shadowConfig() string {
+	entries := slices.Clone(settings)
+	for _, key := range carried {
+		if value := r.last(key); value != "" {
+			entries = append(entries, key+"="+value)
+		}
+	}
+	var b strings.Builder
+	for _, entry := range entries {
+		key, value, _ := strings.Cut(entry, "=")
+		section, name, _ := strings.Cut(key, ".")
+		if section, name, ok := strings.Cut(name, "."); ok { // protocol.file.allow
+			fmt.Fprintf(&b, "[%s %q]\n\t%s = %s\n", strings.SplitN(key, ".", 2)[0], section, name, Quote(value))
+			continue
+		}
+		fmt.Fprintf(&b, "[%s]\n\t%s = %s\n", section, name, Quote(value))
+	}
+	return b.String()
+}
+
+// Quote writes a value as git-config(1) reads it back.
+func Quote(value string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`, "\x00", "").Replace(value) + `"`
+}
+
+// Close removes the shadow; of the repository it removes nothing.
+func (s *Shadow) Close() error { return os.RemoveAll(s.Dir) }
+
+// Call is one git command in a shadow.
+type Call struct {
+	Args     []string
+	Stdin    []byte // whole: what git reads is small, or comes from a file by name
+	WorkTree string // GIT_WORK_TREE; "" for commands that need none
+	Index    string // GIT_INDEX_FILE; "" is the shadow's own, which is empty at first
+	Env      []string
+	Timeout  time.Duration // 0 is callTimeout
+	Output   int           // bytes of stdout that are kept; more is an error. 0 is callOutput
+}
+
+// Bounds of a Call that names none.
+const (
+	callTimeout = 10 * time.Minute // a checkout of a big repository on a slow disk
+	callOutput  = 256 << 20
+)
+
+// Git runs git in the shadow and returns what it wrote to stdout. An error has git's own words, which
+// may hold names from inside: escape them.
+func (s *Shadow) Git(ctx context.Context, c Call) ([]byte, error) {
+	env := append(environment(), "GIT_DIR="+s.Dir)
+	if c.WorkTree != "" {
+		env = append(env, "GIT_WORK_TREE="+c.WorkTree)
+	}
+	if c.Index != "" {
+		env = append(env, "GIT_INDEX_FILE="+c.Index)
+	}
+	timeout, bound := c.Timeout, c.Output
+	if timeout == 0 {
+		timeout = callTimeout
+	}
+	if bound == 0 {
+		bound = callOutput
+	}
+	dir := c.WorkTree
+	if dir == "" {
+		dir = s.Dir
+	}
+	out, err := hostexec.Run(ctx, hostexec.Command{
+		Argv: append([]string{"git"}, c.Args...), Env: append(env, c.Env...), Dir: dir,
+		Stdin: c.Stdin, Timeout: timeout, Output: bound + 1,
+	})
+	if err != nil {
+		return out.Stdout, gitError(err, out)
+	}
+	if len(out.Stdout) > bound {
+		return nil, fmt.Errorf("git %s: it has more than %d bytes to say", c.Args[0], bound)
+	}
+	return out.Stdout, nil
+}
+
+// Line is Git for commands that answer with one line.
+func (s *Shadow) Line(ctx context.Context, args ...string) (string, error) {
+	out, err := s.Git(ctx, Call{Args: args})
+	return strings.TrimSpace(string(out)), err
+}
+
+// environment is all that git sees of ours: no configuration but the shadow's, nobody to ask, no
+// program to start.
+func environment() []string {
+	return []string{
+		"HOME=/nonexistent", "XDG_CONFIG_HOME=/nonexistent",
+		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_SYSTEM=/dev/null", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_ATTR_NOSYSTEM=1",
+		"GIT_TERMINAL_PROMPT=0", "GIT_PAGER=cat", "GIT_EDITOR=false", "GIT_SEQUENCE_EDITOR=false",
+		"GIT_ASKPASS=false", "SSH_ASKPASS=false", "GIT_SSH_COMMAND=false",
+		"GIT_NO_LAZY_FETCH=1", "GIT_NO_REPLACE_OBJECTS=1", "GIT_LITERAL_PATHSPECS=1", "GIT_OPTIONAL_LOCKS=0",
+		"GIT_CEILING_DIRECTORIES=/", "GIT_ADVICE=0",
+	}
+}
+
+// gitError puts git's own words in front.
+func gitError(err error, out hostexec.Output) error {
+	if said := strings.TrimSpace(string(out.Stderr)); said != "" {
+		return fmt.Errorf("%s (%w)", said, err)
+	}
+	return err
+}
