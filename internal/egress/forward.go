@@ -77,20 +77,33 @@ func (h *httpSide) pass(w http.ResponseWriter, r *http.Request, j *job) {
 	j.claim, err = f.judgeRequest(asked(j.to, r), j.event, end)
 	defer j.claim.release()
 	if err == nil {
-		err = j.judgeReadings(r)
-	}
-	if err == nil && j.to.Port == tlsPort && j.scheme == "http" {
-		err = f.deny(j.claim.event(), policy.Decision{Rule: "not-tls", Reason: "a request in the clear to the port of TLS"})
-	}
-	if err == nil {
-		if err = f.admit(j.to.Host); err != nil {
-			err = f.limited(j.event, j.to, err)
-		}
+		err = j.mayGo(r)
 	}
 	if err != nil {
 		h.refuse(w, r, j.s, err)
 		return
 	}
+	h.send(ctx, w, r, j)
+}
+
+// mayGo judges what else there is to a request whose address, method and path are allowed: the
+// other ways to read it, its port and its budget.
+func (j *job) mayGo(r *http.Request) error {
+	f := j.s.f
+	if err := j.judgeReadings(r); err != nil {
+		return err
+	}
+	if j.to.Port == tlsPort && j.scheme == "http" {
+		return f.deny(j.claim.event(), policy.Decision{Rule: "not-tls", Reason: "a request in the clear to the port of TLS"})
+	}
+	if err := f.admit(j.to.Host); err != nil {
+		return f.limited(j.event, j.to, err)
+	}
+	return nil
+}
+
+// send forwards a request that may go, and records how it ends.
+func (h *httpSide) send(ctx context.Context, w http.ResponseWriter, r *http.Request, j *job) {
 	j.claim.count()
 	if !j.s.http2 {
 		http.NewResponseController(w).EnableFullDuplex() // a server may answer before it has read everything
@@ -101,11 +114,11 @@ func (h *httpSide) pass(w http.ResponseWriter, r *http.Request, j *job) {
 	if r.Body != nil && r.Body != http.NoBody {
 		over, err := h.longBody(ctx, r)
 		if err != nil {
-			h.refuse(counted, r, j.s, f.limited(j.event, j.to, err))
+			h.refuse(counted, r, j.s, j.s.f.limited(j.event, j.to, err))
 			return
 		}
 		defer over()
-		j.body = &countedBody{ReadCloser: r.Body, count: &j.claim.counts.Out, in: r, over: over}
+		j.body = &countedBody{ReadCloser: r.Body, count: &j.claim.counts.Out, in: r, over: over} // r itself: the server gives it the trailers
 		r.Body = j.body
 	}
 	h.forward.ServeHTTP(counted, r.WithContext(ctx))
