@@ -28,11 +28,23 @@ type Provider interface {
 	Update(ctx context.Context, w forage.Workspace) (Update, error)
 	// Status says what of the work is nowhere but in the workspace and on its branch. It doesn't update.
 	Status(ctx context.Context, w forage.Workspace) (Status, error)
-	// Remove takes away what Create made. Without force it refuses, with
-	// ErrRefused, when work would be lost, and says which. With force it keeps that
-	// work for RecoveryKept, and says where. What is absent is as good as removed.
-	Remove(ctx context.Context, w forage.Workspace, force bool) ([]Recovery, error)
+	// Remove takes away what Create made. What is absent is as good as removed.
+	Remove(ctx context.Context, w forage.Workspace, how Removal) ([]Recovery, error)
 }
+
+// Removal says what Remove does about work that is nowhere else: see Status.
+type Removal int
+
+// The ways of removing.
+const (
+	RemoveSaved  Removal = iota // refuses with ErrRefused when work would be lost, says which, and changes nothing
+	RemoveForced                // keeps that work for RecoveryKept, and says where
+	// RemoveButBranch is for the end of a run: Branch stays while it has commits that nothing else has, and the rest
+	// is kept as with RemoveForced. The Recovery of a branch that stays has its full name as Ref.
+	RemoveButBranch
+	// RemoveUnused is for a creation that was interrupted before anything ran inside: there is no work to look for.
+	RemoveUnused
+)
 
 // Request is what Plan needs.
 type Request struct {

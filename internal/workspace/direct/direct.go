@@ -103,7 +103,7 @@ func (Provider) Status(context.Context, forage.Workspace) (workspace.Status, err
 }
 
 // Remove leaves the user's folder alone.
-func (Provider) Remove(_ context.Context, w forage.Workspace, _ bool) ([]workspace.Recovery, error) {
+func (Provider) Remove(_ context.Context, w forage.Workspace, _ workspace.Removal) ([]workspace.Recovery, error) {
 	if w.Mode != forage.WorkspaceDirect {
 		return nil, fmt.Errorf("removing the workspace: %q is not a direct one", w.Mode)
 	}
