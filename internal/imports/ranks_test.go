@@ -80,11 +80,12 @@ var implementations = []struct{ importer, imported, why string }{
 
 // starters are the packages that may import os/exec, other than in tests.
 var starters = map[string]string{
-	"internal/hostexec":    "the one way to start a program on the host: clean environment, timeout, no shell",
-	"internal/testrun":     "runs go test in CI",
-	"internal/testprogram": "builds the program with go",
-	"internal/testgit":     "runs git and its server for suites",
-	"bench":                "measures whole programs, its peers included",
+	"internal/hostexec":                "the one way to start a program on the host: clean environment, timeout, no shell",
+	"internal/testrun":                 "runs go test in CI",
+	"internal/testprogram":             "builds the program with go",
+	"internal/testgit":                 "runs git and its server for suites",
+	"internal/workspace/workspacetest": "runs git and jj for a suite",
+	"bench":                            "measures whole programs, its peers included",
 }
 
 // confined are outside modules that one part of the tree alone may import.
