@@ -70,3 +70,12 @@ func (r *Repo) Commit(file, content string) string {
 	r.Git("commit", "-q", "-m", "change "+file)
 	return r.Git("rev-parse", "HEAD")
 }
+
+// Init makes an empty repository with the branch main in a new folder below dir.
+func Init(t testing.TB, dir string) *Repo {
+	t.Helper()
+	r := &Repo{t: t, Dir: dir, Env: Environ(dir)}
+	r.Git("init", "-q", "-b", "main", "work")
+	r.Dir = filepath.Join(dir, "work")
+	return r
+}
