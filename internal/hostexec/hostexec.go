@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,6 +36,7 @@ type Command struct {
 	// Env is added to PATH and LC_ALL=C.UTF-8, which is all there is otherwise.
 	Env     []string
 	Stdin   []byte        // nil is /dev/null
+	Input   io.Reader     // in the place of Stdin: what is too big to hold. It must end by itself
 	Dir     string        // "" is the root folder
 	Timeout time.Duration // 0 is DefaultTimeout
 	Output  int           // bytes of each stream that are kept; 0 is DefaultOutput
@@ -63,7 +65,10 @@ func Run(ctx context.Context, c Command) (Output, error) {
 	cmd := exec.CommandContext(ctx, program, c.Argv[1:]...)
 	cmd.Env = append(environment(), c.Env...)
 	cmd.Dir = orDefault(c.Dir, "/")
-	if c.Stdin != nil {
+	switch {
+	case c.Input != nil:
+		cmd.Stdin = struct{ io.Reader }{c.Input} // through a pipe: the program gets no descriptor of ours
+	case c.Stdin != nil:
 		cmd.Stdin = bytes.NewReader(c.Stdin)
 	}
 	cmd.Stdout, cmd.Stderr = stdout, stderr

@@ -3,6 +3,7 @@ package hostexec
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -82,3 +83,18 @@ func await(t *testing.T, what string, met func() bool) {
 		}
 	}
 }
+
+func TestRunStreamsInput(t *testing.T) {
+	out, err := Run(t.Context(), Command{Argv: []string{"wc", "-c"}, Input: io.LimitReader(zeros{}, 10<<20)})
+	if got := strings.TrimSpace(string(out.Stdout)); err != nil || got != "10485760" {
+		t.Errorf("%s bytes arrived (%v), want 10485760", got, err)
+	}
+	// Who doesn't read to the end is not waited for.
+	if _, err := Run(t.Context(), Command{Argv: []string{"true"}, Input: io.LimitReader(zeros{}, 10<<20)}); err != nil {
+		t.Errorf("a program that reads nothing: %v", err)
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
