@@ -1,9 +1,15 @@
 // Package hazard finds what tools of the host would execute of the files in a workspace: hooks,
 // configuration of git and of editors, settings of agents, .envrc, build scripts, links that lead out. It knows
 // names and bytes, runs nothing, and judges nothing: what to do about a finding is the caller's to say.
+//
+// A name is all that can be known: that .envrc is there says that direnv would execute it, not that what it does is
+// bad. Not found is what no tool executes by its name: a changed line of a program that the user runs later.
 package hazard
 
-import "forage"
+import (
+	"cmp"
+	"slices"
+)
 
 // Finding is one file that a tool of the host would execute, or be misled by.
 type Finding struct {
@@ -22,28 +28,31 @@ const (
 	KindEditor     Kind = "editor"     // tasks and settings, on opening the folder
 	KindAgent      Kind = "agent"      // settings, hooks and servers of coding agents
 	KindHook       Kind = "hook"       // hooks that git is configured to find in the tree
-	KindCI         Kind = "ci"         // workflows
-	KindBuild      Kind = "build"      // Makefile, package.json scripts, build.rs, setup.py, ...
-	KindExecutable Kind = "executable" // newly executable
+	KindUnseen     Kind = "unseen"     // a folder that could not be looked through
 	KindLink       Kind = "link"       // a symbolic link that leaves the tree
 	KindSubmodule  Kind = "submodule"  // a new or changed gitlink, or .gitmodules
+	KindBuild      Kind = "build"      // Makefile, package.json scripts, build.rs, setup.py, ...
+	KindCI         Kind = "ci"         // workflows
+	KindExecutable Kind = "executable" // newly executable
 )
+
+var worstFirst = []Kind{
+	KindRepository, KindShell, KindEditor, KindAgent, KindHook, KindUnseen, KindLink, KindSubmodule, KindBuild, KindCI, KindExecutable,
+}
+
+// Immediate says whether a finding of this kind takes no more than to go to the folder, to open it in an editor, or to ask git for its status.
+func (k Kind) Immediate() bool {
+	at := slices.Index(worstFirst, k)
+	return at >= 0 && at <= slices.Index(worstFirst, KindUnseen)
+}
 
 // Protected are the names at the root of a workspace that can't be changed from inside where a template does
 // not say protect = false.
 var Protected = []string{".envrc", ".vscode", ".idea", ".claude", ".codex", ".mcp.json", ".gitmodules"}
 
-// Baseline is what of Scan was there when the sandbox was made, so that what is new or changed stands out.
-type Baseline map[string]string // path: digest
-
-// Scan looks through the folder root, which is hostile and may change meanwhile. Findings that are in
-// baseline with the same content are left out.
-func Scan(root string, baseline Baseline) ([]Finding, error) {
-	return nil, forage.Errorf(forage.ErrUnsupported, "scanning is not in this version")
-}
-
-// Classify says what a file of a diff would be to tools of the host; ok is false for an ordinary file. newMode is
-// its git mode after the change, oldMode before (0: not there), target a symbolic link's.
-func Classify(path string, oldMode, newMode uint32, target string) (f Finding, ok bool) {
-	return Finding{}, false
+// Sort puts the worst first, and the same kind in the order of paths.
+func Sort(findings []Finding) {
+	slices.SortFunc(findings, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(slices.Index(worstFirst, a.Kind), slices.Index(worstFirst, b.Kind)), cmp.Compare(a.Path, b.Path))
+	})
 }

@@ -1,0 +1,43 @@
+package hazard_test
+
+import (
+	"testing"
+
+	"forage/internal/workspace/hazard"
+)
+
+func TestClassify(t *testing.T) {
+	const file, program, link, gitlink = 0o100644, 0o100755, 0o120000, 0o160000
+	for _, test := range []struct {
+		path     string
+		old, new uint32
+		target   string
+		want     hazard.Kind
+	}{
+		{"main.go", 0, file, "", ""},
+		{"main.go", file, file, "", ""},
+		{"run", 0, program, "", hazard.KindExecutable},
+		{"run", file, program, "", hazard.KindExecutable},
+		{"run", program, program, "", ""},
+		{"run", program, 0, "", ""},
+		{".envrc", file, 0, "", ""},
+		{".envrc", file, file, "", hazard.KindShell},
+		{"a/.vscode/x/y", 0, file, "", hazard.KindEditor},
+		{".vscode", 0, link, "x", hazard.KindEditor},
+		{"a/.git/config", 0, file, "", hazard.KindRepository},
+		{"a/.GIT", 0, file, "", hazard.KindRepository},
+		{"lib", 0, gitlink, "", hazard.KindSubmodule},
+		{".gitmodules", 0, file, "", hazard.KindSubmodule},
+		{"a/in", 0, link, "../x", ""},
+		{"a/out", 0, link, "../../x", hazard.KindLink},
+		{"abs", 0, link, "/workspace/x", hazard.KindLink},
+		{".github/workflows/a.yml", 0, file, "", hazard.KindCI},
+		{"sub/Makefile", 0, program, "", hazard.KindBuild},
+		{"vite.config.ts", 0, file, "", hazard.KindBuild},
+	} {
+		f, ok := hazard.Classify(test.path, test.old, test.new, test.target)
+		if f.Kind != test.want || ok != (test.want != "") || ok && (f.Path != test.path || f.Why == "") {
+			t.Errorf("%s %o -> %o %q: %+v, %v; want %q", test.path, test.old, test.new, test.target, f, ok, test.want)
+		}
+	}
+}

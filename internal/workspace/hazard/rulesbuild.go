@@ -1,0 +1,92 @@
+package hazard
+
+import "strings"
+
+// builds are files that a build, a test or a package manager executes, by their names in lower case.
+var builds = map[string]string{
+	"makefile": whyMake, "gnumakefile": whyMake, "bsdmakefile": whyMake,
+	"justfile": "just executes it", ".justfile": "just executes it",
+	"taskfile.yml": "task executes it", "taskfile.yaml": "task executes it", "taskfile.dist.yml": "task executes it",
+	"package.json": "npm, yarn and pnpm execute its scripts, some on install",
+	"package.yaml": "pnpm executes its scripts, some on install",
+	".npmrc":       "npm takes from it the shell, the programs and the registry that it uses", ".yarnrc": "yarn starts the program that it names (yarn-path)",
+	".yarnrc.yml": "yarn starts the program that it names (yarnPath)", ".pnp.cjs": "node loads it where yarn is used", ".pnp.loader.mjs": "node loads it where yarn is used",
+	".pnpmfile.cjs": "pnpm executes it on install", "pnpmfile.js": "pnpm executes it on install", "pnpm-workspace.yaml": "pnpm takes from it whose install scripts to execute",
+	"bunfig.toml": "bun loads what it names before every program", "deno.json": "deno executes its tasks", "deno.jsonc": "deno executes its tasks",
+	"lerna.json": "lerna executes the commands in it", "nx.json": "nx executes its tasks", "turbo.json": "turbo executes its tasks",
+	".babelrc": "Babel loads the plugins that it names", ".eslintrc": whyConfigJS, ".eslintrc.json": whyConfigJS, ".eslintrc.yml": whyConfigJS, ".eslintrc.yaml": whyConfigJS,
+	".prettierrc": whyConfigJS, ".mocharc.yml": whyConfigJS, ".mocharc.json": whyConfigJS,
+	"build.rs": "cargo executes it, and rust-analyzer does on opening the folder", "cargo.toml": "cargo takes from it what to build and execute (build, proc-macro)",
+	"rust-toolchain": whyRustup, "rust-toolchain.toml": whyRustup, ".cargo/config": whyCargo, ".cargo/config.toml": whyCargo,
+	"setup.py": "pip and python builds execute it", "setup.cfg": "pip and python tools take from it what to execute", "pyproject.toml": "pip and python tools take from it what to execute",
+	"conftest.py": "pytest executes it, and editors that look for tests do", "pytest.ini": "pytest loads the plugins that it names", "tox.ini": "tox executes its commands",
+	"noxfile.py": "nox executes it", "tasks.py": "invoke executes it", "fabfile.py": "fabric executes it", "dodo.py": "doit executes it",
+	"sitecustomize.py": "python executes it at every start", "usercustomize.py": "python executes it at every start", "pyvenv.cfg": "python starts from the folder that it names",
+	".pylintrc": "pylint executes its init-hook", "pylintrc": "pylint executes its init-hook", "mypy.ini": "mypy loads the plugins that it names", ".pdbrc": "python's debugger executes it",
+	"gradlew": "it is executed in the place of gradle", "gradlew.bat": "it is executed in the place of gradle", "build.gradle": whyGradle, "build.gradle.kts": whyGradle,
+	"settings.gradle": whyGradle, "settings.gradle.kts": whyGradle, "gradle.properties": "Gradle starts Java with what it says", "init.gradle": whyGradle,
+	"mvnw": "it is executed in the place of Maven", "mvnw.cmd": "it is executed in the place of Maven", "pom.xml": "Maven executes its plugins", "build.xml": "Ant executes it",
+	"build.sbt": "sbt executes it", "build.sc": "Mill executes it", "build.mill": "Mill executes it", ".jvmopts": "sbt starts Java with what it says", ".sbtopts": "sbt starts with what it says",
+	".bazelrc": "Bazel takes its options from it", "workspace": "Bazel executes it", "workspace.bazel": "Bazel executes it", "module.bazel": "Bazel executes it",
+	"build": "Bazel executes it", "build.bazel": "Bazel executes it", "tools/bazel": "it is executed in the place of Bazel", ".bazelversion": "bazelisk downloads and executes what it names",
+	"cmakelists.txt": "CMake executes it, and editors do on opening the folder", "cmakepresets.json": "CMake takes from it what to execute", "cmakeuserpresets.json": "CMake takes from it what to execute",
+	"configure": "it is executed before a build", "configure.ac": "autoconf executes it", "autogen.sh": "it is executed before a build", "bootstrap": "it is executed before a build",
+	"meson.build": "Meson executes it", "sconstruct": "SCons executes it", "sconscript": "SCons executes it", "wscript": "Waf executes it", "build.ninja": "Ninja executes it",
+	"rakefile": "rake executes it", "gemfile": "Bundler executes it", ".rspec": "rspec loads what it names", ".irbrc": "irb executes it in this folder", ".pryrc": "pry executes it in this folder",
+	"composer.json": "Composer executes its scripts, some on install", "mix.exs": "mix executes it", ".iex.exs": "iex executes it in this folder", "rebar.config": "rebar3 executes its hooks",
+	"project.clj": "Leiningen executes it", "deps.edn": "clojure takes from it what to execute", "dune": "dune executes its rules", ".ocamlinit": "ocaml executes it in this folder",
+	"setup.hs": "cabal executes it", "stack.yaml": "stack takes from it what to execute", "package.swift": "swift executes it, and editors do on opening the folder", "build.zig": "zig executes it",
+	".ghci": "GHCi executes it in this folder", ".rprofile": "R executes it in this folder", ".gdbinit": "gdb executes it in this folder", ".lldbinit": "lldb executes it in this folder", ".octaverc": "Octave executes it in this folder",
+	"dockerfile": "docker build executes it", "containerfile": "podman build executes it", "docker-compose.yml": whyCompose, "docker-compose.yaml": whyCompose,
+	"compose.yml": whyCompose, "compose.yaml": whyCompose, "docker-compose.override.yml": whyCompose, "compose.override.yaml": whyCompose,
+	"vagrantfile": "Vagrant executes it", "tiltfile": "Tilt executes it", "skaffold.yaml": "Skaffold executes its hooks", "procfile": "foreman and others execute its commands", "earthfile": "Earthly executes it",
+	"default.nix": "nix-build and nix-shell evaluate it", "devbox.json": "devbox executes its init hook", "pixi.toml": "pixi executes its tasks", ".tmuxinator.yml": "tmuxinator executes it", ".golangci.yml": "golangci-lint loads the plugins that it names",
+	"ansible.cfg": "Ansible loads plugins from the folders that it names", "dub.json": "dub executes its commands", "xmake.lua": "xmake executes it", "brewfile": "brew bundle executes it",
+}
+
+const (
+	whyMake     = "make executes it"
+	whyGradle   = "Gradle executes it, and editors do on opening the folder"
+	whyCargo    = "cargo starts the programs that it names, and rust-analyzer does on opening the folder"
+	whyRustup   = "rustup chooses by it which cargo and rustc are started, by a path too"
+	whyCompose  = "docker compose shows containers the folders of the host that it names"
+	whyConfigJS = "JavaScript tools load it, or what it names; editors do on opening the folder"
+)
+
+// buildSuffixes are the same, by the ends of names in lower case.
+var buildSuffixes = []struct {
+	suffix string
+	rule
+}{
+	{".mk", rule{KindBuild, whyMake}}, {".just", rule{KindBuild, "just executes it"}},
+	{".bzl", rule{KindBuild, "Bazel executes it"}}, {".cmake", rule{KindBuild, "CMake executes it"}},
+	{".gradle", rule{KindBuild, whyGradle}}, {".gradle.kts", rule{KindBuild, whyGradle}}, {".sbt", rule{KindBuild, "sbt executes it"}},
+	{".gemspec", rule{KindBuild, "Bundler executes it"}}, {".pth", rule{KindBuild, "python executes lines of it at every start"}},
+	{".csproj", rule{KindBuild, "MSBuild executes its tasks"}}, {".vcxproj", rule{KindBuild, "MSBuild executes its tasks"}}, {".props", rule{KindBuild, "MSBuild executes its tasks"}}, {".targets", rule{KindBuild, "MSBuild executes its tasks"}},
+	{".code-workspace", rule{KindEditor, "VS Code and its relatives take tasks and programs from it on opening it"}},
+	{".sublime-project", rule{KindEditor, "Sublime Text takes programs to run from it"}},
+	{".desktop", rule{KindEditor, "file managers start the program that it names"}},
+}
+
+// scripted are the endings that make a program of a configuration file: eslint.config.mjs, .lintstagedrc.cjs.
+var scripted = []string{".js", ".cjs", ".mjs", ".ts", ".cts", ".mts"}
+
+// byEnding finds rules for kinds of names. name is in lower case.
+func byEnding(name string) (rule, bool) {
+	for _, s := range buildSuffixes {
+		if len(name) > len(s.suffix) && strings.HasSuffix(name, s.suffix) {
+			return s.rule, true
+		}
+	}
+	for _, ending := range scripted {
+		stem, ok := strings.CutSuffix(name, ending)
+		switch {
+		case !ok:
+		case strings.HasPrefix(stem, ".lintstagedrc"), strings.HasPrefix(stem, "lint-staged.config"):
+			return rule{KindHook, whyLintStaged}, true
+		case strings.HasSuffix(stem, ".config"), strings.HasPrefix(stem, ".") && strings.HasSuffix(stem, "rc"), stem == "gulpfile", stem == "gruntfile":
+			return rule{KindBuild, whyConfigJS}, true
+		}
+	}
+	return rule{}, false
+}

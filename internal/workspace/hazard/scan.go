@@ -1,0 +1,272 @@
+package hazard
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Baseline is what of Scan was there when the sandbox was made, so that what is new or changed stands out: for each path
+// what it was like. Its values mean something to this package alone.
+type Baseline map[string]string
+
+// Take looks through the folder root as Scan does, and returns all that it would show. hooks are as in Scan.
+func Take(root string, hooks ...string) (Baseline, error) {
+	s, err := scan(root, nil, hooks)
+	if err != nil {
+		return nil, err
+	}
+	return s.now, nil
+}
+
+// Scan looks through the folder root, which is hostile and may change meanwhile. Findings that are in
+// baseline with the same content are left out. hooks are folders below root, relative to it, in which git is configured to find
+// hooks. The worst come first; of one kind no more than maxFindings are named.
+func Scan(root string, baseline Baseline, hooks ...string) ([]Finding, error) {
+	if baseline == nil {
+		baseline = Baseline{}
+	}
+	s, err := scan(root, baseline, hooks)
+	if err != nil {
+		return nil, err
+	}
+	return s.results(), nil
+}
+
+// Bounds of a look through a tree that was made to be in its way. What is beyond them is a finding itself.
+const (
+	maxDepth    = 100
+	maxEntries  = 2_000_000
+	maxFindings = 200     // named, of each kind
+	maxContent  = 1 << 20 // bytes of a file that are compared
+)
+
+// scanner looks through one tree.
+type scanner struct {
+	root   int
+	before Baseline // nil: everything is new, and only put down
+	now    Baseline
+	hooks  map[string]bool
+	buf    []byte
+
+	entries int
+	full    bool // maxEntries were seen
+	found   []Finding
+	count   map[Kind]int
+}
+
+func scan(root string, before Baseline, hooks []string) (*scanner, error) {
+	fd, err := unix.Open(root, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("looking through %s: %w", root, err)
+	}
+	defer unix.Close(fd)
+	s := &scanner{root: fd, before: before, now: Baseline{}, hooks: map[string]bool{}, buf: make([]byte, 64<<10), count: map[Kind]int{}}
+	for _, dir := range hooks {
+		if dir = path.Clean(dir); dir != "." && !strings.HasPrefix(dir, "../") && !path.IsAbs(dir) {
+			s.hooks[dir] = true
+		}
+	}
+	s.folder(folder{fd: fd})
+	return s, nil
+}
+
+// report puts down something that a tool of the host would execute. state says what it is like now.
+func (s *scanner) report(file string, r rule, state string) {
+	if s.before == nil {
+		s.now[file] = state
+		return
+	}
+	if s.same(file, state) {
+		return
+	}
+	if s.count[r.kind]++; s.count[r.kind] <= maxFindings {
+		s.found = append(s.found, Finding{file, r.kind, r.why})
+	}
+}
+
+// same says whether file was there before, and like that.
+func (s *scanner) same(file, state string) bool {
+	was, known := s.before[file]
+	return known && was == state
+}
+
+func (s *scanner) results() []Finding {
+	for _, kind := range worstFirst {
+		if more := s.count[kind] - maxFindings; more > 0 {
+			at := slices.IndexFunc(s.found, func(f Finding) bool { return f.Kind == kind })
+			s.found[at].Why += fmt.Sprintf(" (%d more are like it, which are not named)", more)
+		}
+	}
+	Sort(s.found)
+	return s.found
+}
+
+// folder is one folder of the tree while it is looked through.
+type folder struct {
+	fd    int
+	path  string // relative to the root; "" is the root
+	depth int
+	under rule    // what counts for all that is in it; no kind: nothing
+	bulk  *digest // not nil: in one of dependencies, of which one finding is made
+}
+
+func (f folder) name() string {
+	if f.path == "" {
+		return ""
+	}
+	return path.Base(f.path)
+}
+
+// folder looks through one folder and those below it.
+func (s *scanner) folder(f folder) {
+	list, err := listFolder(f.fd, s.buf)
+	if err != nil {
+		s.unseen(f.path, "it can't be read: "+err.Error())
+	}
+	if bare(list) {
+		head := path.Join(f.path, "HEAD") // without which the folder is an ordinary one
+		s.report(head, rule{KindRepository, "it makes the folder a bare repository, and git executes what the config in it says"}, s.metadataState(f.fd, ".", head))
+	}
+	for _, e := range list {
+		if s.entries++; s.entries > maxEntries {
+			if !s.full {
+				s.full = true
+				s.unseen(f.path, fmt.Sprintf("the workspace has more than %d files; what comes after this folder was not looked at", maxEntries))
+			}
+			return
+		}
+		s.entry(f, e)
+	}
+}
+
+func (s *scanner) unseen(at, why string) {
+	if at == "" {
+		at = "."
+	}
+	s.report(at, rule{KindUnseen, why}, "unseen")
+}
+
+// entry looks at one entry of a folder.
+func (s *scanner) entry(f folder, e entry) {
+	file := path.Join(f.path, e.name)
+	if why, ok := metadata(e.name); ok {
+		s.report(file, rule{KindRepository, why}, s.metadataState(f.fd, e.name, file))
+		return
+	}
+	switch e.kind {
+	case unix.DT_DIR:
+		s.descend(f, e.name, file)
+	case unix.DT_REG:
+		s.file(f, e.name, file)
+	case unix.DT_LNK:
+		s.link(f, e.name, file)
+	}
+}
+
+// descend looks through a folder in f.
+func (s *scanner) descend(f folder, name, file string) {
+	inner := folder{path: file, depth: f.depth + 1, under: f.under, bulk: f.bulk}
+	if inner.depth > maxDepth || len(file) > 3500 {
+		s.unseen(file, fmt.Sprintf("it lies deeper than %d folders", maxDepth))
+		return
+	}
+	if r, ok := lookup(f.name(), name, true); ok && s.counts(f, r) {
+		inner.under = r
+	}
+	if s.hooks[file] {
+		inner.under = rule{KindHook, "git executes it: core.hooksPath names its folder"}
+	}
+	fd, err := unix.Openat(f.fd, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	switch err {
+	case nil:
+	case unix.ENOENT, unix.ENOTDIR, unix.ELOOP: // it has just changed
+		return
+	default:
+		s.unseen(file, "it can't be opened: "+err.Error())
+		return
+	}
+	inner.fd = fd
+	defer unix.Close(fd)
+	if f.bulk != nil || !dependencies[strings.ToLower(name)] || inner.under.kind != "" {
+		s.folder(inner)
+		return
+	}
+	inner.bulk = newDigest()
+	s.folder(inner)
+	if inner.bulk.used {
+		s.report(file, rule{KindBuild, whyDependencies}, inner.bulk.sum())
+	}
+}
+
+// counts says whether what has that rule is a finding of its own in f.
+func (s *scanner) counts(f folder, r rule) bool {
+	return f.bulk == nil || r.kind == KindRepository || r.kind == KindShell
+}
+
+// file looks at a regular file.
+func (s *scanner) file(f folder, name, file string) {
+	r, ok := f.under, f.under.kind != ""
+	if !ok {
+		r, ok = lookup(f.name(), name, false)
+	}
+	if !ok {
+		r, ok = lookup(f.name(), name, true)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstatat(f.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return
+	}
+	if !ok && st.Mode&modeExecutable == 0 {
+		return
+	}
+	if !ok {
+		r = rule{KindExecutable, whyExecutable}
+		if _, known := s.before[file]; known {
+			r.why = "it is executable, and has changed"
+		}
+	}
+	if !s.counts(f, r) {
+		f.bulk.add(file, st)
+		return
+	}
+	s.report(file, r, s.fileState(f.fd, name, file, st))
+}
+
+// link looks at a symbolic link.
+func (s *scanner) link(f folder, name, file string) {
+	target, err := readLink(f.fd, name)
+	if err != nil {
+		return
+	}
+	r, ok := f.under, f.under.kind != ""
+	if !ok {
+		r, ok = lookup(f.name(), name, false)
+	}
+	if !ok {
+		r, ok = lookup(f.name(), name, true)
+	}
+	if !ok && (leaves(file, target) || s.escapes(file)) {
+		r, ok = rule{KindLink, whyLink(target)}, true
+	}
+	switch {
+	case !ok:
+	case s.counts(f, r):
+		s.report(file, r, "link "+target)
+	default:
+		f.bulk.text(file + "\x00" + target)
+	}
+}
+
+// escapes asks the file system whether the path leads out of the root through links.
+func (s *scanner) escapes(file string) bool {
+	fd, err := unix.Openat2(s.root, file, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH})
+	if err == nil {
+		unix.Close(fd)
+		return false
+	}
+	return err == unix.EXDEV || err == unix.EAGAIN // EAGAIN: something on the way is being moved
+}

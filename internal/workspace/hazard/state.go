@@ -1,0 +1,220 @@
+package hazard
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// The state of a file is "STAT CONTENT": what the file system says of it, which nobody can forge (ctime), and a
+// digest. Where the first is the same as before the content is, and is not read.
+
+// fileState is the state of the regular file name in the folder dir.
+func (s *scanner) fileState(dir int, name, file string, st unix.Stat_t) string {
+	stat := fmt.Sprintf("%o:%d:%d:%d.%d:%d.%d", st.Mode&modeExecutable, st.Size, st.Ino, st.Mtim.Sec, st.Mtim.Nsec, st.Ctim.Sec, st.Ctim.Nsec)
+	was, known := s.before[file]
+	if s.isNew(file) {
+		return stat
+	}
+	wasStat, wasContent, _ := strings.Cut(was, " ")
+	if known && wasStat == stat {
+		return was
+	}
+	content := s.contentState(dir, name, st)
+	if known && wasContent == content {
+		return was
+	}
+	return stat + " " + content
+}
+
+// isNew says that nothing has to be compared: reading would only cost, as much as whoever is inside likes.
+func (s *scanner) isNew(file string) bool {
+	_, known := s.before[file]
+	return s.before != nil && !known
+}
+
+// contentState is a digest of a file. Of one that is too large its beginning counts, and when it was last changed.
+func (s *scanner) contentState(dir int, name string, st unix.Stat_t) string {
+	d := newDigest()
+	d.text(fmt.Sprintf("%t:%d", st.Mode&modeExecutable != 0, st.Size))
+	if st.Size > maxContent {
+		d.text(fmt.Sprintf("%d.%d", st.Ctim.Sec, st.Ctim.Nsec))
+	}
+	d.text(readFile(dir, name))
+	return d.sum()
+}
+
+// readFile returns the beginning of a regular file; what is not one, or can't be read, is said in its place.
+func readFile(dir int, name string) string {
+	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "error: " + err.Error()
+	}
+	f := os.NewFile(uintptr(fd), name)
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return "not a file"
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxContent))
+	if err != nil {
+		return "error: " + err.Error()
+	}
+	return string(text)
+}
+
+// readLink returns the text of a symbolic link.
+func readLink(dir int, name string) (string, error) {
+	buf := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(dir, name, buf)
+	if err != nil {
+		return "", err
+	}
+	return string(buf[:n]), nil
+}
+
+// executing are the files of a repository's own folder that say what is executed, or where that is said. What ends with a slash is a folder of them.
+var executing = []string{
+	"config", "config.worktree", "commondir", "gitdir", "hooks/", "info/attributes", "objects/info/alternates", // git
+	"repo", "repo/config.toml", "config.toml", "workspace-config.toml", "repo/workspace-config.toml", // jj
+	"hgrc", "hgrc-not-shared", "sharedpath", "requires", // Mercurial
+}
+
+// metadataState is the state of what is called like a repository's own folder: of a file its content, of a folder what it makes be executed.
+func (s *scanner) metadataState(dir int, name, file string) string {
+	d := newDigest()
+	if s.isNew(file) {
+		return ""
+	}
+	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		target, _ := readLink(dir, name)
+		d.text("no folder" + target)
+		d.text(readFile(dir, name))
+		return d.sum()
+	}
+	defer unix.Close(fd)
+	s.executing(d, fd)
+	// Repositories of submodules, and of other worktrees, are below that of their owner.
+	for _, below := range []string{"modules", "worktrees"} {
+		s.nested(d, fd, below, 0)
+	}
+	return d.sum()
+}
+
+// executing adds what the repository's folder dir makes be executed.
+func (s *scanner) executing(d *digest, dir int) {
+	for _, name := range executing {
+		below, isFolder := strings.CutSuffix(name, "/")
+		if !isFolder {
+			d.text(name)
+			d.text(withoutBranches(readBelow(dir, name)))
+			continue
+		}
+		fd := openBelow(dir, below)
+		if fd < 0 {
+			continue
+		}
+		list, _ := listFolder(fd, s.buf)
+		for _, e := range list[:min(len(list), 1000)] {
+			d.text(name + e.name)
+			target, _ := readLink(fd, e.name)
+			d.text(target + readFile(fd, e.name))
+		}
+		d.text(fmt.Sprint(len(list)))
+		unix.Close(fd)
+	}
+}
+
+// nested adds what the repositories below the folder name make be executed.
+func (s *scanner) nested(d *digest, dir int, name string, depth int) {
+	fd := openBelow(dir, name)
+	if fd < 0 {
+		return
+	}
+	defer unix.Close(fd)
+	if s.entries++; s.entries > maxEntries || depth > maxDepth {
+		d.text(fmt.Sprint("unseen ", s.entries)) // never what it was
+		return
+	}
+	list, _ := listFolder(fd, s.buf)
+	if slices.ContainsFunc(list, func(e entry) bool { return e.name == "HEAD" }) {
+		d.text(name)
+		s.executing(d, fd)
+	}
+	for _, e := range list {
+		if e.kind == unix.DT_DIR && !slices.Contains([]string{"objects", "refs", "logs", "hooks", "info"}, e.name) {
+			s.nested(d, fd, e.name, depth+1)
+		}
+	}
+}
+
+// openBelow opens a folder below dir, through no link; -1: there is none.
+func openBelow(dir int, name string) int {
+	fd, err := unix.Openat2(dir, name, &unix.OpenHow{
+		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
+	})
+	if err != nil {
+		return -1
+	}
+	return fd
+}
+
+// readBelow is readFile for a path.
+func readBelow(dir int, file string) string {
+	parent, name := path.Split(file)
+	if parent == "" {
+		return readFile(dir, name)
+	}
+	fd := openBelow(dir, path.Clean(parent))
+	if fd < 0 {
+		return ""
+	}
+	defer unix.Close(fd)
+	return readFile(fd, name)
+}
+
+// withoutBranches leaves out sections like [branch "main"], which git itself writes on many a push and
+// checkout, and which execute nothing.
+func withoutBranches(config string) string {
+	var kept strings.Builder
+	skipping := false
+	for line := range strings.Lines(config) {
+		trimmed := strings.TrimSpace(line)
+		if strings.HasPrefix(trimmed, "[") {
+			skipping = strings.HasPrefix(trimmed, `[branch "`) && strings.HasSuffix(trimmed, `"]`) && strings.Count(trimmed, "]") == 1
+		}
+		if !skipping {
+			kept.WriteString(line)
+		}
+	}
+	return kept.String()
+}
+
+// digest is a hash of a list of texts.
+type digest struct {
+	hash hash.Hash
+	used bool
+}
+
+func newDigest() *digest { return &digest{hash: sha256.New()} }
+
+func (d *digest) text(text string) {
+	d.used = true
+	fmt.Fprintf(d.hash, "%d:%s", len(text), text)
+}
+
+// add counts a file by what the file system says of it.
+func (d *digest) add(file string, st unix.Stat_t) {
+	d.text(fmt.Sprintf("%s\x00%o:%d:%d:%d.%d", file, st.Mode&modeExecutable, st.Size, st.Ino, st.Ctim.Sec, st.Ctim.Nsec))
+}
+
+func (d *digest) sum() string { return hex.EncodeToString(d.hash.Sum(nil)[:16]) }
