@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+
 	"github.com/spf13/cobra"
 
 	"forage/internal/sandbox"
@@ -21,7 +23,9 @@ func newRun(a *app) *cobra.Command {
 		Long: `
 The command runs in a sandbox of its own, with the current folder (or -w) at
 /workspace. Its terminal and standard streams are passed through. When it ends,
-so does the sandbox: the workspace stays, nothing else does.
+so does the sandbox: the workspace stays, nothing else does. What was done in a
+worktree, jj workspace or clone is kept, and where is said: commits on the
+branch forage-NAME, the rest where you can recover it for 30 days.
 
 Without -t the template is the one named like the command ('run -- claude' uses
 'claude'), else the default one. A command that is on your PATH outside the
@@ -29,6 +33,7 @@ system's folders is shown inside, read-only, with the files that it needs.`,
 		Example: `
 forage-ctl run -- claude
 forage-ctl run -w ~/project --env ANTHROPIC_API_KEY -- claude -p 'fix the tests'
+forage-ctl run --git-worktree . --name fix -- claude -p 'fix the tests'
 forage-ctl run --network none --timeout 5m -- make test
 forage-ctl run --allow docs.example.com --allow git.example.com:22 -- make docs
 forage-ctl run --print-effective-config -- claude`,
@@ -58,7 +63,7 @@ func runRun(c *cobra.Command, a *app, o *runOptions) error {
 	if c.Flags().Changed("timeout") && o.Timeout <= 0 {
 		return usageError(c, "--timeout %s: must be more than nothing", o.Timeout)
 	}
-	if err := o.terminal.check(c); err != nil {
+	if err := errors.Join(o.terminal.check(c), checkWorkspace(c)); err != nil {
 		return err
 	}
 	service, err := a.service()

@@ -14,6 +14,10 @@ func sandboxFlags(c *cobra.Command, o *sandbox.Options) {
 	flags.SetNormalizeFunc(otherNames)
 	flags.StringVarP(&o.Template, "template", "t", "", "make it from this `TEMPLATE` (also --profile); see 'forage-ctl templates'")
 	flags.StringVarP(&o.Workspace, "workspace", "w", "", "mount the folder `PATH` at /workspace (default: the current folder)")
+	flags.StringVar(&o.GitWorktree, "git-worktree", "", "work in a new worktree of the git repository `PATH`, on the branch forage-NAME")
+	flags.StringVar(&o.Repo, "repo", "", "work in a new workspace, called NAME, of the jj repository `PATH`")
+	flags.StringVar(&o.Clone, "clone", "", "work in a private clone of the git repository `URL|PATH`")
+	flags.StringVar(&o.Branch, "branch", "", "start the worktree, jj workspace or clone from the branch or revision `B` (default: HEAD)")
 	flags.BoolVar(&o.ReadOnly, "read-only", false, "let the sandbox read the workspace only")
 	flags.StringVar(&o.Runtime, "runtime", "", "isolate with this `RUNTIME` (also --backend); see 'forage-ctl runtimes'")
 	flags.Var(choice{&o.Network, networkModes()}, "network", "what may be reached: nothing, the allowed hosts, or the internet")
@@ -25,10 +29,6 @@ func sandboxFlags(c *cobra.Command, o *sandbox.Options) {
 	flags.StringVar(&o.GitUser, "git-user", "", "the author `NAME` of commits (default: the caller's)")
 	flags.StringVar(&o.GitEmail, "git-email", "", "the author `MAIL` of commits (default: the caller's)")
 	flags.Var(choice{&o.IdentityMode, []string{"sandbox-user", "host-user"}}, "identity-mode", "the user's name inside, agent or the caller's: `MODE` is sandbox-user or host-user")
-	laterFlag(flags, "repo", "a jj workspace (--repo)")
-	laterFlag(flags, "git-worktree", "a git worktree as workspace (--git-worktree)")
-	laterFlag(flags, "clone", "a clone as workspace (--clone)")
-	laterFlag(flags, "branch", "a branch of its own (--branch)")
 }
 
 // otherNames gives the flags that have two names the one that we use.
@@ -46,9 +46,29 @@ func networkModes() []string {
 	return []string{string(forage.NetworkFull), string(forage.NetworkRestricted), string(forage.NetworkNone)}
 }
 
-func laterFlag(flags *pflag.FlagSet, name, what string) {
-	flags.Var(later{what}, name, "")
-	flags.Lookup(name).Hidden = true
+// checkWorkspace refuses flags that say of the workspace what can't be true together.
+func checkWorkspace(c *cobra.Command) error {
+	given := ""
+	for _, name := range []string{"workspace", "git-worktree", "repo", "clone", "branch"} {
+		flag := c.Flags().Lookup(name)
+		if !flag.Changed {
+			continue
+		}
+		if flag.Value.String() == "" {
+			return usageError(c, "--%s: it is empty", name)
+		}
+		switch {
+		case name == "branch": // the template may have something that it is for
+			if given == "workspace" {
+				return usageError(c, "--branch: the folder of --workspace is mounted as it is; name the repository with --git-worktree, --repo or --clone")
+			}
+		case given != "":
+			return usageError(c, "--%s and --%s exclude one another: a sandbox has one workspace", given, name)
+		default:
+			given = name
+		}
+	}
+	return nil
 }
 
 // terminal holds the flags that say whether the command inside gets a terminal.

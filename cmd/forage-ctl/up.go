@@ -25,11 +25,17 @@ Makes the sandbox NAME and returns when it is usable. Its agent (the template's,
 or COMMAND) runs in the tmux session 'forage' inside, which outlives your
 terminal: 'forage-ctl ssh NAME' attaches to it.
 
+The agent works on the current folder (or -w), or on a worktree, a jj workspace or
+a clone of its own, whose commits come to the branch forage-NAME of your
+repository: 'forage-ctl diff NAME' shows them.
+
 A stopped sandbox is started again as it was made. With flags that ask for
 another one, up says what differs and refuses: take it down first.`,
 		Example: `
 forage-ctl up work -t claude -w ~/project
 forage-ctl up work --network restricted --allow github.com:22 -- bash
+forage-ctl up fix --git-worktree ~/project -- claude
+forage-ctl up try --clone https://git.example.com/team/app.git --branch next
 forage-ctl up work --mount ~/data:/data:ro --env LANG
 forage-ctl up work --dry-run`,
 		Annotations: map[string]string{exitNote: "3 4 5 6 7 8"},
@@ -40,6 +46,9 @@ forage-ctl up work --dry-run`,
 			}
 			if dashed && len(command) == 0 {
 				return usageError(c, "which command?")
+			}
+			if err := checkWorkspace(c); err != nil {
+				return err
 			}
 			o.Name, o.Command = names[0], command
 			return runUp(c, a, &o)

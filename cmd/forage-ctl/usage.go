@@ -16,9 +16,6 @@ import (
 // flagError turns what the flag library complains about into a usage error
 // that names the nearest flag.
 func flagError(c *cobra.Command, err error) error {
-	if errors.Is(err, forage.ErrUnsupported) {
-		return fmt.Errorf("%s%w", errorPrefix(c), errors.Unwrap(err))
-	}
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok {
 		return usageError(c, "%w", err)
@@ -104,15 +101,4 @@ func (c choice) Set(word string) error {
 	}
 	*c.value = word
 	return nil
-}
-
-// later is the value of a flag that belongs to the interface and that this
-// version does not have.
-type later struct{ what string }
-
-func (later) String() string { return "" }
-func (later) Type() string   { return "" }
-
-func (l later) Set(string) error {
-	return forage.Errorf(forage.ErrUnsupported, "%s is not in this version yet", l.what)
 }

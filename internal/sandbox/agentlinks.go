@@ -19,13 +19,11 @@ func (s *Service) staysWithin(path, resolved string) error {
 		return err
 	}
 	for _, record := range records {
-		root := record.Workspace
-		if record.Plan.Workspace.ReadOnly || resolved == root || below(resolved, root) {
-			continue
-		}
-		for part := path; part != "/"; part = filepath.Dir(part) {
-			real, err := filepath.EvalSymlinks(filepath.Dir(part))
-			if err == nil && (real == root || below(real, root)) {
+		for _, w := range record.Plan.Workspaces() {
+			if w.ReadOnly || resolved == w.Path || below(resolved, w.Path) {
+				continue
+			}
+			if through(path, w.Path) {
 				return forage.WithHint(
 					forage.Errorf(forage.ErrRefused, "%s leads out of the workspace of sandbox %s, by a link that its agent can make", path, record.Name),
 					"name the folder that you mean: "+resolved)
@@ -33,4 +31,15 @@ func (s *Service) staysWithin(path, resolved string) error {
 		}
 	}
 	return nil
+}
+
+// through says whether the way to path leads through the folder root.
+func through(path, root string) bool {
+	for part := path; part != "/"; part = filepath.Dir(part) {
+		real, err := filepath.EvalSymlinks(filepath.Dir(part))
+		if err == nil && (real == root || below(real, root)) {
+			return true
+		}
+	}
+	return false
 }

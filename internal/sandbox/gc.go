@@ -39,8 +39,8 @@ func (s *Service) settled(ctx context.Context, name string) (store.Record, error
 		})
 		return record, err
 	default:
-		err := s.remove(ctx, record)
-		if errors.Is(err, forage.ErrRefused) {
+		err := s.remove(ctx, record, unmake(record))
+		if errors.As(err, new(taken)) {
 			return s.Store.Load(name) // it was not interrupted after all
 		}
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"forage/internal/sshkeys"
 	"forage/internal/store"
 	"forage/internal/supervisor"
+	"forage/internal/workspace"
 )
 
 // stopGrace is how long what runs inside has to end by itself.
@@ -23,33 +24,61 @@ const goneLimit = 30 * time.Second
 // Up creates a sandbox and starts it; a stopped one with the same plan is
 // started again. It returns when the sandbox is usable.
 func (s *Service) Up(ctx context.Context, opts Options) (Status, error) {
-	plan, notes, err := s.Plan(ctx, opts)
+	if err := s.tidy(ctx, opts.Name); err != nil {
+		return Status{}, err
+	}
+	planned, err := s.planned(ctx, opts)
 	if err != nil {
 		return Status{}, err
 	}
-	s.tell(append(notes, logoutNote(s.Caller.UID, s.Caller.User, "/")))
+	plan := planned.plan
+	s.tell(append(planned.notes, logoutNote(s.Caller.UID, s.Caller.User, "/")))
 	unlock, err := s.Store.Lock(ctx, plan.Name)
 	if err != nil {
 		return Status{}, err
 	}
 	defer unlock()
 	record, err := s.settled(ctx, plan.Name)
-	switch {
-	case errors.Is(err, forage.ErrNotFound):
-		err = s.create(ctx, plan)
-	case err == nil && s.alive(plan.Name):
+	if !errors.Is(err, forage.ErrNotFound) && err != nil {
+		return Status{}, err
+	}
+	switch there := err == nil; {
+	case there && s.alive(plan.Name):
 		err = forage.WithHint(
 			forage.Errorf(forage.ErrRefused, "a sandbox named %q is already running", plan.Name),
 			"attach with `forage-ctl ssh "+plan.Name+"`, or choose another name")
-	case err == nil:
+	case !record.CreatedAt.Equal(planned.against): // it was made, or removed, since the plan was
+		err = forage.WithHint(
+			forage.Errorf(forage.ErrRefused, "somebody else was working on the sandbox %q", plan.Name), "try again")
+	case there:
 		if err = samePlan(record.Plan, plan); err == nil {
 			err = s.launch(ctx, record)
 		}
+	default:
+		err = s.create(ctx, plan)
 	}
 	if err != nil {
 		return Status{}, err
 	}
 	return s.Status(ctx, plan.Name)
+}
+
+// tidy finishes what was interrupted of a sandbox before another one of its name is planned: what is
+// half made would be in the way. Where nothing is to be done it makes nothing.
+func (s *Service) tidy(ctx context.Context, name string) error {
+	record, err := s.Store.Load(name)
+	if err != nil || unsettled(record) == "" || s.alive(name) {
+		return nil // what is wrong is met again
+	}
+	unlock, err := s.Store.Lock(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if _, err = s.settled(ctx, name); errors.Is(err, forage.ErrNotFound) {
+		return nil
+	}
+	return err
 }
 
 // tell passes on what the user should know.
@@ -72,28 +101,49 @@ func (s *Service) create(ctx context.Context, plan forage.Plan) error {
 	if err != nil {
 		return err
 	}
-	for taken := []int(nil); ; {
-		record, err := s.newRecord(ctx, plan, hostKey, taken...)
-		if err != nil {
-			return err
-		}
-		if err = s.prepareFiles(record, hostKey); err == nil {
-			err = s.spawn(ctx, record, hostEnv)
-		}
-		if err == nil {
-			return nil
-		}
-		undone := s.remove(context.WithoutCancel(ctx), record)
-		if undone != nil || !errors.Is(err, forage.ErrNoPort) {
-			return errors.Join(err, undone)
-		}
-		// Somebody who doesn't share our records took the port since it was chosen.
-		taken = append(taken, record.Port)
+	record, err := s.newRecord(ctx, plan, hostKey)
+	if err != nil {
+		return err
+	}
+	if err = s.prepareFiles(record, hostKey); err == nil {
+		record, err = s.furnish(ctx, record)
+	}
+	if err == nil {
+		record, err = s.spawnSomewhere(ctx, record, hostEnv)
+	}
+	if err == nil {
+		return nil
+	}
+	return errors.Join(err, s.remove(context.WithoutCancel(ctx), record, unmake(record)))
+}
+
+// furnish makes the workspaces of a sandbox that is on record.
+func (s *Service) furnish(ctx context.Context, record store.Record) (store.Record, error) {
+	if err := s.makeWorkspaces(ctx, record.Plan); err != nil {
+		return record, err
+	}
+	if len(madeParts(record.Plan)) == 0 {
+		return record, nil
+	}
+	record.Furnished = true
+	return record, s.Store.Save(record)
+}
+
+// unmake is how the workspaces of a sandbox are taken away that came to nothing: with work in them,
+// if something may have run inside.
+func unmake(record store.Record) workspace.Removal {
+	switch {
+	case !record.Furnished:
+		return workspace.RemoveUnused
+	case record.Plan.Ephemeral:
+		return workspace.RemoveButBranch
+	default:
+		return workspace.RemoveForced
 	}
 }
 
-// newRecord puts the sandbox on record, which reserves its name and its port: not one of taken.
-func (s *Service) newRecord(ctx context.Context, plan forage.Plan, hostKey []byte, taken ...int) (store.Record, error) {
+// newRecord puts the sandbox on record, which reserves its name and its port.
+func (s *Service) newRecord(ctx context.Context, plan forage.Plan, hostKey []byte) (store.Record, error) {
 	hostLine, err := sshkeys.HostLine(hostKey)
 	if err != nil {
 		return store.Record{}, err
@@ -103,14 +153,13 @@ func (s *Service) newRecord(ctx context.Context, plan forage.Plan, hostKey []byt
 	}
 	var ports store.Ports
 	if !plan.Ephemeral {
-		ports = s.ports(taken...)
+		ports = s.ports()
 	}
-	return s.Store.Create(ctx, store.Record{
+	return s.Store.Create(ctx, withWorkspaces(store.Record{
 		Name: plan.Name, Template: plan.Template, Runtime: plan.Runtime,
-		Workspace: plan.Workspace.Path, WorkspaceMode: plan.Workspace.Mode,
 		CreatedAt: time.Now().UTC(), Phase: forage.PhaseCreating,
 		Plan: plan, HostKey: hostLine, Network: plan.Network,
-	}, ports)
+	}), ports)
 }
 
 // prepareFiles makes what a sandbox that outlives its command keeps beside its record.
@@ -146,22 +195,31 @@ func (s *Service) launch(ctx context.Context, record store.Record) error {
 	if err != nil {
 		return err
 	}
-	err = s.spawn(ctx, record, hostEnv)
-	for taken := []int(nil); errors.Is(err, forage.ErrNoPort); {
-		taken = append(taken, record.Port) // by somebody else, while it was stopped
-		moved, moveErr := s.Store.MovePort(ctx, record, s.ports(taken...))
-		if moveErr != nil {
-			err = errors.Join(err, moveErr)
-			break
-		}
-		record = moved
-		err = s.spawn(ctx, record, hostEnv)
+	if err := makeRoom(record.Plan); err != nil { // the user may have taken it away
+		return err
 	}
+	record, err = s.spawnSomewhere(ctx, record, hostEnv)
 	if err != nil {
 		record.Phase, record.Reason = forage.PhaseFailed, err.Error()
 		return errors.Join(err, s.Store.Save(record))
 	}
 	return nil
+}
+
+// spawnSomewhere starts a supervisor, on another port where somebody who doesn't share our records took
+// the recorded one.
+func (s *Service) spawnSomewhere(ctx context.Context, record store.Record, hostEnv map[string]string) (store.Record, error) {
+	err := s.spawn(ctx, record, hostEnv)
+	for taken := []int(nil); errors.Is(err, forage.ErrNoPort); {
+		taken = append(taken, record.Port)
+		moved, moveErr := s.Store.MovePort(ctx, record, s.ports(taken...))
+		if moveErr != nil {
+			return record, errors.Join(err, moveErr)
+		}
+		record = moved
+		err = s.spawn(ctx, record, hostEnv)
+	}
+	return record, err
 }
 
 // ports is where a sandbox's SSH port may be: not one of taken.
@@ -199,17 +257,26 @@ func (s *Service) Reset(ctx context.Context, name string) error {
 	})
 }
 
-// Down removes the sandbox. The files of a direct workspace are the user's and
-// stay. One whose record can't be read is removed with force alone: what else
-// it may have, nobody knows.
+// Down removes the sandbox and what was made for its workspace. It refuses while work would be lost; with
+// force that work is kept for a while. The files of a direct workspace are the user's and stay. One whose record
+// can't be read is removed with force alone: what else it may have, nobody knows.
 func (s *Service) Down(ctx context.Context, name string, force bool) error {
+	how := workspace.RemoveSaved
+	if force {
+		how = workspace.RemoveForced
+	}
 	err := s.locked(ctx, name, func(record store.Record) error {
+		if !force { // before it is stopped
+			if err := s.nothingUnsaved(ctx, name, record.Plan.Workspaces()); err != nil {
+				return err
+			}
+		}
 		for {
 			if err := s.halt(ctx, record); err != nil {
 				return err
 			}
-			err := s.remove(ctx, record)
-			if !errors.Is(err, forage.ErrRefused) || ctx.Err() != nil {
+			err := s.remove(ctx, record, how)
+			if !errors.As(err, new(taken)) || ctx.Err() != nil {
 				return err
 			}
 			// A supervisor whose launcher is gone took it in between: it is ended too.
@@ -222,7 +289,7 @@ func (s *Service) Down(ctx context.Context, name string, force bool) error {
 		if force {
 			return s.removeBroken(ctx, name)
 		}
-		return forage.WithHint(err, "`forage-ctl down --force "+name+"` removes it all the same; its workspace stays")
+		return forage.WithHint(err, "`forage-ctl down --force "+name+"` removes it all the same; your own folders stay")
 	}
 	return err
 }
@@ -241,6 +308,13 @@ func (s *Service) removeBroken(ctx context.Context, name string) error {
 		if err := s.destroy(ctx, name, runtimeName); err != nil {
 			return err
 		}
+	}
+	made, err := s.noted(name)
+	if err == nil {
+		err = s.removeWorkspaces(ctx, name, made, workspace.RemoveForced)
+	}
+	if err != nil {
+		return err
 	}
 	return s.Store.Delete(name, false)
 }
@@ -274,15 +348,23 @@ func (s *Service) halt(ctx context.Context, record store.Record) error {
 }
 
 // remove takes away everything that Forage made for a sandbox that does not
-// run. ErrRefused: a supervisor that was on its way has taken it.
-func (s *Service) remove(ctx context.Context, record store.Record) error {
-	return s.unheld(record.Name, func() error { return s.clear(ctx, record) })
+// run. taken: a supervisor that was on its way has it.
+func (s *Service) remove(ctx context.Context, record store.Record, how workspace.Removal) error {
+	return s.unheld(record.Name, func() error { return s.clear(ctx, record, how) })
 }
+
+// taken says that a supervisor stands behind a sandbox that had none.
+type taken struct{ error }
+
+func (t taken) Unwrap() error { return t.error }
 
 // unheld runs f while no supervisor can take the sandbox: one that starts looks
 // at the record after it has the lock. What is left in the run-time folder goes.
 func (s *Service) unheld(name string, f func() error) error {
 	lock, err := supervisor.Acquire(s.Places.Of(name).Dir)
+	if errors.Is(err, forage.ErrRefused) {
+		return taken{err}
+	}
 	if err != nil {
 		return err
 	}
@@ -291,7 +373,13 @@ func (s *Service) unheld(name string, f func() error) error {
 
 // clear is remove for who holds the supervisor's lock. The record comes last,
 // so that an interrupted removal is found again.
-func (s *Service) clear(ctx context.Context, record store.Record) error {
+func (s *Service) clear(ctx context.Context, record store.Record, how workspace.Removal) error {
+	parts := record.Plan.Workspaces()
+	if how == workspace.RemoveSaved {
+		if err := s.nothingUnsaved(ctx, record.Name, parts); err != nil {
+			return err
+		}
+	}
 	if !record.Plan.Ephemeral { // a run's record always says that it has to go
 		record.Phase = forage.PhaseRemoving
 		if err := s.Store.Save(record); err != nil {
@@ -299,6 +387,9 @@ func (s *Service) clear(ctx context.Context, record store.Record) error {
 		}
 	}
 	if err := s.destroy(ctx, record.Name, record.Runtime); err != nil {
+		return err
+	}
+	if err := s.removeWorkspaces(ctx, record.Name, parts, how); err != nil {
 		return err
 	}
 	// What a run was allowed to do stays on record.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"forage"
 	"forage/internal/config"
@@ -15,23 +16,31 @@ import (
 	"forage/internal/policy"
 	"forage/internal/sshkeys"
 	"forage/internal/term"
-	"forage/internal/workspace"
 )
 
 // Plan decides everything about one sandbox from configuration and opts, and
 // changes nothing. Notes are what the user should know before it starts.
 func (s *Service) Plan(ctx context.Context, opts Options) (forage.Plan, []string, error) {
+	p, err := s.planned(ctx, opts)
+	if err != nil {
+		return forage.Plan{}, nil, err
+	}
+	return p.plan, p.notes, nil
+}
+
+// planned is Plan, with what led to it.
+func (s *Service) planned(ctx context.Context, opts Options) (*planner, error) {
 	p := &planner{service: s, opts: opts, git: make(chan gitIdentity, 1)}
 	go func() { p.git <- callersGit(ctx, s.Caller) }() // a process of its own: meanwhile the rest is planned
 	for _, step := range []func(context.Context) error{
-		p.name, p.workspace, p.template, p.forbidden, p.identity, p.network, p.command,
+		p.name, p.template, p.forbidden, p.workspaces, p.identity, p.network, p.command,
 		p.rootfs, p.hostTools, p.mounts, p.secrets, p.environment, p.keys, p.runtime, p.gitConfig,
 	} {
 		if err := step(ctx); err != nil {
-			return forage.Plan{}, nil, err
+			return nil, err
 		}
 	}
-	return p.plan, p.notes, nil
+	return p, nil
 }
 
 // planner makes one plan, step by step.
@@ -40,6 +49,8 @@ type planner struct {
 	opts     Options
 	chosen   forage.Template // tightened by the project's file
 	forbid   config.Forbid
+	parts    []forage.Part // of the workspace, as they were asked for, the main one first
+	against  time.Time     // when the sandbox of that name was made that this plan knows of; zero: there is none
 	plan     forage.Plan
 	notes    []string
 	toolDirs []string            // folders of host tools, for PATH
@@ -62,28 +73,6 @@ func (p *planner) name(context.Context) error {
 	return nil
 }
 
-// workspace resolves the folder that the agent works on.
-func (p *planner) workspace(ctx context.Context) error {
-	s := p.service
-	path, err := s.Caller.abs(p.opts.Workspace) // "" is the current folder
-	if err != nil {
-		return err
-	}
-	provider, err := s.Workspaces.New(forage.WorkspaceDirect)
-	if err != nil {
-		return err
-	}
-	prepared, err := provider.Plan(ctx, workspace.Request{
-		Sandbox: p.plan.Name, Name: workspace.Main, Path: path, Target: forage.WorkspacePath,
-		Home: s.Caller.Home, Ours: []string{s.Places.State, s.Places.Runtime}, Places: s.Workspaces.Places,
-	})
-	if err != nil {
-		return err
-	}
-	p.plan.Workspace = prepared
-	return s.staysWithin(path, prepared.Path)
-}
-
 // template chooses the template and lets the project's own file tighten it.
 func (p *planner) template(context.Context) error {
 	s := p.service
@@ -92,7 +81,10 @@ func (p *planner) template(context.Context) error {
 	if err != nil {
 		return err
 	}
-	project, err := config.LoadProject(p.plan.Workspace.Path)
+	if p.parts, err = p.askedParts(template); err != nil {
+		return err
+	}
+	project, err := projectOf(p.parts[0])
 	if err != nil {
 		return err
 	}
@@ -104,7 +96,6 @@ func (p *planner) template(context.Context) error {
 		p.note("template %q names extraPackages, which the NixOS module provides: elsewhere they must be installed in the root filesystem", name)
 	}
 	p.plan.Template = name
-	p.plan.Workspace.ReadOnly = p.chosen.ReadOnlyWorkspace || p.opts.ReadOnly
 	p.plan.Facts = s.Config.Network
 	p.plan.Spec.Limits, p.plan.Spec.Security = p.chosen.Limits, p.chosen.Security
 	p.plan.Spec.Init = p.chosen.Init
@@ -143,7 +134,7 @@ func (p *planner) templateName() string {
 	return p.service.Config.DefaultTemplate
 }
 
-// forbidden refuses the flags, and the workspace, that the configuration or the project forbids.
+// forbidden refuses the flags that the configuration or the project forbids.
 func (p *planner) forbidden(context.Context) error {
 	for _, flag := range []struct {
 		name string
@@ -156,6 +147,10 @@ func (p *planner) forbidden(context.Context) error {
 		{"mount", len(p.opts.Mounts) > 0},
 		{"env", len(p.opts.Env) > 0},
 		{"ssh-key", len(p.opts.SSHKeys) > 0},
+		{"git-worktree", p.opts.GitWorktree != ""},
+		{"repo", p.opts.Repo != ""},
+		{"clone", p.opts.Clone != ""},
+		{"branch", p.opts.Branch != ""},
 	} {
 		if !flag.used {
 			continue
@@ -164,7 +159,7 @@ func (p *planner) forbidden(context.Context) error {
 			return err
 		}
 	}
-	return p.forbid.CheckMount(p.plan.Workspace.Path)
+	return nil
 }
 
 // network is the template's policy with what the flags say.

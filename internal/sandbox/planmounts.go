@@ -16,9 +16,11 @@ var reserved = []string{"/proc", "/sys", "/dev", "/etc", "/usr", "/bin", "/sbin"
 // mounts adds the folders and files that the flags show inside.
 func (p *planner) mounts(context.Context) error {
 	spec := &p.plan.Spec
-	spec.Mounts = append(spec.Mounts, forage.Mount{
-		Source: p.plan.Workspace.Path, Target: forage.WorkspacePath, Writable: !p.plan.Workspace.ReadOnly,
-	})
+	composed, err := composedMounts(p.plan.Workspaces())
+	if err != nil {
+		return err
+	}
+	spec.Mounts = append(spec.Mounts, composed...)
 	for _, text := range p.opts.Mounts {
 		mount, err := p.parseMount(text)
 		if err != nil {
@@ -35,7 +37,7 @@ func (p *planner) mounts(context.Context) error {
 // keepsRules refuses mounts through which the sandbox could change the configuration: the rules
 // for it, and commands that are run on the host.
 func (p *planner) keepsRules() error {
-	for _, mount := range p.plan.Spec.Mounts {
+	for _, mount := range p.shown() {
 		for _, file := range p.service.read {
 			if mount.Writable && leadsInto(file, mount.Source) {
 				return forage.WithHint(

@@ -84,7 +84,10 @@ func (p *planner) hostTools(context.Context) error {
 		return nil
 	}
 	path, _ := p.service.Caller.Getenv("PATH")
-	caller := rootfs.Caller{Path: path, Home: p.service.Caller.Home, Hostile: []string{p.plan.Workspace.Path}}
+	caller := rootfs.Caller{Path: path, Home: p.service.Caller.Home}
+	for _, w := range p.plan.Workspaces() {
+		caller.Hostile = append(append(caller.Hostile, w.Path), origins(w)...)
+	}
 	commands := []string{spec.Command[0]}
 	for _, agent := range p.chosen.Agents {
 		commands = append(commands, agent.Command[0])

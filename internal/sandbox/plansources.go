@@ -16,7 +16,7 @@ func (p *planner) apart(b forage.Binding) error {
 	if b.Source.Login != nil {
 		file = b.Source.Login.File
 	}
-	for _, mount := range p.plan.Spec.Mounts {
+	for _, mount := range p.shown() {
 		if file != "" && leadsInto(file, mount.Source) {
 			return forage.WithHint(
 				forage.Errorf(forage.ErrUsage, "secret %s: %s is in what the sandbox sees at %s", b.Secret, file, mount.Target),

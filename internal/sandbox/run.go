@@ -20,6 +20,9 @@ const TimeoutExit = 124
 // an error where that needs explaining. This process is the sandbox's supervisor: however it ends, the sandbox ends too.
 func (s *Service) Run(ctx context.Context, opts Options, stdio Stdio) (exit int, err error) {
 	opts.Ephemeral = true
+	if err := s.tidy(ctx, opts.Name); err != nil {
+		return 0, err
+	}
 	plan, notes, err := s.Plan(ctx, opts)
 	if err != nil {
 		return 0, err
@@ -43,6 +46,9 @@ func (s *Service) Run(ctx context.Context, opts Options, stdio Stdio) (exit int,
 	}
 	// What was made is taken away again even when ctx has ended.
 	defer func() { err = errors.Join(err, s.discard(context.WithoutCancel(ctx), record, lock)) }()
+	if record, err = s.furnish(ctx, record); err != nil {
+		return 0, err
+	}
 
 	paths := s.Places.Of(plan.Name)
 	rt, err := s.Runtimes.New(plan.Runtime)
@@ -134,7 +140,7 @@ func (s *Service) claim(ctx context.Context, plan forage.Plan, hostKey []byte) (
 
 // discard removes what a run made.
 func (s *Service) discard(ctx context.Context, record store.Record, lock *supervisor.Lock) error {
-	return errors.Join(s.clear(ctx, record), lock.Release())
+	return errors.Join(s.clear(ctx, record, unmake(record)), lock.Release())
 }
 
 // runOver runs a command over an open connection.

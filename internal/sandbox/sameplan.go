@@ -35,9 +35,13 @@ func samePlan(frozen, wanted forage.Plan) error {
 		return nil
 	}
 	slices.Sort(differ)
+	return differs(frozen.Name, strings.Join(differ, "; "))
+}
+
+func differs(name, how string) error {
 	return forage.WithHint(
-		forage.Errorf(forage.ErrRefused, "sandbox %q is there already, and differs: %s", frozen.Name, strings.Join(differ, "; ")),
-		"`forage-ctl start "+frozen.Name+"` starts it as it is; `forage-ctl down "+frozen.Name+"` removes it")
+		forage.Errorf(forage.ErrRefused, "sandbox %q is there already, and differs: %s", name, how),
+		"`forage-ctl start "+name+"` starts it as it is; `forage-ctl down "+name+"` removes it")
 }
 
 func orNothing(value []byte) string {

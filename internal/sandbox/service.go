@@ -114,7 +114,11 @@ func New(c Config) (*Service, error) {
 type Options struct {
 	Name         string // for run: may be empty, one is then made up
 	Template     string
-	Workspace    string // path as given; "" is the current folder
+	Workspace    string // -w: path as given; with none of the next three, "" is the current folder
+	GitWorktree  string // --git-worktree, --repo and --clone: path as given, or for --clone a URL
+	Repo         string
+	Clone        string
+	Branch       string // what a worktree, jj workspace or clone starts from; "" is HEAD
 	ReadOnly     bool
 	Runtime      string
 	Network      string   // "", "full", "restricted" or "none"

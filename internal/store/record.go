@@ -27,10 +27,12 @@ type Record struct {
 	CreatedAt     time.Time            `json:"createdAt"`
 	WorkspaceMode forage.WorkspaceMode `json:"workspaceMode"`
 
-	SourceRepo      string           `json:"sourceRepo,omitempty"`
-	JJWorkspaceName string           `json:"jjWorkspaceName,omitempty"`
-	GitBranch       string           `json:"gitBranch,omitempty"`
-	WorkspaceMounts []WorkspaceMount `json:"workspaceMounts,omitempty"`
+	SourceRepo      string           `json:"sourceRepo,omitempty"`      // what the workspace is made from: a folder, or a URL
+	JJWorkspaceName string           `json:"jjWorkspaceName,omitempty"` // in that repository
+	GitBranch       string           `json:"gitBranch,omitempty"`       // that commits are brought to
+	WorkspaceMounts []WorkspaceMount `json:"workspaceMounts,omitempty"` // of a composed workspace: all parts, the main one first
+	// Furnished: what was made for the workspace is complete, and something may have run in it since.
+	Furnished bool `json:"furnished,omitempty"`
 
 	Phase forage.Phase `json:"phase"`
 	// Reason says why Phase is what it is, when that needs saying ("supervisor died").
@@ -54,4 +56,5 @@ type WorkspaceMount struct {
 	SourceRepo    string `json:"sourceRepo,omitempty"`
 	Mode          string `json:"mode"`
 	Branch        string `json:"branch,omitempty"`
+	ReadOnly      bool   `json:"readOnly,omitempty"`
 }

@@ -1,0 +1,144 @@
+package sandbox
+
+import (
+	"cmp"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"forage"
+)
+
+// composedMounts are the mounts of all parts of a workspace, whatever their order: what holds another comes first.
+// A place that two parts want, and a place in another part where nothing can be mounted, are refused.
+func composedMounts(parts []forage.Workspace) ([]forage.Mount, error) {
+	var mounts []forage.Mount
+	owner := make(map[string]string) // of a target
+	for _, w := range parts {
+		own := append([]forage.Mount{{Source: w.Path, Target: w.Target, Writable: !w.ReadOnly}}, metadata(w)...)
+		for _, mount := range own {
+			if other, taken := owner[mount.Target]; taken {
+				return nil, forage.Errorf(forage.ErrUsage, "the workspace's parts %s and %s are both at %s", min(other, w.Name), max(other, w.Name), mount.Target)
+			}
+			owner[mount.Target] = w.Name
+		}
+		mounts = append(mounts, own...)
+	}
+	slices.SortFunc(mounts, func(a, b forage.Mount) int { return compareTargets(a.Target, b.Target) })
+	return mounts, errors.Join(apartOnHost(parts), roomForParts(parts))
+}
+
+func metadata(w forage.Workspace) []forage.Mount {
+	if w.Repository == nil {
+		return nil
+	}
+	return w.Repository.Mounts
+}
+
+// compareTargets orders paths so that what holds another comes first.
+func compareTargets(a, b string) int {
+	return cmp.Or(cmp.Compare(strings.Count(a, "/"), strings.Count(b, "/")), strings.Compare(a, b))
+}
+
+// apartOnHost refuses parts that could write to the same files of the host, or come to one branch.
+func apartOnHost(parts []forage.Workspace) error {
+	for i, a := range parts {
+		for _, b := range parts[:i] {
+			if (!a.ReadOnly || !b.ReadOnly) && (a.Path == b.Path || below(a.Path, b.Path) || below(b.Path, a.Path)) {
+				return forage.WithHint(
+					forage.Errorf(forage.ErrUsage, "the workspace's parts %s and %s show the same files, %s and %s, and one of them can change them", b.Name, a.Name, b.Path, a.Path),
+					"make both readOnly, or one of them a git-worktree")
+			}
+			if a.Branch != "" && a.Branch == b.Branch && a.Repository != nil && b.Repository != nil && a.Repository.Store == b.Repository.Store {
+				return forage.Errorf(forage.ErrUsage, "the workspace's parts %s and %s would both bring their commits to %s of %s", b.Name, a.Name, a.Branch, a.Repository.Store)
+			}
+		}
+	}
+	return nil
+}
+
+// roomForParts refuses a part that is to be mounted in another one where the user's own folder
+// has no place for it: nothing is made there.
+func roomForParts(parts []forage.Workspace) error {
+	for _, w := range parts {
+		outer, ok := holds(parts, w.Target)
+		if !ok || outer.Mode != forage.WorkspaceDirect { // in a tree of ours, the place is made: see makeRoom
+			continue
+		}
+		place := filepath.Join(outer.Path, strings.TrimPrefix(w.Target, outer.Target))
+		if err := plainFolder(outer.Path, place); err != nil {
+			return forage.WithHint(
+				forage.Errorf(forage.ErrUsage, "the workspace's part %s belongs at %s, where %s has no folder: %w", w.Name, w.Target, outer.Path, err),
+				"make one: mkdir -p "+place)
+		}
+	}
+	return nil
+}
+
+// holds is the innermost part that the place target is in.
+func holds(parts []forage.Workspace, target string) (outer forage.Workspace, ok bool) {
+	for _, w := range parts {
+		if below(target, w.Target) && len(w.Target) > len(outer.Target) {
+			outer, ok = w, true
+		}
+	}
+	return outer, ok
+}
+
+// plainFolder says what is wrong with place, below root, as a place to mount a folder on: it is a folder, and no link leads to it.
+func plainFolder(root, place string) error {
+	for path := root; path != place; {
+		rest := strings.TrimPrefix(place, path+"/")
+		name, _, _ := strings.Cut(rest, "/")
+		path = filepath.Join(path, name)
+		info, err := os.Lstat(path)
+		if err != nil {
+			return err
+		}
+		if info.Mode()&fs.ModeSymlink != 0 {
+			return forage.Errorf(nil, "%s is a link", path)
+		}
+		if !info.IsDir() {
+			return forage.Errorf(nil, "%s is not a folder", path)
+		}
+	}
+	return nil
+}
+
+// makeRoom makes, in the trees that Forage made, the folders that other parts and the user's own mounts are
+// mounted on. Nothing of the sandbox may run. What is inside is hostile: no link is followed.
+func makeRoom(plan forage.Plan) error {
+	parts := plan.Workspaces()
+	for _, mount := range plan.Spec.Mounts {
+		outer, ok := holds(parts, mount.Target)
+		if !ok || outer.Mode == forage.WorkspaceDirect || slices.Contains(metadata(outer), mount) {
+			continue
+		}
+		if info, err := os.Stat(mount.Source); err != nil || !info.IsDir() {
+			continue // a place for a file is not ours to make: it would be a file of the tree
+		}
+		place := strings.TrimPrefix(mount.Target, outer.Target+"/")
+		if err := makeFolder(outer.Path, place); err != nil {
+			return forage.WithHint(
+				forage.Errorf(forage.ErrRefused, "making a place for %s in %s: %w", mount.Target, outer.Path, err),
+				"choose another place for it, or take what is there out of the branch")
+		}
+	}
+	return nil
+}
+
+// makeFolder makes place, and what leads to it, below root.
+func makeFolder(root, place string) error {
+	dir, err := os.OpenRoot(root)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if err := dir.MkdirAll(place, 0o755); err != nil {
+		return err
+	}
+	return plainFolder(root, filepath.Join(root, place))
+}

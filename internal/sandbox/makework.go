@@ -1,0 +1,191 @@
+package sandbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"forage"
+	"forage/internal/workspace"
+)
+
+// makeWorkspaces makes what the providers planned. The sandbox is on record by then, in PhaseCreating, so that
+// what is made is found again however this ends. A note beside the metadata says what is made: it
+// outlives a record that somebody removes by hand.
+func (s *Service) makeWorkspaces(ctx context.Context, plan forage.Plan) error {
+	if err := s.noteWorkspaces(plan); err != nil {
+		return err
+	}
+	for _, w := range plan.Workspaces() {
+		provider, err := s.Workspaces.New(w.Mode)
+		if err != nil {
+			return err
+		}
+		if err := provider.Create(ctx, w); err != nil {
+			return fmt.Errorf("making the workspace: %w", err)
+		}
+	}
+	return makeRoom(plan)
+}
+
+// removeWorkspaces takes away what was made, the last part first.
+func (s *Service) removeWorkspaces(ctx context.Context, name string, parts []forage.Workspace, how workspace.Removal) error {
+	var kept []workspace.Recovery
+	var failed []error
+	for _, w := range slices.Backward(parts) {
+		provider, err := s.Workspaces.New(w.Mode)
+		if err == nil && how != workspace.RemoveUnused {
+			_, err = provider.Update(ctx, w)
+			if err != nil && how != workspace.RemoveSaved {
+				s.notify(fmt.Sprintf("the commits of %s can't be brought to its repository: %v", partName(name, w), err))
+				err = nil // with force what can be kept is kept
+			}
+		}
+		if err == nil {
+			var recovered []workspace.Recovery
+			recovered, err = provider.Remove(ctx, w, how)
+			kept = append(kept, recovered...)
+		}
+		failed = append(failed, err)
+	}
+	err := errors.Join(append(failed, s.remember(kept))...)
+	for _, recovery := range kept {
+		s.notify(recoveryNote(recovery))
+	}
+	if err == nil {
+		err = s.forgetWorkspaces(name)
+	}
+	return err
+}
+
+// partName is a sandbox, or one part of its workspace, in a message.
+func partName(sandbox string, w forage.Workspace) string {
+	if w.Name == "" || w.Name == workspace.Main {
+		return sandbox
+	}
+	return sandbox + " (" + w.Name + ")"
+}
+
+// updateWorkspaces brings the commits of all parts to the host's repositories.
+func (s *Service) updateWorkspaces(ctx context.Context, plan forage.Plan) error {
+	var failed []error
+	for _, w := range plan.Workspaces() {
+		provider, err := s.Workspaces.New(w.Mode)
+		if err == nil {
+			_, err = provider.Update(ctx, w)
+		}
+		if err != nil {
+			failed = append(failed, fmt.Errorf("bringing the commits of %s to its repository: %w", partName(plan.Name, w), err))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// noteFile holds, as JSON, what was made for a sandbox: a list of forage.Workspace.
+func (s *Service) noteFile(name string) string {
+	return filepath.Join(s.Workspaces.Places.Repositories, name+".json")
+}
+
+func (s *Service) noteWorkspaces(plan forage.Plan) error {
+	made := madeParts(plan)
+	if len(made) == 0 {
+		return nil
+	}
+	return writeJSON(s.noteFile(plan.Name), made)
+}
+
+// madeParts are the parts of a workspace for which something is made.
+func madeParts(plan forage.Plan) []forage.Workspace {
+	return slices.DeleteFunc(plan.Workspaces(), func(w forage.Workspace) bool {
+		return w.Mode == forage.WorkspaceDirect && w.Repository == nil
+	})
+}
+
+// noted is what the note of a sandbox says was made; nothing if there is none.
+func (s *Service) noted(name string) ([]forage.Workspace, error) {
+	var made []forage.Workspace
+	err := readJSON(s.noteFile(name), &made)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return made, err
+}
+
+func (s *Service) forgetWorkspaces(name string) error {
+	if err := os.Remove(s.noteFile(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// recoveryFile holds, as JSON, what was kept at one removal, until gc lets it go.
+func (s *Service) recoveryFile(sandbox string, made time.Time) string {
+	return filepath.Join(s.Workspaces.Places.Repositories, ".recovery", sandbox+"."+made.UTC().Format("20060102T150405.000000000Z")+".json")
+}
+
+// remember notes what was kept, so that gc knows when to let it go.
+func (s *Service) remember(kept []workspace.Recovery) error {
+	if len(kept) == 0 {
+		return nil
+	}
+	return writeJSON(s.recoveryFile(kept[0].Sandbox, time.Now()), kept)
+}
+
+// recoveryNote says where removed work is, and how to get it back.
+func recoveryNote(r workspace.Recovery) string {
+	days := int(workspace.RecoveryKept / (24 * time.Hour))
+	switch {
+	case r.Folder != "":
+		return fmt.Sprintf("the files of %s are kept for %d days in %s", r.Sandbox, days, r.Folder)
+	case isBranch(r.Ref):
+		return fmt.Sprintf("the commits of %s are on the branch %s of %s", r.Sandbox, r.Ref[len(branchRefs):], r.Store)
+	default:
+		return fmt.Sprintf("the work of %s is kept for %d days as %s: git --git-dir=%s branch NAME %s brings it back", r.Sandbox, days, r.Ref, r.Store, r.Ref)
+	}
+}
+
+const branchRefs = "refs/heads/"
+
+func isBranch(ref string) bool {
+	return len(ref) > len(branchRefs) && ref[:len(branchRefs)] == branchRefs
+}
+
+// writeJSON writes a file of ours in a folder of ours, whole or not at all.
+func writeJSON(path string, value any) error {
+	text, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	file, err := os.CreateTemp(filepath.Dir(path), ".tmp-")
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(append(text, '\n'))
+	if err = errors.Join(err, file.Sync(), file.Close()); err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(file.Name()))
+	}
+	return nil
+}
+
+func readJSON(path string, into any) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}

@@ -1,0 +1,187 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"forage"
+	"forage/internal/config"
+	"forage/internal/workspace"
+)
+
+// modeFlags are the flags that choose the workspace, at most one of which may be given.
+func (o Options) modeFlags() []modeFlag {
+	return []modeFlag{
+		{"workspace", forage.WorkspaceDirect, o.Workspace},
+		{"git-worktree", forage.WorkspaceWorktree, o.GitWorktree},
+		{"repo", forage.WorkspaceJJ, o.Repo},
+		{"clone", forage.WorkspaceClone, o.Clone},
+	}
+}
+
+type modeFlag struct {
+	name  string
+	mode  forage.WorkspaceMode
+	value string
+}
+
+// askedParts are the parts of the workspace that flags and template ask for, the main one first.
+func (p *planner) askedParts(template forage.Template) ([]forage.Part, error) {
+	main, flag, err := p.askedMain()
+	if err != nil {
+		return nil, err
+	}
+	rest := slices.Clone(template.Parts)
+	if at := slices.IndexFunc(rest, func(part forage.Part) bool { return part.ContainerPath == forage.WorkspacePath }); at >= 0 {
+		if flag != "" {
+			return nil, forage.WithHint(
+				forage.Errorf(forage.ErrUsage, "--%s: the template %q has a workspace of its own, its part %s", flag, template.Name, rest[at].Name),
+				"leave that flag out, or name another template with -t")
+		}
+		branch := main.Branch
+		if main = rest[at]; branch != "" {
+			main.Branch = branch
+		}
+		rest = slices.Delete(rest, at, at+1)
+	}
+	if main.Branch != "" && main.Mode == forage.WorkspaceDirect {
+		return nil, forage.WithHint(
+			forage.Errorf(forage.ErrUsage, "--branch: a folder that is mounted as it is has no branch of its own"),
+			"add --git-worktree, --repo or --clone")
+	}
+	return append([]forage.Part{main}, rest...), nil
+}
+
+// askedMain is the workspace that the flags ask for, and which flag did; without one it is the current folder.
+func (p *planner) askedMain() (main forage.Part, flag string, err error) {
+	main = forage.Part{Name: workspace.Main, ContainerPath: forage.WorkspacePath, Mode: forage.WorkspaceDirect, Branch: p.opts.Branch}
+	for _, choice := range p.opts.modeFlags() {
+		if choice.value == "" {
+			continue
+		}
+		if flag != "" {
+			return main, "", forage.WithHint(
+				forage.Errorf(forage.ErrUsage, "--%s and --%s exclude one another", flag, choice.name), "a sandbox has one workspace: choose one of them")
+		}
+		flag, main.Mode, main.Repo = choice.name, choice.mode, choice.value
+	}
+	if main.Mode == forage.WorkspaceClone && workspace.IsURL(main.Repo) {
+		return main, flag, nil
+	}
+	main.Repo, err = p.service.Caller.abs(main.Repo)
+	return main, flag, err
+}
+
+// projectOf reads the project's own file where the user has it: in the folder or repository that a part is made
+// from. What is elsewhere, or has no files, has none.
+func projectOf(part forage.Part) (config.Project, error) {
+	folder, err := filepath.EvalSymlinks(part.Repo)
+	if err != nil {
+		return config.Project{}, nil // a URL; that a folder is not there is for its provider to say
+	}
+	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
+		return config.Project{}, nil
+	}
+	return config.LoadProject(folder)
+}
+
+// workspaces has each part's provider decide what it will be.
+func (p *planner) workspaces(ctx context.Context) error {
+	existing, err := p.existing()
+	if err != nil {
+		return err
+	}
+	for i, part := range p.parts {
+		if p.opts.ReadOnly || p.chosen.ReadOnlyWorkspace {
+			part.ReadOnly = true
+		}
+		planned, err := p.planPart(ctx, part, existing[part.Name])
+		if err != nil {
+			return err
+		}
+		if i == 0 {
+			p.plan.Workspace = planned
+		} else {
+			p.plan.Parts = append(p.plan.Parts, planned)
+		}
+	}
+	return nil
+}
+
+// existing are the parts of the sandbox of that name, if there is one.
+func (p *planner) existing() (map[string]forage.Workspace, error) {
+	record, err := p.service.Store.Load(p.plan.Name)
+	if errors.Is(err, forage.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	p.against = record.CreatedAt
+	parts := make(map[string]forage.Workspace)
+	for _, w := range record.Plan.Workspaces() {
+		parts[w.Name] = w
+	}
+	return parts, nil
+}
+
+// planPart plans one part. What it is made from may be seen inside, as what it is made into: both are looked at.
+func (p *planner) planPart(ctx context.Context, part forage.Part, existing forage.Workspace) (forage.Workspace, error) {
+	s := p.service
+	provider, err := s.Workspaces.New(part.Mode)
+	if err != nil {
+		return forage.Workspace{}, err
+	}
+	request := workspace.Request{
+		Sandbox: p.plan.Name, Name: part.Name, Path: part.Repo, Target: part.ContainerPath, Branch: part.Branch, ReadOnly: part.ReadOnly,
+		Home: s.Caller.Home, Ours: []string{s.Places.State, s.Places.Runtime}, Places: s.Workspaces.Places,
+	}
+	if existing.Mode == part.Mode {
+		request.Existing = &existing
+	} else if existing.Mode != "" {
+		return forage.Workspace{}, differs(p.plan.Name, "workspace.mode is "+string(existing.Mode)+", asked for "+string(part.Mode))
+	}
+	planned, err := provider.Plan(ctx, request)
+	if err != nil {
+		return forage.Workspace{}, err
+	}
+	for _, origin := range origins(planned) {
+		if err := s.staysWithin(part.Repo, origin); err != nil {
+			return forage.Workspace{}, err
+		}
+		if err := p.forbid.CheckMount(origin); err != nil {
+			return forage.Workspace{}, err
+		}
+	}
+	return planned, nil
+}
+
+// origins are the user's own folders that a part shows, or has the content of: what is forbidden
+// to be shown may not be there.
+func origins(w forage.Workspace) []string {
+	if w.Mode == forage.WorkspaceDirect {
+		return []string{w.Path}
+	}
+	if filepath.IsAbs(w.Source) {
+		return []string{w.Source}
+	}
+	return nil // a URL
+}
+
+// shown are the mounts through which the sandbox sees what is the user's, and may come to change it: those
+// of the plan, and the repositories from which its workspaces are made, which its work is brought to.
+func (p *planner) shown() []forage.Mount {
+	mounts := slices.Clone(p.plan.Spec.Mounts)
+	for _, w := range p.plan.Workspaces() {
+		if w.Mode == forage.WorkspaceDirect {
+			continue // is among them
+		}
+		for _, origin := range origins(w) {
+			mounts = append(mounts, forage.Mount{Source: origin, Target: w.Target, Writable: !w.ReadOnly})
+		}
+	}
+	return mounts
+}
