@@ -40,6 +40,7 @@ type Command struct {
 	Dir     string        // "" is the root folder
 	Timeout time.Duration // 0 is DefaultTimeout
 	Output  int           // bytes of each stream that are kept; 0 is DefaultOutput
+	Writer  io.Writer     // gets standard output, all of it, in the place of Output.Stdout; when it fails, so does the program
 }
 
 // Output is what a command wrote, cut at its bound.
@@ -72,6 +73,9 @@ func Run(ctx context.Context, c Command) (Output, error) {
 		cmd.Stdin = bytes.NewReader(c.Stdin)
 	}
 	cmd.Stdout, cmd.Stderr = stdout, stderr
+	if c.Writer != nil {
+		cmd.Stdout = struct{ io.Writer }{c.Writer} // through a pipe, as above
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second

@@ -98,3 +98,22 @@ func TestRunStreamsInput(t *testing.T) {
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+func TestRunStreamsOutput(t *testing.T) {
+	var got counter
+	_, err := Run(t.Context(), Command{Argv: []string{"cat"}, Input: io.LimitReader(zeros{}, 10<<20), Writer: &got})
+	if err != nil || got != 10<<20 {
+		t.Errorf("%d bytes arrived (%v), want 10485760", got, err)
+	}
+	if _, err := Run(t.Context(), Command{Argv: []string{"cat", "/dev/zero"}, Writer: closed{}}); err == nil {
+		t.Error("a program goes on although nobody takes what it writes")
+	}
+}
+
+type counter int
+
+func (c *counter) Write(p []byte) (int, error) { *c += counter(len(p)); return len(p), nil }
+
+type closed struct{}
+
+func (closed) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -133,6 +134,7 @@ type Call struct {
 	Env      []string
 	Timeout  time.Duration // 0 is callTimeout
 	Output   int           // bytes of stdout that are kept; more is an error. 0 is callOutput
+	Writer   io.Writer     // gets stdout in the place of that
 }
 
 // Bounds of a Call that names none.
@@ -164,7 +166,7 @@ func (s *Shadow) Git(ctx context.Context, c Call) ([]byte, error) {
 	}
 	out, err := hostexec.Run(ctx, hostexec.Command{
 		Argv: append([]string{"git"}, c.Args...), Env: append(env, c.Env...), Dir: dir,
-		Stdin: c.Stdin, Timeout: timeout, Output: bound + 1,
+		Stdin: c.Stdin, Timeout: timeout, Output: bound + 1, Writer: c.Writer,
 	})
 	if err != nil {
 		return out.Stdout, gitError(err, out)
