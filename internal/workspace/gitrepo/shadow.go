@@ -128,9 +128,10 @@ func (s *Shadow) Close() error { return os.RemoveAll(s.Dir) }
 // Call is one git command in a shadow.
 type Call struct {
 	Args     []string
-	Stdin    []byte // whole: what git reads is small, or comes from a file by name
-	WorkTree string // GIT_WORK_TREE; "" for commands that need none
-	Index    string // GIT_INDEX_FILE; "" is the shadow's own, which is empty at first
+	Stdin    []byte    // whole: what git reads is small, or comes from a file by name
+	Input    io.Reader // in the place of Stdin: what is too big to hold
+	WorkTree string    // GIT_WORK_TREE; "" for commands that need none
+	Index    string    // GIT_INDEX_FILE; "" is the shadow's own, which is empty at first
 	Env      []string
 	Timeout  time.Duration // 0 is callTimeout
 	Output   int           // bytes of stdout that are kept; more is an error. 0 is callOutput
@@ -166,7 +167,7 @@ func (s *Shadow) Git(ctx context.Context, c Call) ([]byte, error) {
 	}
 	out, err := hostexec.Run(ctx, hostexec.Command{
 		Argv: append([]string{"git"}, c.Args...), Env: append(env, c.Env...), Dir: dir,
-		Stdin: c.Stdin, Timeout: timeout, Output: bound + 1, Writer: c.Writer,
+		Stdin: c.Stdin, Input: c.Input, Timeout: timeout, Output: bound + 1, Writer: c.Writer,
 	})
 	if err != nil {
 		return out.Stdout, gitError(err, out)
