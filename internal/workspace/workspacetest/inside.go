@@ -97,7 +97,7 @@ func (i *Inside) Commit(file, content string) {
 	i.Helper()
 	commit := "git add -A && git commit -q -m " + quote("agent: "+file)
 	if i.Work.Repository.Kind == forage.RepositoryJJ {
-		commit = "jj commit -q -m " + quote("agent: "+file)
+		commit = "jj --quiet commit -m " + quote("agent: "+file)
 	}
 	i.Run("printf %s " + quote(content) + " >" + quote(file) + "\n" + commit)
 }
