@@ -27,6 +27,8 @@ type boot struct {
 	Files  []forage.File
 	// Masks are the host's sockets below the mounts that are not looked through.
 	Masks []string
+	// Protect are the paths that are read-only, and stay, where they are in a writable share.
+	Protect []string
 	// Program is our own executable.
 	Program tree
 	// HasLog: the second descriptor is Request.Log; the first is always Request.SSH.
@@ -65,6 +67,7 @@ func (b *boot) encode() []byte {
 	writeList(w, b.Links, func(w *writer, l forage.Link) { w.text(l.Path); w.text(l.Target) })
 	b.encodeFiles(w)
 	writeList(w, b.Masks, (*writer).text)
+	writeList(w, b.Protect, (*writer).text)
 	writeTree(w, b.Program)
 	w.text(string(b.Guest))
 	return w.b
@@ -95,6 +98,7 @@ func decodeBoot(blob []byte) (boot, error) {
 	b.Links = list(r, func(r *reader) forage.Link { return forage.Link{Path: r.text(), Target: r.text()} })
 	b.Files = decodeFiles(r)
 	b.Masks = list(r, (*reader).text)
+	b.Protect = list(r, (*reader).text)
 	b.Program = readTree(r)
 	b.Guest = []byte(r.text())
 	if r.err == nil && len(r.b) > 0 {

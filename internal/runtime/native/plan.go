@@ -43,6 +43,7 @@ func (p *plan) boot() (boot, []*os.File, error) {
 		Mounts:       p.mounts,
 		Links:        spec.Links,
 		Files:        spec.Files,
+		Protect:      protected(spec),
 		Program:      p.program,
 		HasLog:       p.req.Log != nil,
 		Guest:        p.req.Guest,
@@ -214,7 +215,7 @@ func (p *plan) openTree(m forage.Mount, mapped bool) (tree, error) {
 			forage.Errorf(forage.ErrRefused, "%s is neither a file nor a folder", m.Source),
 			"a socket, FIFO or device of the host would lead out of the sandbox")
 	}
-	if err := checkGit(fd, m); err != nil || !p.ids.root {
+	if err := p.checkGit(fd, m); err != nil || !p.ids.root {
 		return t, err
 	}
 	owner := ownership{}
@@ -238,10 +239,12 @@ func openToAll(mode uint32) bool {
 	return mode&0o004 != 0
 }
 
-// checkGit refuses a workspace whose .git is a link: the agent could put a
-// folder of its own in its place, and a link can't be mounted over.
-func checkGit(fd int, m forage.Mount) error {
-	if m.Target != forage.WorkspacePath || !m.Writable {
+// checkGit refuses a workspace whose .git is a link and stays visible: what it
+// leads to may be in the workspace too, where the agent writes.
+func (p *plan) checkGit(fd int, m forage.Mount) error {
+	git := path.Join(m.Target, ".git")
+	covered := slices.ContainsFunc(p.req.Spec.Mounts, func(m forage.Mount) bool { return m.Target == git })
+	if m.Target != forage.WorkspacePath || !m.Writable || covered {
 		return nil
 	}
 	var st unix.Stat_t

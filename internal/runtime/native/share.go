@@ -78,10 +78,7 @@ func (b *builder) mountShare(s *share) error {
 			return fmt.Errorf("masking %q: %w", special.path, err)
 		}
 	}
-	if s.Target == forage.WorkspacePath && s.Writable {
-		return protectGit(s.mount)
-	}
-	return nil
+	return b.hold(s)
 }
 
 // maskBelow shows something empty in place of a file that was found in a share.
@@ -99,25 +96,6 @@ func (b *builder) maskBelow(share int, special specialFile) error {
 		with = voidDir
 	}
 	return b.mask(with, at, "")
-}
-
-// protectGit makes the workspace's .git read-only: what is in it (hooks,
-// configuration) is executed by git on the host. It may be a folder, or a file that
-// points to one. Where there is none, nothing keeps the agent from making one.
-func protectGit(workspace int) error {
-	at, err := openBelow(workspace, ".git")
-	if errors.Is(err, unix.ENOENT) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("protecting .git: %w", err)
-	}
-	defer unix.Close(at)
-	fd, err := cloneTree(at, attrReadOnly)
-	if err != nil {
-		return fmt.Errorf("protecting .git: %w", err)
-	}
-	return attach(fd, at, "")
 }
 
 // openBelow opens what is at path below dir; a link anywhere in path is ELOOP.

@@ -1,0 +1,126 @@
+package native
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"forage"
+	"forage/internal/rootfs"
+)
+
+// What the host's tools execute in a writable share (hooks, .envrc) is mounted read-only over itself. What is mounted over
+// can't be changed, renamed or replaced from inside; and so that no folder above it can be renamed either, each on the
+// way is mounted over itself as it is. What is not there when the sandbox starts is not held: nothing is made on the host.
+//
+// The host's own programs see none of these mounts. One that puts another file in the place of a held one, as an editor does that
+// saves, takes the mount away: guard.go.
+
+// protected are the paths that the spec protects, and the workspace's .git: a second wall, where nothing is mounted over it.
+func protected(spec forage.Spec) []string {
+	list := append(slices.Clone(spec.Protect), path.Join(forage.WorkspacePath, ".git"))
+	slices.Sort(list) // what holds another comes first
+	return slices.Compact(list)
+}
+
+// metadata are names of mounts that have to stay in their place: what is under them is executed by the host's git and jj.
+var metadata = []string{".git", ".jj"}
+
+// holding returns what has to be held in share: the folders that must not be renamed, and what is to be
+// read-only, both from the outside in.
+func (b *boot) holding(share string) (folders, readOnly []string) {
+	for _, target := range b.Protect {
+		if b.holder(target) != share {
+			continue
+		}
+		folders = append(folders, between(share, target)...)
+		if !b.mounted(target) {
+			readOnly = append(readOnly, target)
+		}
+	}
+	for _, t := range b.Mounts {
+		if slices.Contains(metadata, path.Base(t.Target)) && b.holder(t.Target) == share {
+			folders = append(folders, between(share, t.Target)...)
+		}
+	}
+	slices.Sort(folders)
+	return slices.Compact(folders), readOnly
+}
+
+// holder is the target of the innermost mount that target is below.
+func (b *boot) holder(target string) string {
+	best := ""
+	for _, t := range b.Mounts {
+		if t.Target != target && rootfs.Within(target, t.Target) && len(t.Target) > len(best) {
+			best = t.Target
+		}
+	}
+	return best
+}
+
+func (b *boot) mounted(target string) bool {
+	return slices.ContainsFunc(b.Mounts, func(t tree) bool { return t.Target == target })
+}
+
+// between are the folders below outer on the way to inner.
+func between(outer, inner string) []string {
+	var folders []string
+	for dir := path.Dir(inner); dir != outer && strings.HasPrefix(dir, outer+"/"); dir = path.Dir(dir) {
+		folders = append(folders, dir)
+	}
+	slices.Reverse(folders)
+	return folders
+}
+
+// hold holds what is in a share that has just been mounted.
+func (b *builder) hold(s *share) error {
+	if !s.Writable {
+		return nil
+	}
+	folders, readOnly := b.boot.holding(s.Target)
+	for _, dir := range folders {
+		if err := b.overItself(dir, 0); err != nil {
+			return fmt.Errorf("holding %s: %w", dir, err)
+		}
+	}
+	for _, target := range readOnly {
+		if err := b.overItself(target, attrReadOnly); err != nil {
+			return fmt.Errorf("protecting %s: %w", target, err)
+		}
+	}
+	return nil
+}
+
+// overItself mounts what is at target over itself. A symbolic link is pinned as a link; what is behind one is not at target, and nothing is.
+func (b *builder) overItself(target string, attrs uint64) error {
+	at, err := openPinned(b.root, relative(target))
+	switch {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
+		return nil
+	case err != nil:
+		return err
+	}
+	defer unix.Close(at)
+	fd, err := cloneTree(at, attrs)
+	if err != nil {
+		return err
+	}
+	return attach(fd, at, "")
+}
+
+// openPinned opens what is at rel below dir, a symbolic link itself; a link on the way is ELOOP.
+func openPinned(dir int, rel string) (int, error) {
+	if parent := parentOf(rel); parent != "" {
+		fd, err := openBelow(dir, parent)
+		if err != nil {
+			return -1, err
+		}
+		defer unix.Close(fd)
+		dir, rel = fd, path.Base(rel)
+	}
+	return unix.Openat(dir, rel, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+}
