@@ -15,6 +15,7 @@ evil() {
 		trailer.evil.command credential.helper mergetool.evil.cmd difftool.evil.cmd web.browser man.viewer; do
 		set_in "$f" "$key" "$(hit "$at-$key")"
 	done
+	set_in "$f" core.repositoryformatversion 0
 	set_in "$f" core.fsmonitor "$(hit "$at-fsmonitor")"
 	set_in "$f" credential.helper "!$(hit "$at-credential")"
 	set_in "$f" filter.evil.required true
