@@ -1,0 +1,82 @@
+package gitrepo
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"forage"
+)
+
+// errMoved says that a ref is not where it was said to be.
+var errMoved = errors.New("the branch is not where it was")
+
+// branchRef is the full name of a branch.
+func branchRef(branch string) string { return "refs/heads/" + branch }
+
+// Branch is the commit that a full ref name of the host's repository stands for; "" if there is none.
+func (s *Shadow) Branch(ctx context.Context, ref string) (string, error) {
+	if !validRef(ref) {
+		return "", forage.Errorf(forage.ErrUsage, "%q is no name of a ref", ref)
+	}
+	out, err := s.Git(ctx, Call{Args: []string{"for-each-ref", "--format=%(objectname) %(refname)", ref}})
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(out)) {
+		if id, ok := strings.CutSuffix(strings.TrimSpace(line), " "+ref); ok {
+			return id, nil
+		}
+	}
+	return "", nil
+}
+
+// MoveBranch moves a ref of the host's repository from where it was ("": it wasn't there) to where it is to be. errMoved:
+// it was elsewhere, and stays there. A ref that somebody holds locked is waited for, for
+// as long as core.filesRefLockTimeout says.
+func (s *Shadow) MoveBranch(ctx context.Context, ref, from, to, why string) error {
+	if !validRef(ref) || !isHex(to) {
+		return forage.Errorf(forage.ErrUsage, "%q is no name of a ref", ref)
+	}
+	old := from
+	if old == "" {
+		old = strings.Repeat("0", len(to))
+	}
+	_, err := s.Git(ctx, Call{Args: []string{"update-ref", "--no-deref", "--create-reflog", "-m", why, ref, to, old}})
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	if now, look := s.Branch(ctx, ref); look == nil && now != from {
+		if now == to {
+			return nil
+		}
+		return errors.Join(errMoved, err)
+	}
+	return lockedHint(err, ref)
+}
+
+// lockedHint says what to do about a lock that is not given up.
+func lockedHint(err error, what string) error {
+	if !strings.Contains(err.Error(), ".lock") {
+		return err
+	}
+	return forage.WithHint(forage.Errorf(forage.ErrRefused, "%s is locked by another git: %w", what, err),
+		"try again when it has ended; if none is running, remove the .lock file that is named above")
+}
+
+// contains says whether any branch, tag or remote-tracking branch of the host's repository has the commit, but those in except.
+func (s *Shadow) contains(ctx context.Context, commit string, except ...string) (bool, error) {
+	args := []string{"rev-list", "--max-count=1", "--end-of-options", commit, "--not"}
+	out, err := s.Git(ctx, Call{Args: append(args, published(except...)...)})
+	return err == nil && len(strings.TrimSpace(string(out))) == 0, err
+}
+
+// published are the arguments of rev-list(1) for what is safe on the host: branches, tags and remotes.
+func published(except ...string) []string {
+	var args []string
+	for _, ref := range except {
+		args = append(args, "--exclude="+ref)
+	}
+	// --all with the rest left out: --exclude counts for --branches only without refs/heads/.
+	return append(args, "--exclude=refs/forage/*", "--exclude=refs/stash", "--exclude=refs/jj/*", "--exclude=HEAD", "--all")
+}

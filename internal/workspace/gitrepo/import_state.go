@@ -1,0 +1,115 @@
+package gitrepo
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/google/renameio/v2"
+	"golang.org/x/sys/unix"
+
+	"forage"
+)
+
+// imported is what is known of the last import of a workspace. It is kept beside the private metadata, where
+// the sandbox sees nothing of it.
+type imported struct {
+	// Tip is the commit inside that was last brought to the host, or the one that the work began at.
+	Tip string `json:"tip,omitempty"`
+	// Branch is where we left the branch on the host; "": it wasn't there. If it is elsewhere now, the user moved it.
+	Branch string `json:"branch,omitempty"`
+	// Next is where the branch is being moved to: after a crash it is at one of the two.
+	Next string `json:"next,omitempty"`
+	// Index is the commit that the index of the working folder on the host was last brought to.
+	Index string `json:"index,omitempty"`
+}
+
+// Names of what is kept beside a part's private metadata.
+const (
+	importedSuffix = ".imported"
+	lockSuffix     = ".lock"
+	indexSuffix    = ".index"
+)
+
+func loadImported(w forage.Workspace) (imported, error) {
+	text, err := os.ReadFile(w.Repository.Dir + importedSuffix)
+	if errors.Is(err, fs.ErrNotExist) {
+		first := imported{Tip: w.Base}
+		if w.Mode != forage.WorkspaceDirect { // others begin with a branch of their own
+			first.Branch, first.Index = w.Base, w.Base
+		}
+		return first, nil
+	}
+	if err != nil {
+		return imported{}, err
+	}
+	var state imported
+	if err := json.Unmarshal(text, &state); err != nil {
+		return imported{}, fmt.Errorf("reading %s: %w", w.Repository.Dir+importedSuffix, err)
+	}
+	return state, nil
+}
+
+func saveImported(w forage.Workspace, state imported) error {
+	text, err := json.Marshal(state)
+	if err != nil {
+		return err
+	}
+	return renameio.WriteFile(w.Repository.Dir+importedSuffix, append(text, '\n'), 0o600)
+}
+
+// done says whether there is nothing to do as long as the branch inside is at tip.
+func (state imported) done(w forage.Workspace, tip string) bool {
+	return state.Next == "" && state.Tip == tip && (state.Index == state.Branch || !hasTree(w))
+}
+
+// hasTree says whether the workspace's folder on the host is a working folder of ours, whose index we look after.
+func hasTree(w forage.Workspace) bool {
+	return w.Mode == forage.WorkspaceWorktree || w.Mode == forage.WorkspaceClone
+}
+
+// lockPause is how long a locked thing is left alone before it is tried again.
+const lockPause = 20 * time.Millisecond
+
+// lockImport keeps other processes of ours from importing the same workspace at the same time: the supervisor
+// does, and so does whoever looks.
+func lockImport(ctx context.Context, w forage.Workspace) (unlock func(), err error) {
+	file, err := os.OpenFile(w.Repository.Dir+lockSuffix, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("locking %s: %w", filepath.Base(w.Repository.Dir), err)
+	}
+	for {
+		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return func() { file.Close() }, nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+			return nil, errors.Join(fmt.Errorf("locking %s: %w", file.Name(), err), file.Close())
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(fmt.Errorf("waiting for another import: %w", context.Cause(ctx)), file.Close())
+		case <-time.After(lockPause):
+		}
+	}
+}
+
+// Forget removes what Import, Unsaved and Keep have kept beside the private metadata of w. It comes last
+// when a workspace is removed.
+func Forget(w forage.Workspace) error {
+	if w.Repository == nil {
+		return nil
+	}
+	var errs []error
+	for _, suffix := range [...]string{importedSuffix, indexSuffix, indexSuffix + ".base", lockSuffix} {
+		if err := os.Remove(w.Repository.Dir + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
