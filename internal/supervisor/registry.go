@@ -8,6 +8,7 @@ import (
 	"forage/internal/runtime/native"
 	"forage/internal/workspace"
 	"forage/internal/workspace/direct"
+	"forage/internal/workspace/worktree"
 )
 
 // planned are the runtimes that Forage knows by name and this version is without.
@@ -45,8 +46,11 @@ type Workspaces struct {
 
 // New makes the provider of that mode.
 func (w Workspaces) New(mode forage.WorkspaceMode) (workspace.Provider, error) {
-	if mode == forage.WorkspaceDirect {
+	switch mode {
+	case forage.WorkspaceDirect:
 		return direct.Provider{}, nil
+	case forage.WorkspaceWorktree:
+		return worktree.Provider{Places: w.Places}, nil
 	}
 	return nil, forage.Errorf(forage.ErrUnsupported, "workspaces of the kind %q are not in this version", mode)
 }

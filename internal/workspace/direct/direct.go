@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -50,43 +49,23 @@ func tooMuch(path string, request workspace.Request) error {
 		return forage.Errorf(forage.ErrRefused, "the workspace is /: the sandbox would see the whole host")
 	}
 	for _, dir := range [...]string{"/proc", "/sys", "/dev"} { // switches of the kernel, not files
-		if within(path, dir) {
+		if workspace.Within(path, dir) {
 			return forage.Errorf(forage.ErrRefused, "the workspace %s is the kernel's", path)
 		}
 	}
-	if home := resolved(request.Home); home != "" && within(home, path) {
+	if home := workspace.Resolved(request.Home); home != "" && workspace.Within(home, path) {
 		if home == path {
 			return forage.Errorf(forage.ErrRefused, "the workspace is your home folder: the sandbox would see your keys and settings")
 		}
 		return forage.Errorf(forage.ErrRefused, "the workspace %s holds your home folder", path)
 	}
 	for _, ours := range request.Ours {
-		ours = resolved(ours)
-		if ours != "" && (within(path, ours) || within(ours, path)) {
+		ours = workspace.Resolved(ours)
+		if ours != "" && (workspace.Within(path, ours) || workspace.Within(ours, path)) {
 			return forage.Errorf(forage.ErrRefused, "the workspace %s and Forage's own folder %s are in one another", path, ours)
 		}
 	}
 	return nil
-}
-
-// resolved is path without links, as far as it exists.
-func resolved(path string) string {
-	if path == "" {
-		return ""
-	}
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real
-	}
-	parent := filepath.Dir(path)
-	if parent == path {
-		return path
-	}
-	return filepath.Join(resolved(parent), filepath.Base(path))
-}
-
-// within says whether path is dir or below it.
-func within(path, dir string) bool {
-	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
 }
 
 // Create has nothing to make.

@@ -1,7 +1,6 @@
 package gitrepo
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 	"strings"
 
 	"forage"
-	"forage/internal/hostexec"
 )
 
 // Repository is a git repository of the host's, as it was found: facts, read
@@ -25,8 +23,8 @@ type Repository struct {
 	Config map[string][]string
 	// ObjectFormat is "sha1" or "sha256", RefFormat "files" or "reftable".
 	ObjectFormat, RefFormat string
-	// Head is the branch that is checked out, without refs/heads/; "" when HEAD is detached.
-	Head string
+	// Head is the branch that is checked out, without refs/heads/; "" when HEAD is detached: Detached is its commit then.
+	Head, Detached string
 }
 
 // ErrNoRepository says that there is no repository at a path.
@@ -67,13 +65,13 @@ func Open(ctx context.Context, path string) (*Repository, error) {
 	if !looksLikeGitDir(r.Common) {
 		return nil, fmt.Errorf("%s: %w", path, ErrNoRepository)
 	}
-	if r.Config, err = readConfig(ctx, filepath.Join(r.Common, "config")); err != nil {
+	if err := r.loadConfig(); err != nil {
 		return nil, err
 	}
 	if err := r.checkFormat(); err != nil {
 		return nil, err
 	}
-	return r, r.readHead()
+	return r, r.readHead(ctx)
 }
 
 func (r *Repository) findCommon() error {
@@ -125,23 +123,6 @@ func readSmall(file string) ([]byte, error) {
 	return os.ReadFile(file)
 }
 
-// readConfig reads a configuration file as data.
-func readConfig(ctx context.Context, file string) (map[string][]string, error) {
-	out, err := hostexec.Run(ctx, hostexec.Command{
-		Argv: []string{"git", "config", "--file", file, "--no-includes", "--null", "--list"}, Env: environment(),
-	})
-	if err != nil {
-		return nil, gitError(err, out)
-	}
-	config := make(map[string][]string)
-	for entry := range bytes.SplitSeq(out.Stdout, []byte{0}) {
-		if key, value, _ := strings.Cut(string(entry), "\n"); key != "" {
-			config[key] = append(config[key], value)
-		}
-	}
-	return config, nil
-}
-
 // last is the value of a key that counts; "" if there is none.
 func (r *Repository) last(key string) string {
 	if values := r.Config[key]; len(values) > 0 {
@@ -180,13 +161,84 @@ func (r *Repository) checkFormat() error {
 	return nil
 }
 
-func (r *Repository) readHead() error {
+func (r *Repository) readHead(ctx context.Context) error {
 	text, err := readSmall(filepath.Join(r.GitDir, "HEAD"))
 	if err != nil {
 		return err
 	}
-	if ref, ok := strings.CutPrefix(strings.TrimSpace(string(text)), "ref: "); ok {
+	head := strings.TrimSpace(string(text))
+	if r.RefFormat != "files" {
+		if head, err = r.askHead(ctx); err != nil {
+			return err
+		}
+	}
+	if ref, ok := strings.CutPrefix(head, "ref:"); ok {
 		r.Head = strings.TrimPrefix(strings.TrimSpace(ref), "refs/heads/")
+	} else {
+		r.Detached = head
 	}
 	return nil
+}
+
+// askHead asks git for HEAD where it isn't a file, and answers as that file would.
+func (r *Repository) askHead(ctx context.Context) (head string, err error) {
+	own := *r
+	own.Common = r.GitDir // each working folder has its HEAD in a table of its own
+	s, err := own.Shadow(os.TempDir())
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	if ref, err := s.Line(ctx, "symbolic-ref", "--quiet", "HEAD"); err == nil {
+		return "ref: " + ref, nil
+	}
+	return s.Line(ctx, "rev-parse", "--verify", "HEAD")
+}
+
+// StartOf is the commit that a branch or revision stands for; "" is what is checked out. The answer is "" where
+// there is no commit yet.
+func StartOf(ctx context.Context, r *Repository, revision, scratch string) (commit string, err error) {
+	if revision == "" && r.Head == "" {
+		return r.Detached, nil
+	}
+	if revision == "" {
+		refs, err := r.Refs(ctx, scratch)
+		return refs.Resolve("refs/heads/" + r.Head), err
+	}
+	s, err := r.Shadow(scratch)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	if commit, err = s.Line(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", revision+"^{commit}"); err != nil {
+		return "", forage.WithHint(
+			forage.Errorf(forage.ErrUsage, "%s has no branch or commit %q", r.Common, revision),
+			"see `git branch --all`")
+	}
+	return commit, nil
+}
+
+// HintAbove says where the repository is, when path is a folder inside one; "" if there is none.
+func HintAbove(ctx context.Context, path string) string {
+	for dir := filepath.Dir(path); dir != "/" && dir != "."; dir = filepath.Dir(dir) {
+		if _, err := Open(ctx, dir); err == nil {
+			return "the repository is " + dir
+		}
+	}
+	return "make one there: git init"
+}
+
+// Moved opens the repository that keeps the work of w, and says what to do when it isn't where it was.
+func Moved(w forage.Workspace) (*Repository, error) {
+	r, err := Open(context.Background(), w.Repository.Store)
+	if err == nil {
+		return r, nil
+	}
+	from := w.Source
+	if from == "" {
+		from = w.Path
+	}
+	return nil, forage.WithHint(
+		forage.Errorf(forage.ErrRefused, "the repository %s of this workspace is gone: %w", from, err),
+		"it was moved or deleted: move it back to "+w.Repository.Store)
 }

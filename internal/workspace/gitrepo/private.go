@@ -2,21 +2,212 @@ package gitrepo
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 
 	"forage"
 )
 
 // Private is what CreatePrivate makes.
 type Private struct {
-	Repository forage.Repository // where, and over which store
+	Repository forage.Repository // where, over which store, and how it is shown
 	Branch     string            // inside, HEAD is this branch; "" is detached
 	Base       string            // at this commit; "" is a branch without a commit
-	Index      string            // an index file of the host's to begin with; "" has git make one of Base
+	Index      string            // an index file of the host's to begin with; "" has git make one of Base when it is first used
 	Remotes    bool              // carry the remotes of the host's repository, without what is secret in their URLs
+	Refs       Refs              // what else there is inside; its zero value is: the host's own
+	Scratch    string            // for what lives no longer than the call
 }
 
 // CreatePrivate makes the private git directory of a workspace: our own configuration, copies of the
-// host's refs, and the host's objects as alternates, by the path at which they are shown inside.
-func CreatePrivate(ctx context.Context, s *Shadow, p Private) error {
-	return forage.Errorf(forage.ErrUnsupported, "private metadata is not in this version")
+// host's refs, and the host's objects as alternates, by the path at which they are shown inside. It starts no
+// git where the host's refs are files.
+func CreatePrivate(ctx context.Context, r *Repository, p Private) (err error) {
+	dir := filepath.Join(p.Repository.Dir, "git")
+	if err := os.MkdirAll(p.Repository.Dir, 0o700); err != nil {
+		return fmt.Errorf("making private repository metadata: %w", err)
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return fmt.Errorf("making private repository metadata: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("making private repository metadata: %w", err), RemovePrivate(p.Repository))
+		}
+	}()
+	if p.Refs.Values == nil {
+		if p.Refs, err = r.Refs(ctx, p.Scratch); err != nil {
+			return err
+		}
+	}
+	for _, sub := range [...]string{"refs/heads", "refs/tags", "objects/info", "objects/pack", "info"} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
+			return err
+		}
+	}
+	return errors.Join(
+		writeNew(filepath.Join(dir, "HEAD"), p.head()),
+		writeNew(filepath.Join(dir, "config"), r.privateConfig(p.Remotes)),
+		writeNew(filepath.Join(dir, "objects/info/alternates"), alternatesInside(p.Repository)),
+		writeRefs(dir, p),
+		r.copyInto(dir),
+		copyIndex(dir, p.Index),
+		writeBeside(p.Repository))
+}
+
+// RemovePrivate takes away all private metadata of a workspace. What is in it was
+// written inside: nothing is followed, and folders that were closed are opened.
+func RemovePrivate(repository forage.Repository) error {
+	return removeAll(repository.Dir)
+}
+
+func (p Private) head() string {
+	if p.Branch == "" {
+		return p.Base + "\n"
+	}
+	return "ref: refs/heads/" + p.Branch + "\n"
+}
+
+// writeRefs writes the refs in the one file that holds any number of them, and symbolic ones beside it.
+func writeRefs(dir string, p Private) error {
+	values := make(map[string]string, len(p.Refs.Values)+1)
+	for name, id := range p.Refs.Values {
+		if !isHidden(name) {
+			values[name] = id
+		}
+	}
+	if p.Branch != "" && p.Base != "" {
+		values["refs/heads/"+p.Branch] = p.Base
+	}
+	var b strings.Builder
+	b.WriteString("# pack-refs with: sorted \n") // not "peeled": some are, and those say so
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		b.WriteString(values[name] + " " + name + "\n")
+		if peeled := p.Refs.Peeled[name]; peeled != "" && p.Refs.Values[name] == values[name] {
+			b.WriteString("^" + peeled + "\n")
+		}
+	}
+	for name, target := range p.Refs.Symbolic {
+		if isHidden(name) || !strings.HasPrefix(name, "refs/") || !filepath.IsLocal(name) {
+			continue
+		}
+		file := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), writeNew(file, "ref: "+target+"\n")); err != nil {
+			return err
+		}
+	}
+	return writeNew(filepath.Join(dir, "packed-refs"), b.String())
+}
+
+// copied are files that are taken over as they are: what the history ends at, and which
+// files count.
+func (r *Repository) copied() map[string]string {
+	return map[string]string{
+		"shallow":              filepath.Join(r.Common, "shallow"),
+		"info/exclude":         filepath.Join(r.Common, "info/exclude"),
+		"info/attributes":      filepath.Join(r.Common, "info/attributes"),
+		"info/sparse-checkout": filepath.Join(r.GitDir, "info/sparse-checkout"),
+	}
+}
+
+func (r *Repository) copyInto(dir string) error {
+	for name, from := range r.copied() {
+		text, err := readRegular(from, maxConfig)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := writeNew(filepath.Join(dir, name), string(text)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copyIndex copies an index with its time: by that, git knows which of its entries were
+// written in the same instant as their files, and looks into those again.
+func copyIndex(dir, from string) error {
+	if from == "" {
+		return nil
+	}
+	shared, err := filepath.Glob(filepath.Join(filepath.Dir(from), "sharedindex.*")) // git-update-index(1), "SPLIT INDEX"
+	if err != nil {
+		return err
+	}
+	for _, file := range append(shared, from) {
+		if err := copyIndexFile(filepath.Join(dir, filepath.Base(file)), file); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func copyIndexFile(to, from string) error {
+	info, err := os.Stat(from)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return forage.Errorf(forage.ErrUnsupported, "%s is not a file", from)
+	}
+	source, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	target, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	if info, err = source.Stat(); err == nil { // the one that is open: git replaces an index by a rename
+		_, err = target.ReadFrom(source)
+	}
+	return errors.Join(err, target.Close(), os.Chtimes(to, info.ModTime(), info.ModTime()))
+}
+
+// writeNew makes a file that is not there yet.
+func writeNew(path, text string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
+}
+
+func readRegular(file string, limit int64) ([]byte, error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > limit {
+		return nil, forage.Errorf(forage.ErrUnsupported, "%s is not a file of at most %d bytes", file, limit)
+	}
+	return os.ReadFile(file)
+}
+
+// removeAll is os.RemoveAll for folders in which somebody took away permissions.
+func removeAll(dir string) error {
+	if err := os.RemoveAll(dir); err == nil {
+		return nil
+	}
+	// Nobody writes to it any more, and links are not entered. A folder is opened before it is read.
+	_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, _ error) error {
+		if entry != nil && entry.IsDir() {
+			_ = os.Chmod(path, 0o700)
+		}
+		return nil
+	})
+	return os.RemoveAll(dir)
 }

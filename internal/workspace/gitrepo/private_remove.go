@@ -1,0 +1,82 @@
+package gitrepo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"forage"
+	"forage/internal/workspace"
+)
+
+// BeforeRemoval brings w up to date and does what how says about work that is nowhere else. Without an error w may be
+// removed; branch is the commit at which the host's branch is to be deleted, "" when it stays or isn't there.
+func BeforeRemoval(
+	ctx context.Context, p workspace.Provider, w forage.Workspace, how workspace.Removal, places workspace.Places,
+) (kept []workspace.Recovery, branch string, err error) {
+	_, updateErr := p.Update(ctx, w)
+	status, err := p.Status(ctx, w)
+	if err != nil {
+		return nil, "", err
+	}
+	if updateErr != nil && status.Problem == "" {
+		status.Problem = updateErr.Error()
+	}
+	if how == workspace.RemoveSaved && status.Unsaved() {
+		return nil, "", unsavedError(w, status)
+	}
+	stays := how == workspace.RemoveButBranch && status.CommitsCount > 0
+	if stays {
+		kept = append(kept, workspace.Recovery{Sandbox: Sandbox(w), Store: w.Repository.Store, Ref: "refs/heads/" + w.Branch})
+		status.CommitsCount = 0
+	}
+	if status.Unsaved() {
+		more, err := Keep(ctx, w, Sandbox(w), places.Scratch)
+		if err != nil {
+			return kept, "", fmt.Errorf("keeping the work in %s: %w", w.Path, err)
+		}
+		kept = append(kept, more...)
+	}
+	if stays || status.Problem != "" { // who changed the branch on the host wants to have it
+		return kept, "", nil
+	}
+	r, err := Moved(w)
+	if err != nil {
+		return kept, "", err
+	}
+	refs, err := r.Refs(ctx, places.Scratch)
+	return kept, refs.Values["refs/heads/"+w.Branch], err
+}
+
+// Sandbox is the name of the sandbox whose workspace w is.
+func Sandbox(w forage.Workspace) string {
+	if w.Repository == nil {
+		return ""
+	}
+	return filepath.Base(filepath.Dir(w.Repository.Dir))
+}
+
+// unsavedError says which work would be lost, and how to save it.
+func unsavedError(w forage.Workspace, status workspace.Status) error {
+	var lost []string
+	if n := status.CommitsCount; n > 0 {
+		lost = append(lost, fmt.Sprintf("%d on branch %s that no other branch has", n, w.Branch))
+	}
+	if n := status.UncommittedCount; n > 0 {
+		lost = append(lost, fmt.Sprintf("uncommitted changes in %d", n))
+	}
+	if len(status.Elsewhere) > 0 {
+		lost = append(lost, fmt.Sprintf("commits on %q, which the host does not have", status.Elsewhere))
+	}
+	if status.Problem != "" {
+		lost = append(lost, status.Problem)
+	}
+	return forage.WithHint(
+		errors.Join(forage.Errorf(forage.ErrRefused, "work would be lost: %s", strings.Join(lost, "; "))),
+		"see it with `forage-ctl diff "+Sandbox(w)+"`, bring it over with `forage-ctl apply "+Sandbox(w)+"`, or use --force, which keeps it for 30 days")
+}
+
+// RemoveTree removes a working folder that was made for a sandbox, whatever is in it.
+func RemoveTree(path string) error { return removeAll(path) }

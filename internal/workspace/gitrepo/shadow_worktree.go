@@ -1,0 +1,160 @@
+package gitrepo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"forage"
+)
+
+// Worktree is a linked worktree on the host: git-worktree(1). It is whole: the user's own git works in it.
+type Worktree struct {
+	Name   string // of its folder below worktrees/ in the repository
+	Path   string // its working folder
+	Branch string // that it is on
+	Base   string // its commit, in hex; "" is a branch without a commit
+	Lock   string // why `git worktree remove` and `prune` must leave it alone
+}
+
+// admin is the folder in the repository that stands for the worktree.
+func (r *Repository) admin(name string) string { return filepath.Join(r.Common, "worktrees", name) }
+
+// AddWorktree makes the branch and the worktree and checks its files out, as `git worktree add` would but
+// without hooks and filters. It leaves what it made when it fails: see RemoveWorktree.
+func (s *Shadow) AddWorktree(ctx context.Context, t Worktree) error {
+	if err := s.makeWorktree(t); err != nil {
+		return fmt.Errorf("making the worktree: %w", err)
+	}
+	if t.Base == "" {
+		return nil
+	}
+	err := s.createBranch(ctx, t)
+	if err != nil {
+		return err
+	}
+	index := filepath.Join(s.Repository.admin(t.Name), "index")
+	if _, err := s.Git(ctx, Call{Args: []string{"read-tree", "-m", "-u", t.Base}, WorkTree: t.Path, Index: index}); err != nil {
+		return fmt.Errorf("checking out %s: %w", t.Base, err)
+	}
+	return nil
+}
+
+// makeWorktree makes the folders and the files of the worktree.
+func (s *Shadow) makeWorktree(t Worktree) error {
+	admin := s.Repository.admin(t.Name)
+	if err := os.MkdirAll(filepath.Dir(admin), 0o777); err != nil {
+		return err
+	}
+	if err := os.Mkdir(admin, 0o777); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(t.Path), 0o700); err != nil {
+		return err
+	}
+	if err := os.Mkdir(t.Path, 0o700); err != nil {
+		return err
+	}
+	pointer := filepath.Join(t.Path, ".git")
+	return errors.Join(
+		os.WriteFile(filepath.Join(admin, "gitdir"), []byte(pointer+"\n"), 0o666),
+		os.WriteFile(filepath.Join(admin, "commondir"), []byte("../..\n"), 0o666),
+		os.WriteFile(filepath.Join(admin, "HEAD"), []byte("ref: refs/heads/"+t.Branch+"\n"), 0o666),
+		os.WriteFile(filepath.Join(admin, "locked"), []byte(t.Lock+"\n"), 0o666),
+		os.WriteFile(pointer, []byte("gitdir: "+admin+"\n"), 0o666),
+		s.sparseInto(admin))
+}
+
+// createBranch makes the branch, which must not be there.
+func (s *Shadow) createBranch(ctx context.Context, t Worktree) error {
+	_, err := s.Line(ctx, "update-ref", "-m", "branch: Created by forage", "refs/heads/"+t.Branch, t.Base, emptyID(s.Repository.ObjectFormat))
+	if err != nil {
+		return forage.WithHint(
+			forage.Errorf(forage.ErrRefused, "making the branch %s: %w", t.Branch, err),
+			"choose another name for the sandbox, or look at the branch: git branch --list "+t.Branch)
+	}
+	return nil
+}
+
+// sparseInto gives a worktree the sparse checkout of the folder it is made from, and this shadow too.
+func (s *Shadow) sparseInto(admin string) error {
+	r := s.Repository
+	if !r.flag("core.sparsecheckout") {
+		return nil
+	}
+	patterns, err := readRegular(filepath.Join(r.GitDir, "info/sparse-checkout"), maxConfig)
+	if err != nil {
+		return err
+	}
+	c := configText{}
+	for _, key := range [...]string{"core.sparsecheckout", "core.sparsecheckoutcone", "index.sparse"} {
+		if value := r.last(key); value != "" {
+			c.add(key, value)
+		}
+	}
+	text := r.shadowConfig() + c.String()
+	for _, dir := range [...]string{admin, s.Dir} {
+		if err := errors.Join(
+			os.MkdirAll(filepath.Join(dir, "info"), 0o777),
+			os.WriteFile(filepath.Join(dir, "info/sparse-checkout"), patterns, 0o666)); err != nil {
+			return err
+		}
+	}
+	if err := os.WriteFile(filepath.Join(s.Dir, "config"), []byte(text), 0o600); err != nil {
+		return err
+	}
+	if !r.flag("extensions.worktreeconfig") {
+		return nil // it is in what all worktrees share
+	}
+	c.add("sparse.expectfilesoutsideofpatterns", "true") // or git would forget what HoldGitlinks does
+	return os.WriteFile(filepath.Join(admin, "config.worktree"), []byte(c.String()), 0o666)
+}
+
+// HoldGitlinks marks the submodules in an index of the host's worktree, so that no git of the user's enters
+// their folders: what is in them was put there by whoever is inside, and git runs what a repository's
+// configuration names.
+func (s *Shadow) HoldGitlinks(ctx context.Context, index string) error {
+	links, err := s.Repository.Gitlinks(ctx, index, s.Dir)
+	if err != nil || len(links) == 0 {
+		return err
+	}
+	_, err = s.Git(ctx, Call{
+		Args: []string{"update-index", "--skip-worktree", "-z", "--stdin"}, Index: index, WorkTree: s.Dir,
+		Stdin: []byte(strings.Join(links, "\x00") + "\x00"),
+	})
+	return err
+}
+
+// WorktreeAt says whether the repository has a worktree of that name, and whether it is the one at path.
+func (r *Repository) WorktreeAt(name, path string) (there, ours bool) {
+	at, err := readPointer(filepath.Join(r.admin(name), "gitdir"), "")
+	if err != nil {
+		_, err = os.Lstat(r.admin(name))
+		return err == nil, false
+	}
+	return true, at == filepath.Join(path, ".git")
+}
+
+// RemoveWorktree takes away the worktree: its folder, and what stands for it in the repository if that is
+// really this one. What is not there is as good as removed.
+func (r *Repository) RemoveWorktree(t Worktree) error {
+	var err error
+	if _, ours := r.WorktreeAt(t.Name, t.Path); ours {
+		err = os.RemoveAll(r.admin(t.Name))
+		_ = os.Remove(filepath.Join(r.Common, "worktrees")) // as git does, when it was the last
+	}
+	return errors.Join(err, removeAll(t.Path))
+}
+
+// DeleteBranch deletes a branch that is still at a commit; an absent one is as good as deleted.
+func (s *Shadow) DeleteBranch(ctx context.Context, branch, at string) error {
+	refs, err := s.Repository.Refs(ctx, s.Dir)
+	if err != nil || refs.Values["refs/heads/"+branch] == "" {
+		return err
+	}
+	_, err = s.Line(ctx, "update-ref", "-d", "refs/heads/"+branch, at)
+	return err
+}

@@ -1,0 +1,26 @@
+package workspace
+
+import (
+	"path/filepath"
+	"strings"
+)
+
+// Resolved is path without links, as far as it exists.
+func Resolved(path string) string {
+	if path == "" {
+		return ""
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	parent := filepath.Dir(path)
+	if parent == path {
+		return path
+	}
+	return filepath.Join(Resolved(parent), filepath.Base(path))
+}
+
+// Within says whether path is dir or below it.
+func Within(path, dir string) bool {
+	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
+}

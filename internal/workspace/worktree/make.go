@@ -1,0 +1,181 @@
+package worktree
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"forage"
+	"forage/internal/workspace/gitrepo"
+)
+
+// Two files in the private folder, where nobody inside can write, say what was made: beginFile from the first moment
+// of a creation to its last, doneFile from then on. What neither names isn't ours.
+const (
+	beginFile = "creating"
+	doneFile  = "made"
+)
+
+// mark is what a creation has made, or was about to.
+type mark struct {
+	Path   string `json:"path"`
+	Branch string `json:"branch"`
+	Base   string `json:"base"`
+}
+
+// Make makes the worktree that w describes, of repository r, and its private metadata. When it fails, nothing is left.
+func Make(ctx context.Context, r *gitrepo.Repository, w forage.Workspace, scratch string) (err error) {
+	if err := undo(ctx, r, w, scratch); err != nil { // of a crash
+		return err
+	}
+	if err := Free(ctx, r, w, scratch); err != nil {
+		return err
+	}
+	if err := writeMark(w); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, undo(context.WithoutCancel(ctx), r, w, scratch))
+		}
+	}()
+	s, err := r.Shadow(scratch)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	if err := s.AddWorktree(ctx, describe(w)); err != nil {
+		return err
+	}
+	index := r.WorktreeIndex(describe(w).Name)
+	if err := gitrepo.CreatePrivate(ctx, r, gitrepo.Private{
+		Repository: *w.Repository, Branch: w.Branch, Base: w.Base, Index: index, Remotes: true, Scratch: scratch,
+	}); err != nil {
+		return err
+	}
+	if err := s.HoldGitlinks(ctx, index); err != nil {
+		return err
+	}
+	return os.Rename(filepath.Join(w.Repository.Dir, beginFile), filepath.Join(w.Repository.Dir, doneFile))
+}
+
+// describe is the worktree as gitrepo knows it. Its name in the repository is that of the branch, which is as unique.
+func describe(w forage.Workspace) gitrepo.Worktree {
+	return gitrepo.Worktree{
+		Name: w.Branch, Path: w.Path, Branch: w.Branch, Base: w.Base,
+		Lock: "a sandbox works on it; `forage-ctl down` removes it",
+	}
+}
+
+func writeMark(w forage.Workspace) error {
+	text, err := json.Marshal(mark{w.Path, w.Branch, w.Base})
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(w.Repository.Dir, 0o700); err != nil {
+		return fmt.Errorf("making the workspace: %w", err)
+	}
+	return os.WriteFile(filepath.Join(w.Repository.Dir, beginFile), text, 0o600)
+}
+
+// marked reads one of the two files; false when it isn't there or is about something else.
+func marked(w forage.Workspace, file string) (m mark, _ bool) {
+	text, err := os.ReadFile(filepath.Join(w.Repository.Dir, file))
+	return m, err == nil && json.Unmarshal(text, &m) == nil && m.Path == w.Path && m.Branch == w.Branch
+}
+
+// undo takes back what an interrupted creation of w has made; of anything else it takes nothing.
+func undo(ctx context.Context, r *gitrepo.Repository, w forage.Workspace, scratch string) error {
+	if _, err := os.Lstat(filepath.Join(w.Repository.Dir, beginFile)); err != nil {
+		return nil
+	}
+	if m, ok := marked(w, beginFile); ok { // else it had not begun
+		if err := unmake(ctx, r, w, m.Base, scratch); err != nil {
+			return err
+		}
+	}
+	return gitrepo.RemovePrivate(*w.Repository)
+}
+
+// Unused takes away what Make made, finished or not, before anything was done with it.
+func Unused(ctx context.Context, r *gitrepo.Repository, w forage.Workspace, scratch string) error {
+	if err := undo(ctx, r, w, scratch); err != nil {
+		return err
+	}
+	m, ok := marked(w, doneFile)
+	if !ok {
+		return nil
+	}
+	if err := unmake(ctx, r, w, m.Base, scratch); err != nil {
+		return err
+	}
+	return gitrepo.RemovePrivate(*w.Repository)
+}
+
+// unmake takes away worktree and branch, if that is at a commit still.
+func unmake(ctx context.Context, r *gitrepo.Repository, w forage.Workspace, at, scratch string) (err error) {
+	if err := r.RemoveWorktree(describe(w)); err != nil || at == "" {
+		return err
+	}
+	s, err := r.Shadow(scratch)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	return s.DeleteBranch(ctx, w.Branch, at)
+}
+
+// Free refuses a branch, a worktree or folders that are taken already, unless an interrupted creation of w left them.
+func Free(ctx context.Context, r *gitrepo.Repository, w forage.Workspace, scratch string) error {
+	if _, ok := marked(w, beginFile); ok {
+		return nil
+	}
+	refs, err := r.Refs(ctx, scratch)
+	if err != nil {
+		return err
+	}
+	if err := refs.FreeBranch(w.Branch); err != nil {
+		return err
+	}
+	if there, _ := r.WorktreeAt(w.Branch, w.Path); there {
+		return forage.WithHint(
+			forage.Errorf(forage.ErrRefused, "%s has a worktree named %s already", r.Common, w.Branch),
+			"see `git worktree list`; if its folder is gone: git worktree unlock, then git worktree prune")
+	}
+	for _, dir := range [...]string{w.Path, w.Repository.Dir} {
+		if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+			return forage.WithHint(
+				forage.Errorf(forage.ErrRefused, "%s is there already", dir),
+				"choose another name for the sandbox; `forage-ctl gc` finds what a sandbox left behind")
+		}
+	}
+	return nil
+}
+
+// Check says what has become of a repository or a worktree that isn't as Make left it.
+func Check(w forage.Workspace) error {
+	r, err := gitrepo.Moved(w)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Lstat(w.Path); errors.Is(err, fs.ErrNotExist) {
+		return forage.WithHint(
+			forage.Errorf(forage.ErrRefused, "the worktree's folder %s is gone", w.Path),
+			"commits are still in the sandbox; `forage-ctl down --force` keeps them below refs/forage/recovery/ and removes the rest")
+	}
+	switch there, ours := r.WorktreeAt(w.Branch, w.Path); {
+	case !there:
+		return forage.WithHint(
+			forage.Errorf(forage.ErrRefused, "%s no longer knows the worktree %s", w.Source, w.Path),
+			"somebody removed it by hand: `forage-ctl down --force` keeps what is in it below refs/forage/recovery/")
+	case !ours:
+		return forage.WithHint(
+			forage.Errorf(forage.ErrRefused, "the worktree %s of %s is not %s any more", w.Branch, w.Source, w.Path),
+			"somebody moved it: git worktree move it back")
+	}
+	return nil
+}

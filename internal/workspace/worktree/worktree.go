@@ -1,0 +1,113 @@
+// Package worktree is the git-worktree workspace.Provider: a real worktree of the user's repository on a branch
+// of its own, with private metadata over its .git inside. It is not for reading what was made inside: that is
+// package gitrepo.
+package worktree
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+
+	"forage"
+	"forage/internal/workspace"
+	"forage/internal/workspace/gitrepo"
+)
+
+// Provider is the git-worktree workspace.Provider.
+type Provider struct {
+	Places workspace.Places
+}
+
+var _ workspace.Provider = Provider{}
+
+// Plan decides which branch and folder the worktree is given.
+func (Provider) Plan(ctx context.Context, request workspace.Request) (forage.Workspace, error) {
+	source, err := findSource(ctx, request)
+	if err != nil {
+		return forage.Workspace{}, err
+	}
+	w := forage.Workspace{
+		Name: request.Name, Mode: forage.WorkspaceWorktree, Target: request.Target, ReadOnly: request.ReadOnly,
+		Path:   workspace.Resolved(request.Places.Tree(request.Sandbox, request.Name)),
+		Source: source.path, Branch: Branch(request.Sandbox, request.Name),
+	}
+	if request.Existing != nil {
+		w.Base = request.Existing.Base
+	} else if w.Base, err = gitrepo.StartOf(ctx, source.repository, request.Branch, request.Places.Scratch); err != nil {
+		return forage.Workspace{}, err
+	}
+	w.Repository, err = source.repository.PlanPrivate(gitrepo.Layout{
+		Dir:  workspace.Resolved(request.Places.Repository(request.Sandbox, request.Name)),
+		Part: request.Name, Target: request.Target, Pointer: true, ReadOnly: request.ReadOnly,
+	}, w.Branch)
+	if err != nil {
+		return forage.Workspace{}, err
+	}
+	if request.Existing != nil {
+		return w, Check(w)
+	}
+	return w, Free(ctx, source.repository, w, request.Places.Scratch)
+}
+
+// Branch is the branch that a part of a sandbox works on.
+func Branch(sandbox, part string) string {
+	if part == workspace.Main {
+		return workspace.BranchPrefix + sandbox
+	}
+	return workspace.BranchPrefix + sandbox + "." + part
+}
+
+// source is the user's repository.
+type source struct {
+	path       string
+	repository *gitrepo.Repository
+}
+
+func findSource(ctx context.Context, request workspace.Request) (source, error) {
+	path, err := filepath.EvalSymlinks(request.Path)
+	if err != nil {
+		return source{}, forage.Errorf(forage.ErrUsage, "opening the repository: %w", err)
+	}
+	for _, ours := range request.Ours {
+		if ours = workspace.Resolved(ours); ours != "" && workspace.Within(path, ours) {
+			return source{}, forage.WithHint(
+				forage.Errorf(forage.ErrRefused, "the repository %s is in Forage's own folder %s", path, ours),
+				"name your own repository; `forage-ctl fork` makes a sandbox from another one's state")
+		}
+	}
+	repository, err := gitrepo.Open(ctx, path)
+	if errors.Is(err, gitrepo.ErrNoRepository) {
+		return source{}, forage.WithHint(forage.Errorf(forage.ErrUsage, "opening the repository: %w", err), gitrepo.HintAbove(ctx, path))
+	}
+	return source{path, repository}, err
+}
+
+// Create makes branch, worktree and private metadata.
+func (p Provider) Create(ctx context.Context, w forage.Workspace) error {
+	r, err := gitrepo.Open(ctx, w.Source)
+	if err != nil {
+		return err
+	}
+	return Make(ctx, r, w, p.Places.Scratch)
+}
+
+// Update imports the commits that were made inside.
+func (p Provider) Update(ctx context.Context, w forage.Workspace) (workspace.Update, error) {
+	if err := Check(w); err != nil {
+		return workspace.Update{}, err
+	}
+	return gitrepo.Import(ctx, w, p.Places.Scratch)
+}
+
+// Status says what would be lost.
+func (p Provider) Status(ctx context.Context, w forage.Workspace) (workspace.Status, error) {
+	if err := Check(w); err != nil {
+		return workspace.Status{Problem: err.Error()}, nil
+	}
+	return gitrepo.Unsaved(ctx, w, p.Places.Scratch)
+}
+
+// Remove takes away the worktree, its branch and the private metadata.
+func (p Provider) Remove(ctx context.Context, w forage.Workspace, how workspace.Removal) ([]workspace.Recovery, error) {
+	return Remove(ctx, p, w, how, p.Places)
+}
