@@ -1,5 +1,10 @@
 package forage
 
+import (
+	"path"
+	"strings"
+)
+
 // WorkspaceMode says how a workspace relates to the user's files.
 type WorkspaceMode string
 
@@ -69,6 +74,34 @@ type Part struct {
 	Mode          WorkspaceMode `json:"mode"`
 	Branch        string        `json:"branch,omitempty"`
 	ReadOnly      bool          `json:"readOnly,omitempty"`
+}
+
+// IsURL says whether git clone takes text for a URL, or for host:path, and not for a path
+// of this host: git-clone(1), "GIT URLS".
+func IsURL(text string) bool {
+	before, _, colon := strings.Cut(text, ":")
+	return strings.Contains(text, "://") || colon && before != "" && !strings.Contains(before, "/")
+}
+
+// reserved are places inside that Forage itself makes; a mount there, or over
+// a folder that holds one, would take its walls away.
+var reserved = [...]string{
+	"/proc", "/sys", "/dev", "/etc", "/usr", "/bin", "/sbin", "/lib", "/lib64", RunPath, RepositoriesPath, WorkspacePath, HomePath,
+}
+
+// CheckTarget says why nothing of the user's can be mounted at a place inside, beside the workspace itself.
+func CheckTarget(target string) error {
+	if !path.IsAbs(target) || path.Clean(target) != target || target == "/" {
+		return Errorf(ErrUsage, "expected an absolute path other than /, without . or .. or a slash at its end")
+	}
+	for _, place := range reserved {
+		// Below the workspace and the home there is room for mounts.
+		open := place == WorkspacePath || place == HomePath
+		if target == place || strings.HasPrefix(place, target+"/") || !open && strings.HasPrefix(target, place+"/") {
+			return Errorf(ErrUsage, "%s is Forage's own", place)
+		}
+	}
+	return nil
 }
 
 // Workspaces are all parts of the workspace, the main one first.

@@ -264,17 +264,12 @@ skills.jj = true
 command = ["claude"]
 hostConfigDir = "~/.claude"
 permissions.skipAll = true
-[templates.later.workspace.mounts.beads]
-containerPath = "/workspace/.beads"
-repo = "~/repo"
-mode = "jj"
 `)
 	file := c.Files[0]
 	want := map[string][]config.KeyUse{"later": {
 		{Key: "templates.later.skills.jj", File: file, Line: 12},
 		{Key: "templates.later.agents.claude.hostConfigDir", File: file, Line: 15},
 		{Key: "templates.later.agents.claude.permissions.skipAll", File: file, Line: 16},
-		{Key: "templates.later.workspace.mounts", File: file, Line: 17},
 	}}
 	if diff := cmp.Diff(want, c.Unsupported); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -336,6 +331,14 @@ secretName = "key"
 authEnvVar = "K"
 baseUrlEnvVar = "U"
 permissions.skipAll = true
+[templates.mine.workspace.mounts.main]
+containerPath = "/workspace"
+repo = "https://git.example.com/x.git"
+mode = "clone"
+branch = "next"
+[templates.mine.workspace.mounts.lib]
+containerPath = "/deps/lib:ro"
+repo = "/lib"
 `)
 	for name, show := range map[string]func() ([]byte, error){"config.toml": c.TOML, "config.json": c.JSON} {
 		text, err := show()

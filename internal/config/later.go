@@ -32,7 +32,6 @@ func (v converter) unsupported(raw rawTemplate, at func(...any) []any) []KeyUse 
 		use(isText(agent.HostConfigDir), "agents", name, "hostConfigDir")
 		use(agent.Permissions != nil && isTrue(agent.Permissions.SkipAll), "agents", name, "permissions", "skipAll")
 	}
-	use(raw.Workspace != nil && len(raw.Workspace.Mounts) > 0, "workspace", "mounts")
 	return uses
 }
 
@@ -45,17 +44,6 @@ func (v converter) checkLater(raw rawTemplate, at func(...any) []any) {
 	for name, agent := range raw.Agents {
 		if d := agent.HostConfigDir; d != nil {
 			v.path(*d, at("agents", name, "hostConfigDir")...)
-		}
-	}
-	if raw.Workspace == nil {
-		return
-	}
-	for name, mount := range raw.Workspace.Mounts {
-		if mount.ContainerPath == nil || mount.Repo == nil {
-			v.wrong(at("workspace", "mounts", name), "expected containerPath and repo")
-		}
-		if m := mount.Mode; m != nil && !slices.Contains([]string{"direct", "jj", "git-worktree", "clone"}, *m) {
-			v.wrong(at("workspace", "mounts", name, "mode"), "%.80q: expected direct, jj, git-worktree or clone", *m)
 		}
 	}
 }

@@ -144,8 +144,6 @@ func TestMistakes(t *testing.T) {
 		{"cost that is none", "[templates.x.traffic]\nmaxCost = nan", `expected US dollars`},
 		{"cost too great", "[templates.x.traffic]\nmaxCost = 1e999", `:2:`},
 		{"monitor", "[templates.x]\nmonitor = 'yes'", `:2:11: templates.x.monitor: expected true or false, found a string`},
-		// What belongs to later.
-		{"mount mode", "[templates.x.workspace.mounts.m]\ncontainerPath = '/a'\nrepo = '/b'\nmode = 'svn'", `:4:8: templates.x.workspace.mounts.m.mode: "svn": expected`},
 		// Forbidding what could never be enforced.
 		{"forbid flag", "[forbid]\nflags = ['mounts']", `:2:10: forbid.flags[0]: "mounts" is not a flag that can be forbidden; did you mean "mount"?`},
 		{"forbid mode", "[forbid]\nnetworks = ['all']", `forbid.networks[0]: "all": expected full`},

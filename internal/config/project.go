@@ -25,6 +25,7 @@ type Project struct {
 	network   *forage.NetworkMode
 	allow     []string // nil: not said
 	readOnly  bool
+	protect   bool
 	limits    forage.Limits
 	rules     []forage.Rule // that deny
 	traffic   forage.Traffic
@@ -99,7 +100,7 @@ func checkProjectKeys(root *node) error {
 
 func convertProject(path string, raw rawProject, root *node, p *problems) Project {
 	v := converter{problems: p, root: root}
-	project := Project{file: path, readOnly: isTrue(raw.ReadOnlyWorkspace), limitsAt: root.at("resourceLimits"), trafficAt: root.at("traffic")}
+	project := Project{file: path, readOnly: isTrue(raw.ReadOnlyWorkspace), protect: isTrue(raw.Protect), limitsAt: root.at("resourceLimits"), trafficAt: root.at("traffic")}
 	if raw.Forbid != nil {
 		project.Forbid = convertForbid(raw.Forbid, root.at("forbid"), "", p)
 	}

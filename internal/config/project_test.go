@@ -48,6 +48,8 @@ func TestTighten(t *testing.T) {
 		}},
 		{"no hosts", "allowedHosts = []", func(t *forage.Template) { t.Network.Allow = []string{} }},
 		{"read only", "readOnlyWorkspace = true", func(t *forage.Template) { t.ReadOnlyWorkspace = true }},
+		{"protected", "protect = true", func(*forage.Template) {}},
+		{"not protected", "protect = false", func(*forage.Template) {}},
 		{"not read only", "readOnlyWorkspace = false", func(*forage.Template) {}},
 		{"limits", "resourceLimits = { tasksMax = 10, memoryMax = '1G', wallClock = '5m', diskMax = '1M', cpuQuota = '50%' }", func(t *forage.Template) {
 			t.Limits = forage.Limits{TasksMax: 10, MemoryMax: 1 << 30, WallClock: 5 * time.Minute, DiskMax: 1 << 20, CPUQuota: 50}
@@ -77,6 +79,20 @@ func TestTighten(t *testing.T) {
 				t.Errorf("%v (-want +got):\n%s", err, diff)
 			}
 		})
+	}
+}
+
+// A project can turn protection on, and not off.
+func TestTightenProtect(t *testing.T) {
+	for text, want := range map[string]bool{"": true, "protect = false": true, "protect = true": false} {
+		project, err := loadProject(t, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := config.Tighten(forage.Template{Unprotected: true}, project)
+		if err != nil || got.Unprotected != want {
+			t.Errorf("%q: unprotected is %v, %v", text, got.Unprotected, err)
+		}
 	}
 }
 

@@ -103,6 +103,8 @@ type rawTemplate struct {
 	AllowedHosts []string `json:"allowedHosts,omitempty" toml:"allowedHosts,omitempty"`
 	// The agent may read the workspace and not change it.
 	ReadOnlyWorkspace *bool `json:"readOnlyWorkspace,omitempty" toml:"readOnlyWorkspace,omitempty"`
+	// What host tools execute at the root of the workspace (.envrc, .vscode, ...) can't be changed from inside; it is so unless this is false.
+	Protect *bool `json:"protect,omitempty" toml:"protect,omitempty"`
 	// The agent may make user namespaces of its own.
 	NestedNamespaces *bool `json:"nestedNamespaces,omitempty" toml:"nestedNamespaces,omitempty"`
 	// Bounds; one that this host can't enforce is an error when a sandbox starts.
@@ -217,15 +219,22 @@ type rawTraffic struct {
 
 // rawWorkspace composes a workspace.
 type rawWorkspace struct {
+	// Parts of the workspace, by name; main is the one at /workspace.
 	Mounts map[string]rawWorkspaceMount `json:"mounts,omitempty" toml:"mounts,omitempty"`
 }
 
 // rawWorkspaceMount is one part of a composed workspace.
 type rawWorkspaceMount struct {
+	// Where it is inside, :ro at the end makes it read-only. Parts may be in /workspace, and not otherwise in one another.
 	ContainerPath *string `json:"containerPath,omitempty" toml:"containerPath,omitempty"`
-	Repo          *string `json:"repo,omitempty" toml:"repo,omitempty"`
-	Mode          *string `json:"mode,omitempty" toml:"mode,omitempty"`
-	Branch        *string `json:"branch,omitempty" toml:"branch,omitempty"`
+	// Folder or repository on the host; for the mode clone a URL too.
+	Repo *string `json:"repo,omitempty" toml:"repo,omitempty"`
+	// How it is made: direct (as it is), git-worktree, jj or clone.
+	Mode *string `json:"mode,omitempty" toml:"mode,omitempty"`
+	// What a worktree, jj workspace or clone starts from; else HEAD.
+	Branch *string `json:"branch,omitempty" toml:"branch,omitempty"`
+	// The agent may read it and not change it.
+	ReadOnly *bool `json:"readOnly,omitempty" toml:"readOnly,omitempty"`
 }
 
 // rawProject is a project's own .forage.toml. It can only take away from what
@@ -234,6 +243,7 @@ type rawProject struct {
 	Network           *string     `json:"network,omitempty" toml:"network,omitempty"`
 	AllowedHosts      []string    `json:"allowedHosts,omitempty" toml:"allowedHosts,omitempty"`
 	ReadOnlyWorkspace *bool       `json:"readOnlyWorkspace,omitempty" toml:"readOnlyWorkspace,omitempty"`
+	Protect           *bool       `json:"protect,omitempty" toml:"protect,omitempty"`
 	ResourceLimits    *rawLimits  `json:"resourceLimits,omitempty" toml:"resourceLimits,omitempty"`
 	Rules             []rawRule   `json:"rules,omitempty" toml:"rules,omitempty"`
 	Traffic           *rawTraffic `json:"traffic,omitempty" toml:"traffic,omitempty"`

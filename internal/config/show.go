@@ -69,6 +69,7 @@ func effectiveTemplate(t forage.Template, read rawTemplate) rawTemplate {
 		Network:           text(string(modeName(t.Network.Mode))),
 		AllowedHosts:      t.Network.Allow,
 		ReadOnlyWorkspace: truth(t.ReadOnlyWorkspace),
+		Protect:           untruth(t.Unprotected),
 		NestedNamespaces:  truth(t.Security.NestedNamespaces),
 		ResourceLimits:    effectiveLimits(t.Limits),
 		Env:               t.Env,
@@ -80,7 +81,7 @@ func effectiveTemplate(t forage.Template, read rawTemplate) rawTemplate {
 		Traffic:           effectiveTraffic(t.Traffic),
 		Secrets:           t.Secrets,
 		SecretMode:        text(string(t.SecretMode)),
-		Workspace:         read.Workspace,
+		Workspace:         effectiveParts(t.Parts),
 		Agents:            map[string]rawAgent{},
 	}
 	for name, agent := range t.Agents {
@@ -90,6 +91,20 @@ func effectiveTemplate(t forage.Template, read rawTemplate) rawTemplate {
 		raw.Agents[name] = a
 	}
 	return raw
+}
+
+func effectiveParts(parts []forage.Part) *rawWorkspace {
+	if len(parts) == 0 {
+		return nil
+	}
+	raw := rawWorkspace{Mounts: map[string]rawWorkspaceMount{}}
+	for _, part := range parts {
+		raw.Mounts[part.Name] = rawWorkspaceMount{
+			ContainerPath: text(part.ContainerPath), Repo: text(part.Repo), Mode: text(string(part.Mode)),
+			Branch: text(part.Branch), ReadOnly: truth(part.ReadOnly),
+		}
+	}
+	return &raw
 }
 
 func effectiveLimits(l forage.Limits) *rawLimits {
@@ -195,6 +210,15 @@ func truth(b bool) *bool {
 		return nil
 	}
 	return &b
+}
+
+// untruth is false where b is true, and else what is so without being said.
+func untruth(b bool) *bool {
+	if !b {
+		return nil
+	}
+	no := false
+	return &no
 }
 
 func integer(n int64) *int64 { return &n }

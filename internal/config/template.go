@@ -44,6 +44,9 @@ func (v converter) template(name string, raw rawTemplate) {
 		v.each(raw.AllowedHosts, checkHost, at("allowedHosts"))
 	}
 	setBool(&t.ReadOnlyWorkspace, raw.ReadOnlyWorkspace)
+	if raw.Protect != nil {
+		t.Unprotected = !*raw.Protect
+	}
 	setBool(&t.Security.NestedNamespaces, raw.NestedNamespaces)
 	v.limits(&t.Limits, raw.ResourceLimits, at("resourceLimits"))
 	v.environment(&t, raw.Env, at("env"))
@@ -58,6 +61,7 @@ func (v converter) template(name string, raw rawTemplate) {
 	setBool(&t.Network.Monitor, raw.Monitor)
 	v.traffic(&t.Traffic, raw.Traffic, at("traffic"))
 	v.secrets(&t, raw, at)
+	t.Parts = v.parts(raw.Workspace, at("workspace"))
 	v.checkLater(raw, at)
 	v.config.Templates[name] = t
 	if uses := v.unsupported(raw, at); len(uses) > 0 {

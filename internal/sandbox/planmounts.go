@@ -9,10 +9,6 @@ import (
 	"forage"
 )
 
-// reserved are places inside that Forage itself makes; a mount there, or over
-// a folder that holds one, would take its walls away.
-var reserved = []string{"/proc", "/sys", "/dev", "/etc", "/usr", "/bin", "/sbin", "/lib", "/lib64", forage.RunPath, forage.WorkspacePath, forage.HomePath}
-
 // mounts adds the folders and files that the flags show inside.
 func (p *planner) mounts(context.Context) error {
 	spec := &p.plan.Spec
@@ -66,15 +62,8 @@ func (p *planner) parseMount(text string) (forage.Mount, error) {
 		return usage("it has no destination")
 	}
 	source, target := rest[:at], rest[at+1:]
-	if !filepath.IsAbs(target) || filepath.Clean(target) != target || target == "/" {
-		return usage("the destination must be an absolute path other than /, without . or .. or a slash at its end")
-	}
-	for _, place := range reserved {
-		// Below the workspace and the home there is room for mounts.
-		open := place == forage.WorkspacePath || place == forage.HomePath
-		if target == place || below(place, target) || !open && below(target, place) {
-			return usage("%s is Forage's own", place)
-		}
+	if err := forage.CheckTarget(target); err != nil {
+		return usage("the destination: %w", err)
 	}
 	source, err := p.service.Caller.abs(source)
 	if err != nil {

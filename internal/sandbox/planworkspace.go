@@ -68,7 +68,7 @@ func (p *planner) askedMain() (main forage.Part, flag string, err error) {
 		}
 		flag, main.Mode, main.Repo = choice.name, choice.mode, choice.value
 	}
-	if main.Mode == forage.WorkspaceClone && workspace.IsURL(main.Repo) {
+	if main.Mode == forage.WorkspaceClone && forage.IsURL(main.Repo) {
 		return main, flag, nil
 	}
 	main.Repo, err = p.service.Caller.abs(main.Repo)

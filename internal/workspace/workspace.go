@@ -8,7 +8,6 @@ package workspace
 import (
 	"context"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"forage"
@@ -92,13 +91,6 @@ func (p Places) Tree(sandbox, part string) string {
 // Repository is where the private metadata of a part is made.
 func (p Places) Repository(sandbox, part string) string {
 	return filepath.Join(p.Repositories, sandbox, part)
-}
-
-// IsURL says whether git clone would take text for a URL, or for host:path, and not for a path
-// of this host: git-clone(1), "GIT URLS".
-func IsURL(text string) bool {
-	before, _, colon := strings.Cut(text, ":")
-	return strings.Contains(text, "://") || colon && !strings.Contains(before, "/")
 }
 
 // Main is the name of a workspace's only, or first, part.
