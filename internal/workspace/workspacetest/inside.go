@@ -99,7 +99,7 @@ func (i *Inside) Commit(file, content string) {
 	if i.Work.Repository.Kind == forage.RepositoryJJ {
 		commit = "jj --quiet commit -m " + quote("agent: "+file)
 	}
-	i.Run("printf %s " + quote(content) + " >" + quote(file) + "\n" + commit)
+	i.Run("mkdir -p " + quote(filepath.Dir(file)) + "\nprintf %s " + quote(content) + " >" + quote(file) + "\n" + commit)
 }
 
 // Made is a provider with a workspace that it has made.

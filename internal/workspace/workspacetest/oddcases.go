@@ -43,8 +43,8 @@ func (s Subject) oddly(u *User, odd Odd) {
 	}
 	m.unchanged(before)
 	i := m.inside()
-	i.Commit("new.txt", "from inside\n")
-	if got := m.update(); got.After == "" || m.show(got.After, "new.txt") != "from inside" {
+	i.Commit("docs/new.txt", "from inside\n")
+	if got := m.update(); got.After == "" || m.show(got.After, "docs/new.txt") != "from inside" {
 		m.Errorf("the update is %+v", got)
 	}
 	if !s.JJ {

@@ -1,0 +1,46 @@
+package workspacetest_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"forage/internal/workspace"
+	"forage/internal/workspace/jj"
+	"forage/internal/workspace/workspacetest"
+	"forage/internal/workspace/worktree"
+)
+
+func gitSource(u *workspacetest.User, dir string) string {
+	return u.Repository(filepath.Join(dir, "repo"))
+}
+
+func jjSource(u *workspacetest.User, dir string) string {
+	return u.JJ(filepath.Join(dir, "repo"), "--no-colocate")
+}
+
+// refuses lists the odd repositories that may be refused.
+func refuses(names ...string) func(string) bool {
+	return func(name string) bool {
+		for _, refused := range names {
+			if name == refused {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+func TestWorktree(t *testing.T) {
+	workspacetest.Run(t, workspacetest.Subject{
+		New:     func(p workspace.Places) workspace.Provider { return worktree.Provider{Places: p} },
+		Source:  gitSource,
+		Refuses: refuses("partial clone", ".git is a link", "HEAD is a link"),
+	})
+}
+
+func TestJJ(t *testing.T) {
+	workspacetest.Run(t, workspacetest.Subject{
+		New:    func(p workspace.Places) workspace.Provider { return jj.Provider{Places: p} },
+		Source: jjSource, JJ: true,
+	})
+}
