@@ -66,8 +66,8 @@ func lockedHint(err error, what string) error {
 
 // contains says whether any branch, tag or remote-tracking branch of the host's repository has the commit, but those in except.
 func (s *Shadow) contains(ctx context.Context, commit string, except ...string) (bool, error) {
-	args := []string{"rev-list", "--max-count=1", "--end-of-options", commit, "--not"}
-	out, err := s.Git(ctx, Call{Args: append(args, published(except...)...)})
+	args := append([]string{"rev-list", "--max-count=1", "--not"}, published(except...)...)
+	out, err := s.Git(ctx, Call{Args: append(args, "--not", "--end-of-options", commit)})
 	return err == nil && len(strings.TrimSpace(string(out))) == 0, err
 }
 

@@ -98,7 +98,7 @@ func shares(m *Made) {
 				}
 				add := "git add " + name + " && git commit -q -m " + name
 				if m.jj {
-					add = "jj commit -q -m " + name
+					add = "jj --quiet commit -m " + name
 				}
 				if out, err := i.Try("set -e; echo new >" + name + "; " + add); err != nil {
 					m.Errorf("sandbox %d: %v\n%s", n, err, out)
