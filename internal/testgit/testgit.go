@@ -79,3 +79,6 @@ func Init(t testing.TB, dir string) *Repo {
 	r.Dir = filepath.Join(dir, "work")
 	return r
 }
+
+// At runs git in a folder that is there, in the given environment.
+func At(t testing.TB, dir string, env []string) *Repo { return &Repo{t: t, Dir: dir, Env: env} }
