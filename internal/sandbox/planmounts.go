@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"forage"
+	"forage/internal/rootfs"
 )
 
 // mounts adds the folders and files that the flags show inside.
@@ -27,7 +28,40 @@ func (p *planner) mounts(context.Context) error {
 		}
 		spec.Mounts = append(spec.Mounts, mount)
 	}
+	if err := p.keepsStores(); err != nil {
+		return err
+	}
 	return p.keepsRules()
+}
+
+// keepsStores refuses mounts through which the sandbox could write to a repository of the host's that one of its
+// workspaces is made from: what is in there is executed by the host's git.
+func (p *planner) keepsStores() error {
+	mounts := p.plan.Spec.Mounts
+	for _, w := range p.plan.Workspaces() {
+		if w.Repository == nil || w.Repository.Store == "" {
+			continue
+		}
+		store := w.Repository.Store
+		for _, mount := range mounts {
+			if !mount.Writable || !rootfs.Within(store, mount.Source) && !rootfs.Within(mount.Source, store) {
+				continue
+			}
+			inside := mount.Target + strings.TrimPrefix(store, mount.Source)
+			if rootfs.Within(store, mount.Source) && coveredAt(mounts, inside, mount) {
+				continue
+			}
+			return forage.WithHint(
+				forage.Errorf(forage.ErrRefused, "the sandbox could change the repository %s, which %s is made from, at %s", store, w.Target, mount.Target),
+				"show it read-only, or leave that mount out")
+		}
+	}
+	return nil
+}
+
+// coveredAt says whether something else is mounted over the place inside that mount would show.
+func coveredAt(mounts []forage.Mount, inside string, mount forage.Mount) bool {
+	return slices.ContainsFunc(mounts, func(over forage.Mount) bool { return over.Target == inside && over != mount })
 }
 
 // keepsRules refuses mounts through which the sandbox could change the configuration: the rules
