@@ -62,8 +62,17 @@ type Repository struct {
 	Store string `json:"store"`
 	// Head is the branch that the sandbox is on at first, as it is called inside; "" is a detached head.
 	Head string `json:"head,omitempty"`
-	// Mounts show the metadata inside, and the host's objects read-only.
+	// Mounts show the metadata inside, and the host's objects read-only. They include those of Nested.
 	Mounts []Mount `json:"mounts"`
+	// Nested are populated submodules of a direct workspace, which have private metadata too.
+	Nested []Nested `json:"nested,omitempty"`
+}
+
+// Nested is a repository inside a workspace.
+type Nested struct {
+	Path       string     `json:"path"` // relative to the workspace
+	Base       string     `json:"base,omitempty"`
+	Repository Repository `json:"repository"`
 }
 
 // Part is one part of a composed workspace, as a template asks for it.

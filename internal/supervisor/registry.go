@@ -48,7 +48,7 @@ type Workspaces struct {
 func (w Workspaces) New(mode forage.WorkspaceMode) (workspace.Provider, error) {
 	switch mode {
 	case forage.WorkspaceDirect:
-		return direct.Provider{}, nil
+		return direct.Provider{Places: w.Places}, nil
 	case forage.WorkspaceWorktree:
 		return worktree.Provider{Places: w.Places}, nil
 	}

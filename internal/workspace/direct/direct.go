@@ -1,10 +1,10 @@
-// Package direct mounts the user's own folder at /workspace. It makes nothing,
-// so it has nothing to lose; it refuses folders that would show the sandbox more than a project.
+// Package direct mounts the user's own folder at /workspace. In the folder itself it makes nothing; a repository
+// that is at its root gets private metadata, which is mounted over the user's own inside. It refuses
+// folders that would show the sandbox more than a project, or let it write to a repository's metadata.
 package direct
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 
@@ -15,12 +15,14 @@ import (
 )
 
 // Provider is the direct workspace.Provider.
-type Provider struct{}
+type Provider struct {
+	Places workspace.Places
+}
 
 var _ workspace.Provider = Provider{}
 
 // Plan resolves the folder once: what is mounted is the path that was checked.
-func (Provider) Plan(_ context.Context, request workspace.Request) (forage.Workspace, error) {
+func (Provider) Plan(ctx context.Context, request workspace.Request) (forage.Workspace, error) {
 	path, err := filepath.EvalSymlinks(request.Path)
 	if err != nil {
 		return forage.Workspace{}, forage.Errorf(forage.ErrUsage, "opening the workspace: %w", err)
@@ -38,9 +40,10 @@ func (Provider) Plan(_ context.Context, request workspace.Request) (forage.Works
 	if err := tooMuch(path, request); err != nil {
 		return forage.Workspace{}, forage.WithHint(err, "go to your project's folder, or name it with -w")
 	}
-	return forage.Workspace{
+	w := forage.Workspace{
 		Name: request.Name, Mode: forage.WorkspaceDirect, Path: path, Target: request.Target, ReadOnly: request.ReadOnly,
-	}, nil
+	}
+	return w, planGit(ctx, request, &w)
 }
 
 // tooMuch refuses a folder that holds more than a project.
@@ -66,25 +69,4 @@ func tooMuch(path string, request workspace.Request) error {
 		}
 	}
 	return nil
-}
-
-// Create has nothing to make.
-func (Provider) Create(context.Context, forage.Workspace) error { return nil }
-
-// Update has nothing to bring back.
-func (Provider) Update(context.Context, forage.Workspace) (workspace.Update, error) {
-	return workspace.Update{}, nil
-}
-
-// Status of a direct workspace: the files are the user's own and stay.
-func (Provider) Status(context.Context, forage.Workspace) (workspace.Status, error) {
-	return workspace.Status{}, nil
-}
-
-// Remove leaves the user's folder alone.
-func (Provider) Remove(_ context.Context, w forage.Workspace, _ workspace.Removal) ([]workspace.Recovery, error) {
-	if w.Mode != forage.WorkspaceDirect {
-		return nil, fmt.Errorf("removing the workspace: %q is not a direct one", w.Mode)
-	}
-	return nil, nil
 }

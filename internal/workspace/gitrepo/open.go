@@ -242,3 +242,13 @@ func Moved(w forage.Workspace) (*Repository, error) {
 		forage.Errorf(forage.ErrRefused, "the repository %s of this workspace is gone: %w", from, err),
 		"it was moved or deleted: move it back to "+w.Repository.Store)
 }
+
+// MetadataAround is the folder at or above path that is a git directory; "" if there is none.
+func MetadataAround(path string) string {
+	for dir := path; dir != "/" && dir != "."; dir = filepath.Dir(dir) {
+		if looksLikeGitDir(dir) {
+			return dir
+		}
+	}
+	return ""
+}

@@ -20,6 +20,7 @@ type Private struct {
 	Branch     string            // inside, HEAD is this branch; "" is detached
 	Base       string            // at this commit; "" is a branch without a commit
 	Index      string            // an index file of the host's to begin with; "" has git make one of Base when it is first used
+	Unfinished bool              // carry what a merge, cherry-pick or revert in the host's folder waits for
 	Remotes    bool              // carry the remotes of the host's repository, without what is secret in their URLs
 	Refs       Refs              // what else there is inside; its zero value is: the host's own
 	Scratch    string            // for what lives no longer than the call
@@ -56,7 +57,7 @@ func CreatePrivate(ctx context.Context, r *Repository, p Private) (err error) {
 		writeNew(filepath.Join(dir, "config"), r.privateConfig(p.Remotes)),
 		writeNew(filepath.Join(dir, "objects/info/alternates"), alternatesInside(p.Repository)),
 		writeRefs(dir, p),
-		r.copyInto(dir),
+		r.copyInto(dir, p.Unfinished),
 		copyIndex(dir, p.Index),
 		writeBeside(p.Repository))
 }
@@ -107,17 +108,23 @@ func writeRefs(dir string, p Private) error {
 
 // copied are files that are taken over as they are: what the history ends at, and which
 // files count.
-func (r *Repository) copied() map[string]string {
-	return map[string]string{
+func (r *Repository) copied(unfinished bool) map[string]string {
+	files := map[string]string{
 		"shallow":              filepath.Join(r.Common, "shallow"),
 		"info/exclude":         filepath.Join(r.Common, "info/exclude"),
 		"info/attributes":      filepath.Join(r.Common, "info/attributes"),
 		"info/sparse-checkout": filepath.Join(r.GitDir, "info/sparse-checkout"),
 	}
+	if unfinished {
+		for _, name := range [...]string{"MERGE_HEAD", "MERGE_MODE", "MERGE_MSG", "CHERRY_PICK_HEAD", "REVERT_HEAD"} {
+			files[name] = filepath.Join(r.GitDir, name)
+		}
+	}
+	return files
 }
 
-func (r *Repository) copyInto(dir string) error {
-	for name, from := range r.copied() {
+func (r *Repository) copyInto(dir string, unfinished bool) error {
+	for name, from := range r.copied(unfinished) {
 		text, err := readRegular(from, maxConfig)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue

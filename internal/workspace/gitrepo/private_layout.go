@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"forage"
+	"forage/internal/workspace"
 )
 
 // Layout is where private metadata is, and what it is shown over.
@@ -151,4 +152,12 @@ func (r *Repository) PlanPrivate(l Layout, head string) (*forage.Repository, err
 		return nil, err
 	}
 	return &forage.Repository{Kind: forage.RepositoryGit, Dir: l.Dir, Store: r.Common, Head: head, Mounts: l.Mounts()}, nil
+}
+
+// Branch is the branch of the host's repository that a part of a sandbox has for itself.
+func Branch(sandbox, part string) string {
+	if part == workspace.Main {
+		return workspace.BranchPrefix + sandbox
+	}
+	return workspace.BranchPrefix + sandbox + "." + part
 }

@@ -80,3 +80,17 @@ func unsavedError(w forage.Workspace, status workspace.Status) error {
 
 // RemoveTree removes a working folder that was made for a sandbox, whatever is in it.
 func RemoveTree(path string) error { return removeAll(path) }
+
+// DeleteBranch deletes w's branch in the host's repository, if it is still at a commit.
+func DeleteBranch(ctx context.Context, w forage.Workspace, at, scratch string) (err error) {
+	r, err := Moved(w)
+	if err != nil {
+		return err
+	}
+	s, err := r.Shadow(scratch)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	return s.DeleteBranch(ctx, w.Branch, at)
+}

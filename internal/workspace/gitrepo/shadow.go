@@ -65,7 +65,7 @@ func (r *Repository) Shadow(scratch string) (_ *Shadow, err error) {
 		}
 	}()
 	for _, name := range shared {
-		if name == "reftable" && r.RefFormat != name {
+		if name == "reftable" && r.RefFormat != name || name == "logs" && !r.hasLogs() {
 			continue
 		}
 		if err := os.Symlink(filepath.Join(r.Common, name), filepath.Join(dir, name)); err != nil {
@@ -96,9 +96,18 @@ func (s *Shadow) copyExcludes() error {
 		os.WriteFile(filepath.Join(s.Dir, "info/exclude"), text, 0o600))
 }
 
+// hasLogs says whether the repository keeps reflogs: a bare one usually doesn't.
+func (r *Repository) hasLogs() bool {
+	_, err := os.Stat(filepath.Join(r.Common, "logs"))
+	return err == nil
+}
+
 // shadowConfig is the whole configuration of a shadow, in the syntax of git-config(1).
 func (r *Repository) shadowConfig() string {
 	entries := slices.Clone(settings)
+	if !r.hasLogs() {
+		entries = append(entries, "core.logAllRefUpdates=false")
+	}
 	for _, key := range carried {
 		if value := r.last(key); value != "" {
 			entries = append(entries, key+"="+value)

@@ -29,7 +29,7 @@ type mark struct {
 
 // Make makes the worktree that w describes, of repository r, and its private metadata. When it fails, nothing is left.
 func Make(ctx context.Context, r *gitrepo.Repository, w forage.Workspace, scratch string) (err error) {
-	if err := undo(ctx, r, w, scratch); err != nil { // of a crash
+	if err := Unused(ctx, r, w, scratch); err != nil { // of an earlier try: to Plan, there was none, or it wasn't finished
 		return err
 	}
 	if err := Free(ctx, r, w, scratch); err != nil {
@@ -101,14 +101,18 @@ func undo(ctx context.Context, r *gitrepo.Repository, w forage.Workspace, scratc
 	return gitrepo.RemovePrivate(*w.Repository)
 }
 
-// Unused takes away what Make made, finished or not, before anything was done with it.
+// Unused takes away what Make made, finished or not, before anything was done with it. A worktree that the
+// repository knows to be in our folder was made by us, even if a crash took all other signs of it.
 func Unused(ctx context.Context, r *gitrepo.Repository, w forage.Workspace, scratch string) error {
 	if err := undo(ctx, r, w, scratch); err != nil {
 		return err
 	}
-	m, ok := marked(w, doneFile)
-	if !ok {
+	m, made := marked(w, doneFile)
+	if _, ours := r.WorktreeAt(w.Branch, w.Path); !made && !ours {
 		return nil
+	}
+	if !made {
+		m.Base = w.Base
 	}
 	if err := unmake(ctx, r, w, m.Base, scratch); err != nil {
 		return err

@@ -29,7 +29,7 @@ func (Provider) Plan(ctx context.Context, request workspace.Request) (forage.Wor
 	w := forage.Workspace{
 		Name: request.Name, Mode: forage.WorkspaceWorktree, Target: request.Target, ReadOnly: request.ReadOnly,
 		Path:   workspace.Resolved(request.Places.Tree(request.Sandbox, request.Name)),
-		Source: source.path, Branch: Branch(request.Sandbox, request.Name),
+		Source: source.path, Branch: gitrepo.Branch(request.Sandbox, request.Name),
 	}
 	if request.Existing != nil {
 		w.Base = request.Existing.Base
@@ -47,14 +47,6 @@ func (Provider) Plan(ctx context.Context, request workspace.Request) (forage.Wor
 		return w, Check(w)
 	}
 	return w, Free(ctx, source.repository, w, request.Places.Scratch)
-}
-
-// Branch is the branch that a part of a sandbox works on.
-func Branch(sandbox, part string) string {
-	if part == workspace.Main {
-		return workspace.BranchPrefix + sandbox
-	}
-	return workspace.BranchPrefix + sandbox + "." + part
 }
 
 // source is the user's repository.

@@ -1,0 +1,219 @@
+package direct
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"forage"
+	"forage/internal/workspace"
+	"forage/internal/workspace/gitrepo"
+)
+
+// planGit gives w the private metadata of the git repository at its root, if there is one.
+func planGit(ctx context.Context, request workspace.Request, w *forage.Workspace) error {
+	if dir := gitrepo.MetadataAround(w.Path); dir != "" {
+		return forage.WithHint(
+			forage.Errorf(forage.ErrRefused, "the workspace %s is in %s, a repository's own metadata: what is written there, git on the host executes", w.Path, dir),
+			"name the working folder; a bare repository is worked on with --git-worktree or --clone")
+	}
+	r, err := gitrepo.Open(ctx, w.Path)
+	if errors.Is(err, gitrepo.ErrNoRepository) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if w.Branch, w.Base, err = start(ctx, r, request); err != nil {
+		return err
+	}
+	pointer, err := isFile(filepath.Join(w.Path, ".git"))
+	if err != nil {
+		return err
+	}
+	w.Repository, err = r.PlanPrivate(gitrepo.Layout{
+		Dir:  workspace.Resolved(request.Places.Repository(request.Sandbox, request.Name)),
+		Part: request.Name, Target: request.Target, Pointer: pointer, ReadOnly: request.ReadOnly,
+	}, r.Head)
+	if err != nil {
+		return err
+	}
+	return planSubmodules(ctx, request, r, w)
+}
+
+// start is the branch that commits are brought to, and where they start from.
+func start(ctx context.Context, r *gitrepo.Repository, request workspace.Request) (branch, base string, err error) {
+	if request.Branch != "" {
+		return "", "", forage.WithHint(
+			forage.Errorf(forage.ErrUsage, "the user's own folder is on the branch that it is on: --branch has no meaning there"),
+			"use --git-worktree for a branch of its own")
+	}
+	branch = gitrepo.Branch(request.Sandbox, request.Name)
+	if request.Existing != nil {
+		return branch, request.Existing.Base, nil
+	}
+	refs, err := r.Refs(ctx, request.Places.Scratch)
+	if err != nil {
+		return "", "", err
+	}
+	base = r.Detached
+	if r.Head != "" {
+		base = refs.Resolve("refs/heads/" + r.Head)
+	}
+	return branch, base, refs.FreeBranch(branch)
+}
+
+func isFile(path string) (bool, error) {
+	info, err := os.Lstat(path)
+	return err == nil && info.Mode().IsRegular(), err
+}
+
+// Create makes the private metadata; in the user's folder it makes nothing.
+func (p Provider) Create(ctx context.Context, w forage.Workspace) error {
+	if w.Repository == nil || w.Repository.Kind != forage.RepositoryGit {
+		return nil
+	}
+	if err := gitrepo.RemovePrivate(*w.Repository); err != nil { // what a crash left; to Plan, nobody had it
+		return err
+	}
+	for _, part := range parts(w) {
+		if err := createPart(ctx, part, p.Places.Scratch); err != nil {
+			return errors.Join(err, gitrepo.RemovePrivate(*w.Repository))
+		}
+	}
+	return nil
+}
+
+func createPart(ctx context.Context, w forage.Workspace, scratch string) error {
+	r, err := gitrepo.Open(ctx, w.Path)
+	if err != nil {
+		return err
+	}
+	return gitrepo.CreatePrivate(ctx, r, gitrepo.Private{
+		Repository: *w.Repository, Branch: w.Repository.Head, Base: w.Base,
+		Index: filepath.Join(r.GitDir, "index"), Unfinished: true, Remotes: true, Scratch: scratch,
+	})
+}
+
+// parts are w and the submodules in it, each as a workspace of its own.
+func parts(w forage.Workspace) []forage.Workspace {
+	all := []forage.Workspace{w}
+	if w.Repository == nil {
+		return all
+	}
+	for _, nested := range w.Repository.Nested {
+		part := w
+		part.Path, part.Target = filepath.Join(w.Path, nested.Path), filepath.Join(w.Target, nested.Path)
+		part.Base, part.Repository = nested.Base, &nested.Repository
+		all = append(all, part)
+	}
+	return all
+}
+
+// Update imports the commits that were made inside.
+func (p Provider) Update(ctx context.Context, w forage.Workspace) (workspace.Update, error) {
+	if w.Repository == nil {
+		return workspace.Update{}, nil
+	}
+	var update workspace.Update
+	for i, part := range parts(w) {
+		if _, err := gitrepo.Moved(part); err != nil {
+			return update, err
+		}
+		done, err := gitrepo.Import(ctx, part, p.Places.Scratch)
+		if err != nil {
+			return update, err
+		}
+		if i == 0 {
+			update = done
+		}
+	}
+	return update, nil
+}
+
+// Status says which commits would be lost: the files are the user's own and stay.
+func (p Provider) Status(ctx context.Context, w forage.Workspace) (workspace.Status, error) {
+	var whole workspace.Status
+	if w.Repository == nil {
+		return whole, nil
+	}
+	for i, part := range parts(w) {
+		if _, err := gitrepo.Moved(part); err != nil {
+			whole.Problem = err.Error()
+			continue
+		}
+		status, err := gitrepo.Unsaved(ctx, part, p.Places.Scratch)
+		if err != nil {
+			return whole, err
+		}
+		if i == 0 {
+			whole = status
+			continue
+		}
+		add(&whole, status, w.Repository.Nested[i-1].Path)
+	}
+	whole.Uncommitted, whole.UncommittedCount = nil, 0
+	return whole, nil
+}
+
+// add adds what a submodule would lose.
+func add(whole *workspace.Status, status workspace.Status, path string) {
+	whole.Commits = append(whole.Commits, status.Commits...)
+	whole.Commits = whole.Commits[:min(len(whole.Commits), workspace.MaxListed)]
+	whole.CommitsCount += status.CommitsCount
+	for _, ref := range status.Elsewhere {
+		whole.Elsewhere = append(whole.Elsewhere, path+": "+ref)
+	}
+	if status.Problem != "" && whole.Problem == "" {
+		whole.Problem = path + ": " + status.Problem
+	}
+}
+
+// Remove takes away the private metadata and the branch. It leaves the user's folder alone.
+func (p Provider) Remove(ctx context.Context, w forage.Workspace, how workspace.Removal) ([]workspace.Recovery, error) {
+	if w.Mode != forage.WorkspaceDirect {
+		return nil, forage.Errorf(nil, "removing the workspace: %q is not a direct one", w.Mode)
+	}
+	if w.Repository == nil {
+		return nil, nil
+	}
+	if how == workspace.RemoveUnused {
+		return nil, gitrepo.RemovePrivate(*w.Repository)
+	}
+	var kept []workspace.Recovery
+	var delete []func() error // when all is kept
+	for _, part := range parts(w) {
+		more, branch, err := gitrepo.BeforeRemoval(ctx, single{p}, part, how, p.Places)
+		kept = append(kept, more...)
+		if err != nil {
+			return kept, err
+		}
+		if branch != "" {
+			delete = append(delete, func() error { return gitrepo.DeleteBranch(ctx, part, branch, p.Places.Scratch) })
+		}
+	}
+	var errs []error
+	for _, f := range delete {
+		errs = append(errs, f())
+	}
+	return kept, errors.Join(append(errs, gitrepo.RemovePrivate(*w.Repository))...)
+}
+
+// single is the provider for one of parts.
+type single struct{ Provider }
+
+func (s single) Update(ctx context.Context, part forage.Workspace) (workspace.Update, error) {
+	return s.Provider.Update(ctx, alone(part))
+}
+
+func (s single) Status(ctx context.Context, part forage.Workspace) (workspace.Status, error) {
+	return s.Provider.Status(ctx, alone(part))
+}
+
+func alone(part forage.Workspace) forage.Workspace {
+	repository := *part.Repository
+	repository.Nested = nil
+	part.Repository = &repository
+	return part
+}
