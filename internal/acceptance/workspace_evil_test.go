@@ -107,11 +107,11 @@ for file in .jj/repo/config.toml .jj/config.toml .jj/workspace-config.toml .jj/r
 	[ ! -d .jj ] || evil_jj "$file" "jj-config"
 done
 rm -rf .evil/included
-for n in 1 2; do echo "$n" >>file.txt; git -c core.hooksPath=/dev/null -c core.fsmonitor= -c commit.gpgSign=false commit -qam "evil $n"; done
+for n in 1 2; do echo "$n" >>file.txt; git -c core.hooksPath=/dev/null -c core.fsmonitor= -c commit.gpgSign=false -c filter.evil.process= -c filter.evil.clean=cat -c filter.evil.required=false commit -qam "evil $n"; done
 `},
 		{name: "attributes in the tree", script: `
 echo '* filter=evil diff=evil merge=evil' >.gitattributes
-echo '* filter=lfs diff=astextplain merge=union ident working-tree-encoding=UTF-16' >docs/.gitattributes
+echo '* filter=lfs diff=astextplain merge=union ident' >docs/.gitattributes
 evil .gitconfig tree
 cp .gitconfig config
 git add -A && git commit -qm attributes || jj commit -m attributes
@@ -140,7 +140,7 @@ for name in .git .jj; do
 	echo 'gitdir: /workspace/.evil/git' >new && mv -f new "$name"
 	ln -sfn .evil/git "$name"; ln -sfn .evil/git new && mv -fT new "$name"
 	cp -r .evil/git/. "$name/"
-	mkdir -p other && mv -T --exchange other "$name"
+	mkdir -p other && python3 -c "import ctypes, sys; l = ctypes.CDLL(None, use_errno=True); l.renameat2(-100, b'other', -100, b'$name', 2); print('exchange:', ctypes.get_errno())"
 done
 python3 - <<'END'
 import os

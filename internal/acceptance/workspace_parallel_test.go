@@ -1,0 +1,155 @@
+package acceptance
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// committing is what an agent does until the deadline: commits, stashes, branches, tags, rebases and collects garbage. It
+// prints how many commits it has made on its branch.
+const committing = `
+cd /workspace
+n=0
+end=$(($(date +%%s) + %d))
+while [ "$(date +%%s)" -lt "$end" ] || [ $n -lt 3 ]; do
+	n=$((n + 1))
+	echo "$n" >"file-$n" && %s || exit 1
+done
+echo "made $n"
+`
+
+// steps is one round of work with git, and with jj.
+const (
+	gitSteps20 = `git add -A && git commit -q -m "commit $n" && git tag "t$n" && echo x >>file.txt && git stash -q && git stash pop -q && git checkout -q -- file.txt &&
+		git checkout -q -b "b$n" && git checkout -q - && { [ $((n % 7)) -ne 0 ] || git gc -q; }`
+	jjSteps20 = `jj --quiet describe -m "commit $n" && jj --quiet new && jj --quiet undo && jj --quiet op log >/dev/null && jj --quiet new`
+)
+
+// TestWorkspacesTogether has twenty sandboxes commit on one repository at once, while the user looks at them and
+// works there as well. FORAGE_TEST_LONG is how many seconds instead of a few.
+func TestWorkspacesTogether(t *testing.T) {
+	seconds := 4
+	if long := os.Getenv("FORAGE_TEST_LONG"); long != "" {
+		if _, err := fmt.Sscan(long, &seconds); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, m := range modes() {
+		if m.flag == "-w" {
+			continue // one folder
+		}
+		t.Run(m.name, func(t *testing.T) { together(newHost(t), m, seconds) })
+	}
+}
+
+func together(h *host, m mode, seconds int) {
+	const sandboxes = 20
+	m.prepare(h)
+	head := h.Git(h.repo, "rev-parse", "HEAD")
+	steps := gitSteps20
+	if m.flag == "--repo" {
+		steps = jjSteps20
+	}
+	each := func(what string, act func(name string) error) {
+		h.Helper()
+		var wg sync.WaitGroup
+		for n := range sandboxes {
+			wg.Go(func() {
+				if err := act(fmt.Sprintf("box-%d", n)); err != nil {
+					h.Errorf("%s of box-%d: %v", what, n, err)
+				}
+			})
+		}
+		wg.Wait()
+		if h.Failed() {
+			h.FailNow()
+		}
+	}
+	each("up", func(name string) error {
+		return failed(h.try(append(append([]string{"up", name, "-t", "box"}, m.flags(h.repo)...), "--", "sleep", "infinity")...))
+	})
+	made := make([]string, sandboxes)
+	done := make(chan struct{})
+	var looking sync.WaitGroup
+	looking.Go(func() { h.lookUntil(done) })
+	each("committing", func(name string) error {
+		out, err := h.try("exec", name, "--no-tty", "--", "sh", "-c", fmt.Sprintf(committing, seconds, steps))
+		var n int
+		fmt.Sscanf(name, "box-%d", &n)
+		_, made[n], _ = strings.Cut(out, "made ")
+		return failed(out, err)
+	})
+	close(done)
+	looking.Wait()
+	each("status", func(name string) error { return failed(h.try("status", name)) })
+	for n := range sandboxes {
+		h.brought(m, fmt.Sprintf("box-%d", n), head, made[n])
+	}
+	h.whole(m)
+	each("down", func(name string) error { return failed(h.try("down", name, "--force")) })
+	h.whole(m)
+	if out := h.Git(h.repo, "worktree", "list"); strings.Contains(out, h.state) {
+		h.Errorf("git worktree list shows\n%s", out)
+	}
+}
+
+// failed is an error with what the program said.
+func failed(out string, err error) error {
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, tail(out))
+	}
+	return nil
+}
+
+// lookUntil is the user, who looks, commits and cleans up meanwhile.
+func (h *host) lookUntil(done chan struct{}) {
+	for n := 0; ; n++ {
+		select {
+		case <-done:
+			return
+		case <-time.After(200 * time.Millisecond):
+		}
+		for _, args := range [][]string{{"status"}, {"branch", "-a"}, {"worktree", "list"}, {"commit", "--allow-empty", "-q", "-m", "the user"}, {"pack-refs", "--all"}} {
+			if out, err := h.Try(h.repo, append([]string{"git"}, args...)...); err != nil {
+				h.Errorf("meanwhile, git %q: %v\n%s", args, err, out)
+			}
+		}
+		if out, err := h.try("diff", "box-1", "--stat"); err != nil {
+			h.Errorf("meanwhile, diff: %v\n%s", err, out)
+		}
+	}
+}
+
+// brought checks that all commits of a sandbox are on its branch.
+func (h *host) brought(m mode, name, base, made string) {
+	h.Helper()
+	repo := h.repo
+	if m.flag == "--clone" {
+		repo = filepath.Join(h.state, "repositories", name, "main.store")
+	}
+	out, err := h.Try(repo, "git", "rev-list", "--count", base+"..forage-"+name)
+	if err != nil || out != strings.TrimSpace(made) {
+		h.Errorf("%s made %q commits, and its branch has %s (%v)", name, made, out, err)
+	}
+}
+
+// whole checks the repository.
+func (h *host) whole(m mode) {
+	h.Helper()
+	if out, err := h.Try(h.repo, "git", "fsck", "--full", "--strict"); err != nil {
+		h.Errorf("git fsck: %v\n%s", err, out)
+	}
+	if !m.jj {
+		return
+	}
+	for _, args := range [][]string{{"st"}, {"log", "-r", "all()"}, {"op", "log"}, {"debug", "index"}, {"debug", "reindex"}} {
+		if out, err := h.Try(h.repo, append([]string{"jj"}, args...)...); err != nil || strings.Contains(out, "concurrent") && strings.Contains(out, "stale") {
+			h.Errorf("jj %q: %v\n%s", args, err, out)
+		}
+	}
+}
