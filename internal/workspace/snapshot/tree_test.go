@@ -1,0 +1,133 @@
+package snapshot_test
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"forage/internal/workspace/snapshot"
+)
+
+// describe is all that a restore has to bring back, by path.
+func describe(t interface {
+	Helper()
+	Fatal(...any)
+}, root string) map[string]string {
+	t.Helper()
+	found := make(map[string]string)
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		var st unix.Stat_t
+		if err := unix.Lstat(path, &st); err != nil {
+			return err
+		}
+		rel, _ := filepath.Rel(root, path)
+		text := fmt.Sprintf("%o %d.%09d", st.Mode, st.Mtim.Sec, st.Mtim.Nsec)
+		switch {
+		case d.Type() == fs.ModeSymlink:
+			target, err := os.Readlink(path)
+			if err != nil {
+				return err
+			}
+			text += " -> " + target
+		case d.Type().IsRegular():
+			data, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			text += fmt.Sprintf(" %d %x", len(data), sha256.Sum256(data))
+		}
+		value := make([]byte, 100)
+		if n, err := unix.Lgetxattr(path, "user.note", value); err == nil {
+			text += " note " + string(value[:n])
+		}
+		found[rel] = text
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// files makes files of a map; a name that ends in a slash is a folder, a content "-> X" a link.
+func files(t testing.TB, root string, contents map[string]string) {
+	t.Helper()
+	for name, content := range contents {
+		path := filepath.Join(root, name)
+		err := os.MkdirAll(filepath.Dir(path), 0o755)
+		target, isLink := strings.CutPrefix(content, "-> ")
+		switch {
+		case err != nil:
+		case strings.HasSuffix(name, "/"):
+			err = os.MkdirAll(path, 0o755)
+		case isLink:
+			err = os.Symlink(target, path)
+		default:
+			err = os.WriteFile(path, []byte(content), 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// place is a store and a folder of which it keeps snapshots.
+type place struct {
+	store  snapshot.Store
+	folder snapshot.Folder
+}
+
+func newPlace(t testing.TB) place {
+	t.Helper()
+	dir := t.TempDir()
+	root := filepath.Join(dir, "tree")
+	if err := os.Mkdir(root, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return place{snapshot.Store{Dir: filepath.Join(dir, "store")}, snapshot.Folder{Name: "main", Path: root}}
+}
+
+var born = time.Date(2026, 1, 15, 10, 30, 0, 0, time.UTC)
+
+func (p place) request() snapshot.Request {
+	return snapshot.Request{Sandbox: "work", Of: born, Folders: []snapshot.Folder{p.folder}}
+}
+
+func (p place) create(t testing.TB) snapshot.Snapshot {
+	t.Helper()
+	made, err := p.store.Create(t.Context(), p.request())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+func (p place) restore(t testing.TB, id string) snapshot.Snapshot {
+	t.Helper()
+	before, err := p.store.Restore(t.Context(), "work", id, p.request())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return before
+}
+
+func (p place) path(name string) string { return filepath.Join(p.folder.Path, name) }
+
+// must fails the test at the first error.
+func must(t testing.TB, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
