@@ -64,7 +64,8 @@ func leftBehind(stateDir, runtimeDir string, expected map[int]bool) error {
 			left = append(left, fmt.Errorf("mount %s", line))
 		}
 	}
-	left = append(left, filesIn(runtimeDir, func(string) bool { return true })...)
+	left = append(left, filesIn(runtimeDir, func(name string) bool { return name != ".scratch" })...)
+	left = append(left, filesIn(filepath.Join(runtimeDir, ".scratch"), func(string) bool { return true })...)
 	left = append(left, filesIn(filepath.Join(stateDir, "sandboxes"), func(name string) bool {
 		return strings.HasSuffix(name, ".json") || strings.HasSuffix(name, ".generated") || strings.HasSuffix(name, ".log")
 	})...)

@@ -37,10 +37,13 @@ func runStatus(c *cobra.Command, a *app, f format, name string) error {
 	if err != nil {
 		return err
 	}
+	var lookErr error // the rest is known all the same
+	status.Hazards, lookErr = service.Hazards(c.Context(), name)
+	status.HazardCount = len(status.Hazards)
 	if f.json(a) {
-		return term.JSON(a.out, status)
+		return firstError(term.JSON(a.out, status), lookErr)
 	}
-	return printStatus(a, status)
+	return firstError(printStatus(a, status), printHazards(a, status.Name, status.Hazards), lookErr)
 }
 
 func printStatus(a *app, s sandbox.Status) error {
@@ -49,6 +52,7 @@ func printStatus(a *app, s sandbox.Status) error {
 	table.Row("TEMPLATE", s.Template)
 	table.Row("RUNTIME", s.Runtime)
 	table.Row("WORKSPACE", s.Workspace)
+	workRows(table, s)
 	table.Row("AGENT", strings.Join(s.Plan.Spec.Command, " "))
 	table.Row("TMUX", s.Tmux)
 	table.Row("PORT", port(s.Port))
@@ -61,6 +65,33 @@ func printStatus(a *app, s sandbox.Status) error {
 		table.Row("STARTED", s.StartedAt.Format(time.RFC3339))
 	}
 	return table.Write(a.out)
+}
+
+// workRows say where the work comes from, where it comes to, and what of it is nowhere else.
+func workRows(table *term.Table, s sandbox.Status) {
+	for _, w := range s.Work {
+		at := func(row string) string {
+			if len(s.Work) == 1 {
+				return row
+			}
+			return row + " " + w.Part
+		}
+		if len(s.Work) > 1 {
+			table.Row(at("PART"), w.Path)
+		}
+		if w.Source != "" {
+			table.Row(at("FROM"), w.Source+" ("+string(w.Mode)+")")
+		}
+		if w.Branch != "" {
+			table.Row(at("BRANCH"), w.Branch)
+		}
+		if w.Base != "" {
+			table.Row(at("BASE"), fmt.Sprintf("%.12s", w.Base))
+		}
+		if w.Unsaved {
+			table.Row(at("UNSAVED"), w.Text())
+		}
+	}
 }
 
 func withReason(status, reason string) string {

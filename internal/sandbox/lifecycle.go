@@ -60,7 +60,8 @@ func (s *Service) Up(ctx context.Context, opts Options) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	return s.Status(ctx, plan.Name)
+	record, err = s.Store.Load(plan.Name)
+	return s.status(ctx, record), err
 }
 
 // tidy finishes what was interrupted of a sandbox before another one of its name is planned: what is
@@ -107,6 +108,9 @@ func (s *Service) create(ctx context.Context, plan forage.Plan) error {
 	}
 	if err = s.prepareFiles(record, hostKey); err == nil {
 		record, err = s.furnish(ctx, record)
+	}
+	if err == nil {
+		err = s.keepLook(ctx, plan)
 	}
 	if err == nil {
 		record, err = s.spawnSomewhere(ctx, record, hostEnv)
@@ -237,8 +241,19 @@ func (s *Service) spawn(ctx context.Context, record store.Record, hostEnv map[st
 // Stop ends what runs in the sandbox and keeps the rest.
 func (s *Service) Stop(ctx context.Context, name string) error {
 	return s.locked(ctx, name, func(record store.Record) error {
-		return s.halt(ctx, record)
+		if err := s.halt(ctx, record); err != nil {
+			return err
+		}
+		s.bringCommits(ctx, record.Plan)
+		return nil
 	})
+}
+
+// bringCommits is updateWorkspaces for who has done what was asked: what can't be brought is said.
+func (s *Service) bringCommits(ctx context.Context, plan forage.Plan) {
+	if err := s.updateWorkspaces(ctx, plan); err != nil {
+		s.notify(err.Error())
+	}
 }
 
 // Reset stops the sandbox and starts it afresh: everything but the workspace
@@ -275,6 +290,7 @@ func (s *Service) Down(ctx context.Context, name string, force bool) error {
 			if err := s.halt(ctx, record); err != nil {
 				return err
 			}
+			s.tellLast(ctx, record)
 			err := s.remove(ctx, record, how)
 			if !errors.As(err, new(taken)) || ctx.Err() != nil {
 				return err

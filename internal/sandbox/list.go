@@ -26,7 +26,11 @@ func (s *Service) List(ctx context.Context) ([]Status, error) {
 	statuses := make([]Status, len(records))
 	var asked sync.WaitGroup
 	for i, record := range records {
-		asked.Go(func() { statuses[i] = s.status(ctx, record) })
+		asked.Go(func() {
+			statuses[i] = s.status(ctx, record)
+			// Their commits are to be found where the user looks; that they can't be brought there is for status to say.
+			_ = s.updateWorkspaces(ctx, record.Plan)
+		})
 	}
 	asked.Wait()
 	slices.SortFunc(statuses, func(a, b Status) int {
@@ -35,13 +39,17 @@ func (s *Service) List(ctx context.Context) ([]Status, error) {
 	return statuses, errors.Join(errs...)
 }
 
-// Status returns one sandbox.
+// Status returns one sandbox, and what has become of its work.
 func (s *Service) Status(ctx context.Context, name string) (Status, error) {
 	record, err := s.Store.Load(name)
 	if err != nil {
 		return Status{}, err
 	}
-	return s.status(ctx, record), nil
+	status := s.status(ctx, record)
+	if record.Phase != forage.PhaseCreating && record.Phase != forage.PhaseRemoving {
+		status.Work = s.work(ctx, record.Plan.Workspaces())
+	}
+	return status, nil
 }
 
 // status asks the supervisor, if one is alive; a record alone is not believed.

@@ -54,7 +54,11 @@ func (s *Service) reach(ctx context.Context, name, method string, argv []string,
 		return 0, err
 	}
 	defer client.Close()
-	return runOver(ctx, client, record.Plan.Spec.Dir, argv, stdio)
+	exit, err := runOver(ctx, client, record.Plan.Spec.Dir, argv, stdio)
+	if ctx.Err() == nil {
+		s.bringCommits(ctx, record.Plan)
+	}
+	return exit, err
 }
 
 // running loads the record of a sandbox that must be running.

@@ -150,6 +150,12 @@ type Status struct {
 	Status   string `json:"status"` // running, stopped, failed or creating
 	Tmux     string `json:"tmux"`   // attached, detached or none
 	GuestPID int    `json:"guestPid,omitempty"`
+	// Work is what has become of each part of the workspace. Service.Status alone asks for it.
+	Work []Work `json:"work,omitempty"`
+	// Hazards are what host tools would execute in the workspace (see Service.Hazards), where they were asked for; HazardCount
+	// is how many there are, -1 if that is not known.
+	Hazards     []Hazard `json:"hazards,omitempty"`
+	HazardCount int      `json:"hazardCount,omitempty"`
 }
 
 // NetworkChange is what `network` was asked to change; zero fields change nothing.

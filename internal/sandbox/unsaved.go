@@ -3,30 +3,37 @@ package sandbox
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"forage"
 	"forage/internal/workspace"
 )
 
-// Unsaved is the work of one part of a workspace that is nowhere else.
-type Unsaved struct {
-	Part   string `json:"part"`
-	Branch string `json:"branch,omitempty"`
+// Work is what has become of one part of a workspace: where its commits come to, and what would be lost with it.
+type Work struct {
+	Part   string               `json:"part"`
+	Mode   forage.WorkspaceMode `json:"mode"`
+	Path   string               `json:"path"`             // on the host
+	Source string               `json:"source,omitempty"` // the repository, or URL, that it is made from
+	Branch string               `json:"branch,omitempty"` // of that repository
+	Base   string               `json:"base,omitempty"`   // the commit that it started from
+	// Unsaved: some of it is nowhere else.
+	Unsaved bool `json:"unsaved"`
 	workspace.Status
 }
 
-// unsaved brings the commits of every part to its repository, and says what is left that would be lost. Parts that lose
-// nothing are left out.
-func (s *Service) unsaved(ctx context.Context, parts []forage.Workspace) []Unsaved {
-	var all []Unsaved
-	for _, w := range parts {
+// work brings the commits of every part to its repository, and says what is left that would be lost.
+func (s *Service) work(ctx context.Context, parts []forage.Workspace) []Work {
+	all := make([]Work, len(parts))
+	for i, w := range parts {
 		status, err := s.unsavedPart(ctx, w)
 		if err != nil && status.Problem == "" {
 			status.Problem = err.Error()
 		}
-		if status.Unsaved() {
-			all = append(all, Unsaved{Part: w.Name, Branch: w.Branch, Status: status})
+		all[i] = Work{
+			Part: w.Name, Mode: w.Mode, Path: w.Path, Source: w.Source, Branch: w.Branch, Base: w.Base,
+			Unsaved: status.Unsaved(), Status: status,
 		}
 	}
 	return all
@@ -47,7 +54,7 @@ func (s *Service) unsavedPart(ctx context.Context, w forage.Workspace) (workspac
 
 // nothingUnsaved refuses to go on while a part has work that is nowhere else.
 func (s *Service) nothingUnsaved(ctx context.Context, name string, parts []forage.Workspace) error {
-	unsaved := s.unsaved(ctx, parts)
+	unsaved := slices.DeleteFunc(s.work(ctx, parts), func(w Work) bool { return !w.Unsaved })
 	if len(unsaved) == 0 {
 		return nil
 	}
@@ -65,7 +72,7 @@ func (s *Service) nothingUnsaved(ctx context.Context, name string, parts []forag
 }
 
 // wayOut says what can be done about unsaved work.
-func wayOut(name string, unsaved []Unsaved) string {
+func wayOut(name string, unsaved []Work) string {
 	branch := ""
 	for _, u := range unsaved {
 		if u.Branch != "" && u.CommitsCount > 0 {
@@ -83,7 +90,7 @@ func wayOut(name string, unsaved []Unsaved) string {
 const named = 5
 
 // Text says in one line what would be lost. It has text from inside: escape it.
-func (u Unsaved) Text() string {
+func (u Work) Text() string {
 	var parts []string
 	if u.CommitsCount > 0 {
 		var ids []string
