@@ -14,6 +14,7 @@ import (
 const (
 	groupLifecycle = "lifecycle"
 	groupReach     = "reach"
+	groupWork      = "work"
 	groupPolicy    = "policy"
 	groupRest      = "rest"
 )
@@ -42,6 +43,7 @@ func entries() []entry {
 		{"shell", groupReach, newShell},
 		{"ssh", groupReach, newSSH},
 		{"ssh-cmd", groupReach, newSSHCmd},
+		{"quarantine", groupWork, newQuarantine},
 		{"network", groupPolicy, newNetwork},
 		{"policy", groupPolicy, newPolicy},
 		{"audit", groupPolicy, newAudit},

@@ -14,6 +14,7 @@ func groupTitles() map[string]string {
 	return map[string]string{
 		groupLifecycle: "Sandboxes",
 		groupReach:     "Reaching in",
+		groupWork:      "Work",
 		groupPolicy:    "Policy",
 		groupRest:      "The rest",
 	}
@@ -80,7 +81,7 @@ func page(c *cobra.Command) string {
 func frontPage(root *cobra.Command) string {
 	w := &strings.Builder{}
 	fmt.Fprintf(w, "%s\nUsage:\n  forage-ctl COMMAND [flags]\n", overview)
-	for _, group := range []string{groupLifecycle, groupReach, groupPolicy, groupRest} {
+	for _, group := range []string{groupLifecycle, groupReach, groupWork, groupPolicy, groupRest} {
 		fmt.Fprintf(w, "\n%s:\n", groupTitles()[group])
 		for _, e := range entries() { // in our order: cobra sorts
 			if e.group == group {

@@ -30,6 +30,7 @@ func runPs(c *cobra.Command, a *app, f format) error {
 		return err
 	}
 	all, err := service.List(c.Context()) // those that could be read, whatever err is
+	service.CountHazards(c.Context(), all)
 	return errors.Join(printPs(a, f, all), err)
 }
 
@@ -37,9 +38,9 @@ func printPs(a *app, f format, all []sandbox.Status) error {
 	if f.json(a) {
 		return printList(a, all)
 	}
-	table := term.NewTable("NAME", "TEMPLATE", "RUNTIME", "PORT", "WORKSPACE", "STATUS", "TMUX")
+	table := term.NewTable("NAME", "TEMPLATE", "RUNTIME", "PORT", "WORKSPACE", "STATUS", "TMUX", "FINDINGS")
 	for _, s := range all {
-		table.Row(s.Name, s.Template, s.Runtime, port(s.Port), s.Workspace, s.Status, s.Tmux)
+		table.Row(s.Name, s.Template, s.Runtime, port(s.Port), s.Workspace, s.Status, s.Tmux, hazardCount(s.HazardCount))
 	}
 	return table.Write(a.out)
 }

@@ -11,13 +11,16 @@ import (
 )
 
 // mounts adds the folders and files that the flags show inside.
-func (p *planner) mounts(context.Context) error {
+func (p *planner) mounts(ctx context.Context) error {
 	spec := &p.plan.Spec
 	composed, err := composedMounts(p.plan.Workspaces())
 	if err != nil {
 		return err
 	}
 	spec.Mounts = append(spec.Mounts, composed...)
+	if !p.chosen.Unprotected {
+		spec.Protect = protectedPaths(ctx, p.plan)
+	}
 	for _, text := range p.opts.Mounts {
 		mount, err := p.parseMount(text)
 		if err != nil {

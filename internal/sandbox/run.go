@@ -49,6 +49,11 @@ func (s *Service) Run(ctx context.Context, opts Options, stdio Stdio) (exit int,
 	if record, err = s.furnish(ctx, record); err != nil {
 		return 0, err
 	}
+	before, err := s.look(ctx, plan)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { s.tellHazards(context.WithoutCancel(ctx), plan, before) }() // when nothing runs any more
 
 	paths := s.Places.Of(plan.Name)
 	rt, err := s.Runtimes.New(plan.Runtime)

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+
+	"forage/internal/sandbox"
+	"forage/internal/term"
+)
+
+// maxHazards is how many hazards status names; -o json has all of them.
+const maxHazards = 25
+
+// printHazards shows what host tools would execute, the worst first.
+func printHazards(a *app, name string, found []sandbox.Hazard) error {
+	if len(found) == 0 {
+		return nil
+	}
+	fmt.Fprintf(a.out, "\nNew or changed since the sandbox was made, and executed by tools of the host:\n")
+	table := term.NewTable("", "PATH", "WHY")
+	for _, h := range found[:min(len(found), maxHazards)] {
+		mark := ""
+		if h.Immediate {
+			mark = "!"
+		}
+		file := h.Path
+		if h.Part != "" {
+			file = h.Part + ": " + file
+		}
+		table.Row(mark, file, h.Why)
+	}
+	if err := table.Write(a.out); err != nil {
+		return err
+	}
+	if more := len(found) - maxHazards; more > 0 {
+		fmt.Fprintf(a.out, "and %d more: -o json has all\n", more)
+	}
+	fmt.Fprintf(a.out, "'forage-ctl quarantine %s' moves aside what is marked with !\n", name)
+	return nil
+}
+
+// hazardCount is the number of hazards in a column.
+func hazardCount(n int) string {
+	switch {
+	case n < 0:
+		return "?"
+	case n == 0:
+		return "-"
+	default:
+		return strconv.Itoa(n)
+	}
+}

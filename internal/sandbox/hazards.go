@@ -1,0 +1,234 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"forage"
+	"forage/internal/store"
+	"forage/internal/workspace/gitrepo"
+	"forage/internal/workspace/hazard"
+)
+
+// Hazard is something in a workspace that tools of the host would execute, new or changed since the sandbox was made.
+type Hazard struct {
+	Part string `json:"part,omitempty"` // of a composed workspace; "" is the main one
+	hazard.Finding
+	// Immediate: it is met on cd, on opening the folder or on git status.
+	Immediate bool `json:"immediate,omitempty"`
+}
+
+// baselines are what there was in each part of a workspace, by the part's name.
+type baselines map[string]hazard.Baseline
+
+// protectedPaths are those that the agent may not change: at the root of each writable part what host tools execute, and
+// the folders of the tree in which git is configured to look for hooks.
+func protectedPaths(ctx context.Context, plan forage.Plan) []string {
+	var list []string
+	for _, w := range plan.Workspaces() {
+		if w.ReadOnly {
+			continue
+		}
+		for _, name := range slices.Concat(hazard.Protected, hooksOf(ctx, w)) {
+			list = append(list, path.Join(w.Target, name))
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// hooksOf are the folders of a workspace's tree in which the host's git looks for hooks.
+func hooksOf(ctx context.Context, w forage.Workspace) []string {
+	if w.Repository == nil || w.Repository.Store == "" {
+		return nil
+	}
+	repository, err := gitrepo.Open(ctx, w.Repository.Store)
+	if err != nil {
+		return nil // moved or gone: what can be said of the rest is said
+	}
+	values := repository.Config["core.hookspath"]
+	if len(values) == 0 {
+		return nil
+	}
+	dir := path.Clean(values[len(values)-1])
+	if path.IsAbs(dir) {
+		below, err := filepath.Rel(w.Path, dir)
+		if err != nil {
+			return nil
+		}
+		dir = below
+	}
+	if dir == "." || dir == ".." || strings.HasPrefix(dir, "../") || dir == ".git" || strings.HasPrefix(dir, ".git/") {
+		return nil
+	}
+	return []string{dir}
+}
+
+// look looks through all parts of a workspace before anything runs in it.
+func (s *Service) look(ctx context.Context, plan forage.Plan) (baselines, error) {
+	before := baselines{}
+	for _, w := range plan.Workspaces() {
+		if w.ReadOnly {
+			continue
+		}
+		found, err := hazard.Take(w.Path, hooksOf(ctx, w)...)
+		if err != nil {
+			return nil, err
+		}
+		before[w.Name] = found
+	}
+	return before, nil
+}
+
+// keepLook keeps what look found beside the sandbox's record.
+func (s *Service) keepLook(ctx context.Context, plan forage.Plan) error {
+	before, err := s.look(ctx, plan)
+	if err != nil {
+		return err
+	}
+	return writeJSON(s.lookFile(plan.Name), before)
+}
+
+func (s *Service) lookFile(name string) string {
+	return filepath.Join(s.Places.Of(name).Generated, "hazards.json")
+}
+
+// looked is what keepLook kept. Without it everything is new.
+func (s *Service) looked(name string) (baselines, error) {
+	before := baselines{}
+	err := readJSON(s.lookFile(name), &before)
+	if errors.Is(err, fs.ErrNotExist) {
+		return before, nil
+	}
+	return before, err
+}
+
+// Hazards are what tools of the host would execute in a sandbox's workspace, new or changed since it was made, the worst first.
+func (s *Service) Hazards(ctx context.Context, name string) ([]Hazard, error) {
+	record, err := s.Store.Load(name)
+	if err != nil {
+		return nil, err
+	}
+	return s.hazardsOf(ctx, record)
+}
+
+func (s *Service) hazardsOf(ctx context.Context, record store.Record) ([]Hazard, error) {
+	if record.Phase == forage.PhaseCreating || record.Plan.Ephemeral {
+		return nil, nil
+	}
+	before, err := s.looked(record.Name)
+	if err != nil {
+		return nil, err
+	}
+	return hazards(ctx, record.Plan, before)
+}
+
+// hazards compares the parts of a workspace that are of those modes, else all, with what was there before.
+func hazards(ctx context.Context, plan forage.Plan, before baselines, modes ...forage.WorkspaceMode) ([]Hazard, error) {
+	var all []Hazard
+	var failed []error
+	for i, w := range plan.Workspaces() {
+		if w.ReadOnly || len(modes) > 0 && !slices.Contains(modes, w.Mode) {
+			continue
+		}
+		found, err := hazard.Scan(w.Path, before[w.Name], hooksOf(ctx, w)...)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // the workspace is gone, and so is what could be executed
+		}
+		failed = append(failed, err)
+		part := w.Name
+		if i == 0 {
+			part = ""
+		}
+		for _, f := range found {
+			all = append(all, Hazard{part, f, f.Kind.Immediate()})
+		}
+	}
+	return all, errors.Join(failed...)
+}
+
+// looksPatience bounds how long ps waits for looks through workspaces, all together.
+const looksPatience = 3 * time.Second
+
+// CountHazards adds to each status how many hazards there are, as far as that can be found out in time.
+func (s *Service) CountHazards(ctx context.Context, statuses []Status) {
+	type look struct{ at, count int }
+	done := make(chan look, len(statuses))
+	places := make(chan struct{}, 2) // more only slow each other down
+	for i, status := range statuses {
+		statuses[i].HazardCount = -1
+		go func() {
+			places <- struct{}{}
+			defer func() { <-places }()
+			found, err := s.hazardsOf(ctx, status.Record)
+			if err != nil {
+				done <- look{i, -1}
+				return
+			}
+			done <- look{i, len(found)}
+		}()
+	}
+	timer := time.NewTimer(looksPatience)
+	defer timer.Stop()
+	for range statuses {
+		select {
+		case l := <-done:
+			statuses[l.at].HazardCount = l.count
+		case <-timer.C:
+			return
+		}
+	}
+}
+
+// maxTold is how many hazards the end of a run names.
+const maxTold = 10
+
+// tellLast is tellHazards for a sandbox that is removed.
+func (s *Service) tellLast(ctx context.Context, record store.Record) {
+	before, err := s.looked(record.Name)
+	if err != nil {
+		s.notify(fmt.Sprintf("what was in the workspace before is not known: %v", err))
+	}
+	s.tellHazards(ctx, record.Plan, before)
+}
+
+// tellHazards says at the end of a run what tools of the host would execute of what it left, before they do. What
+// is needed to move it aside outlives the run.
+//
+// It is about the user's own folders: a tree of ours is about to go.
+func (s *Service) tellHazards(ctx context.Context, plan forage.Plan, before baselines) {
+	found, err := hazards(ctx, plan, before, forage.WorkspaceDirect)
+	if err != nil {
+		s.notify(fmt.Sprintf("the workspace could not be looked through for what host tools execute: %v", err))
+	}
+	if len(found) == 0 {
+		return
+	}
+	for _, h := range found[:min(len(found), maxTold)] {
+		s.notify(HazardLine(h))
+	}
+	if more := len(found) - maxTold; more > 0 {
+		s.notify(fmt.Sprintf("%d more files that host tools would execute are new or changed", more))
+	}
+	if err := s.keepEnded(plan, before); err != nil {
+		s.notify(fmt.Sprintf("what quarantine needs to know could not be kept: %v", err))
+		return
+	}
+	s.notify("`forage-ctl quarantine " + plan.Name + "` moves aside what is executed on the way; --all all of it")
+}
+
+// HazardLine is a hazard in one line.
+func HazardLine(h Hazard) string {
+	file := h.Path
+	if h.Part != "" {
+		file += " (in " + h.Part + ")"
+	}
+	return file + ": " + h.Why
+}
