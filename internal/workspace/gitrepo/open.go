@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"forage"
@@ -140,14 +141,14 @@ var known = map[string]bool{
 
 func (r *Repository) checkFormat() error {
 	r.ObjectFormat, r.RefFormat = "sha1", "files"
-	for key := range r.Config {
+	for key, values := range r.Config {
 		name, ok := strings.CutPrefix(key, "extensions.")
 		switch {
+		case strings.HasPrefix(key, "remote.") && strings.HasSuffix(key, ".promisor") && slices.Contains(values, "true"):
+			return r.partial(key)
 		case !ok:
 		case name == "partialclone":
-			return forage.WithHint(
-				forage.Errorf(forage.ErrUnsupported, "%s is a partial clone: objects that it lacks would have to be fetched in the middle of things", r.Common),
-				"fetch them first: git fetch --refetch --no-filter, then git config --unset extensions.partialClone")
+			return r.partial("extensions.partialClone")
 		case !known[name]:
 			return forage.Errorf(forage.ErrUnsupported, "%s uses git's extension %q, which this version does not know", r.Common, name)
 		}
@@ -251,4 +252,11 @@ func MetadataAround(path string) string {
 		}
 	}
 	return ""
+}
+
+// partial is the error of a partial clone, which the setting says it is.
+func (r *Repository) partial(setting string) error {
+	return forage.WithHint(
+		forage.Errorf(forage.ErrUnsupported, "%s is a partial clone: objects that it lacks would have to be fetched in the middle of things", r.Common),
+		"fetch them first: git fetch --refetch --no-filter, then git config --unset "+setting)
 }
