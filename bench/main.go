@@ -101,6 +101,7 @@ func groups() []group {
 		{"egress", (*bench).egress},
 		{"tls", (*bench).tls},
 		{"workspace", (*bench).workspace},
+		{"large", (*bench).large},
 		{"idle", (*bench).idle},
 		{"many", (*bench).many},
 	}
