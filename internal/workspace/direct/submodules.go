@@ -1,6 +1,7 @@
 package direct
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"forage"
@@ -30,8 +32,20 @@ func planSubmodules(ctx context.Context, request workspace.Request, r *gitrepo.R
 	if err := p.below(r, ""); err != nil {
 		return err
 	}
-	w.Repository.Mounts = append(w.Repository.Mounts, p.mounts...)
+	w.Repository.Mounts = append(p.mounts, w.Repository.Mounts...)
+	// What is the host's first: once the private .git covers it, its paths lead nowhere for who mounts one by one.
+	slices.SortStableFunc(w.Repository.Mounts, func(a, b forage.Mount) int {
+		return cmp.Compare(p.private(a), p.private(b))
+	})
 	return nil
+}
+
+// private is 1 for a mount of what Forage made.
+func (p *submodules) private(m forage.Mount) int {
+	if workspace.Within(m.Source, p.w.Repository.Dir) {
+		return 1
+	}
+	return 0
 }
 
 type submodules struct {

@@ -30,6 +30,9 @@ type Private struct {
 // host's refs, and the host's objects as alternates, by the path at which they are shown inside. It starts no
 // git where the host's refs are files.
 func CreatePrivate(ctx context.Context, r *Repository, p Private) (err error) {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	dir := filepath.Join(p.Repository.Dir, "git")
 	if err := os.MkdirAll(p.Repository.Dir, 0o700); err != nil {
 		return fmt.Errorf("making private repository metadata: %w", err)

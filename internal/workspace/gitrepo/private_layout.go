@@ -83,12 +83,7 @@ const (
 // Mounts show private metadata inside, and the host's objects read-only.
 func (l Layout) Mounts() []forage.Mount {
 	place := path.Join(forage.RepositoriesPath, l.Part)
-	git := forage.Mount{Source: filepath.Join(l.Dir, "git"), Target: path.Join(l.Target, ".git"), Writable: !l.ReadOnly}
-	mounts := []forage.Mount{git}
-	if l.Pointer {
-		mounts[0].Target = path.Join(place, "git")
-		mounts = append(mounts, forage.Mount{Source: filepath.Join(l.Dir, pointerFile), Target: path.Join(l.Target, ".git")})
-	}
+	var mounts []forage.Mount
 	for i, objects := range l.Objects {
 		target := objectsInside(place, i)
 		mounts = append(mounts, forage.Mount{Source: objects.Path, Target: target})
@@ -96,7 +91,13 @@ func (l Layout) Mounts() []forage.Mount {
 			mounts = append(mounts, forage.Mount{Source: filepath.Join(l.Dir, emptyFile), Target: path.Join(target, "info/alternates")})
 		}
 	}
-	return mounts
+	git := forage.Mount{Source: filepath.Join(l.Dir, "git"), Target: path.Join(l.Target, ".git"), Writable: !l.ReadOnly}
+	if !l.Pointer {
+		return append(mounts, git)
+	}
+	pointer := forage.Mount{Source: filepath.Join(l.Dir, pointerFile), Target: git.Target}
+	git.Target = path.Join(place, "git")
+	return append(mounts, git, pointer)
 }
 
 func objectsInside(place string, i int) string {
