@@ -43,6 +43,7 @@ func entries() []entry {
 		{"shell", groupReach, newShell},
 		{"ssh", groupReach, newSSH},
 		{"ssh-cmd", groupReach, newSSHCmd},
+		{"snapshot", groupWork, newSnapshot},
 		{"quarantine", groupWork, newQuarantine},
 		{"network", groupPolicy, newNetwork},
 		{"policy", groupPolicy, newPolicy},
@@ -61,7 +62,7 @@ func entries() []entry {
 // laterCommands belong to the interface and are not in this version.
 var laterCommands = []string{
 	"cp", "forward", "pick", "gateway", "requests", "approve", "deny", "grants",
-	"diff", "apply", "snapshot", "agent", "monitor", "web", "mcp",
+	"diff", "apply", "agent", "monitor", "web", "mcp",
 }
 
 // tree returns the root command with the one command below it that args asks

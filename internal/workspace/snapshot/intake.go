@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"forage"
 )
 
 // intake takes contents into the store.
@@ -21,6 +23,17 @@ type intake struct {
 	err      atomic.Pointer[error]
 	added    atomic.Int64 // bytes
 	noClones atomic.Bool  // the file systems can't
+
+	maxCopied int64 // bytes; 0 is no bound
+	copied    atomic.Int64
+}
+
+// copying says that size bytes are about to be written.
+func (in *intake) copying(size int64) error {
+	if all := in.copied.Add(size); in.maxCopied > 0 && all > in.maxCopied {
+		return forage.Errorf(forage.ErrRefused, "more than %d bytes would have to be copied", in.maxCopied)
+	}
+	return nil
 }
 
 // workers is how many files are read or written at one time.
@@ -79,7 +92,7 @@ func (in *intake) content(c *copier, file *os.File, size int64) (digest, error) 
 	var d digest
 	if in.cloned(to, file, size) {
 		d, err = c.pass(in.ctx, to, nil, size)
-	} else {
+	} else if err = in.copying(size); err == nil {
 		d, err = c.pass(in.ctx, file, to, size)
 	}
 	if err != nil {
@@ -130,7 +143,11 @@ func (in *intake) small(c *copier, file *os.File, size int64) (digest, error) {
 		return d, err
 	}
 	if !in.cloned(to, file, size) {
-		if _, err := to.WriteAt(chunk, 0); err != nil {
+		err := in.copying(size)
+		if err == nil {
+			_, err = to.WriteAt(chunk, 0)
+		}
+		if err != nil {
 			return d, errors.Join(err, to.Close(), os.Remove(to.Name()))
 		}
 	} else if err := in.sameAs(c, to, d, size); err != nil {

@@ -80,6 +80,9 @@ type Request struct {
 	Automatic bool
 	Ignored   bool // is only put on record: Folder.Ignored decides
 	Folders   []Folder
+	// MaxCopied bounds the bytes that are copied because the file system can't share them: ErrRefused where more would
+	// have to be. 0 is no bound.
+	MaxCopied int64
 }
 
 // Create keeps folders as they are now. The one before it makes it quick: a file that the kernel says
@@ -101,7 +104,7 @@ func (s Store) create(ctx context.Context, r Request, needed *manifest) (*manife
 	m := &manifest{Snapshot: Snapshot{
 		Sandbox: r.Sandbox, Of: r.Of, Label: r.Label, Automatic: r.Automatic, Ignored: r.Ignored, Made: s.now().UTC(),
 	}}
-	in := &intake{objects: objects{dir: s.Dir}, ctx: ctx, now: s.now}
+	in := &intake{objects: objects{dir: s.Dir}, ctx: ctx, now: s.now, maxCopied: r.MaxCopied}
 	for _, f := range r.Folders {
 		c, err := in.take(f, before.contents(f.Name), needed.contents(f.Name))
 		if err != nil {

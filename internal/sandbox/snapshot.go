@@ -1,0 +1,165 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"forage"
+	"forage/internal/store"
+	"forage/internal/workspace/snapshot"
+)
+
+// SnapshotOptions say what Snapshot keeps.
+type SnapshotOptions struct {
+	Label   string
+	Ignored bool // what the repository ignores too
+}
+
+// maxLabel bounds a label, in bytes.
+const maxLabel = 200
+
+// maxAutomatic is how much is copied for a snapshot that nobody asked for, where the file system can't share
+// blocks: a folder of hundreds of gigabytes is not copied because a sandbox starts afresh.
+const maxAutomatic = 8 << 30
+
+func (s *Service) snapshots() snapshot.Store {
+	return snapshot.Store{Dir: s.Workspaces.Places.Snapshots}
+}
+
+// Snapshot keeps the workspace of a sandbox as it is now, all parts of it, with its private repositories.
+func (s *Service) Snapshot(ctx context.Context, name string, o SnapshotOptions) (made snapshot.Snapshot, err error) {
+	if len(o.Label) > maxLabel {
+		return made, forage.Errorf(forage.ErrUsage, "a label has at most %d bytes", maxLabel)
+	}
+	err = s.locked(ctx, name, func(record store.Record) error {
+		request, err := s.snapshotOf(ctx, record.Plan, o.Ignored)
+		if err != nil {
+			return err
+		}
+		request.Of, request.Label = record.CreatedAt, o.Label
+		made, err = s.snapshots().Create(ctx, request)
+		return err
+	})
+	return made, err
+}
+
+// SnapshotBefore keeps the workspace of a sandbox before something is done with it, in a snapshot that goes
+// by itself. That it can't be made is said, and keeps nothing from being done: what is to come does
+// not mean to change the workspace. The caller holds the sandbox's lock.
+func (s *Service) SnapshotBefore(ctx context.Context, record store.Record, what string) {
+	request, err := s.snapshotOf(ctx, record.Plan, false)
+	if err == nil {
+		request.Of, request.Label, request.Automatic, request.MaxCopied = record.CreatedAt, "before "+what, true, maxAutomatic
+		_, err = s.snapshots().Create(ctx, request)
+	}
+	if err != nil && ctx.Err() == nil {
+		s.notify(fmt.Sprintf("no snapshot was made before %s: %v", what, err))
+	}
+}
+
+// Snapshots are those of a sandbox, which may be gone, the oldest first.
+func (s *Service) Snapshots(name string) ([]snapshot.Snapshot, error) {
+	if err := forage.CheckName(name); err != nil {
+		return nil, err
+	}
+	list, err := s.snapshots().List(name)
+	if len(list) == 0 && err == nil {
+		_, err = s.Store.Load(name)
+	}
+	return list, err
+}
+
+// Restore makes the workspace of a sandbox, which may run, what it was. before is the snapshot of what it was until then.
+func (s *Service) Restore(ctx context.Context, name, id string) (before snapshot.Snapshot, err error) {
+	err = s.locked(ctx, name, func(record store.Record) error {
+		one, err := s.snapshots().Find(name, id)
+		if err != nil {
+			return err
+		}
+		if !one.Of.Equal(record.CreatedAt) {
+			return forage.WithHint(
+				forage.Errorf(forage.ErrRefused, "the snapshot %s is of another sandbox that was called %s", id, name),
+				"add --to FOLDER to have its files somewhere else")
+		}
+		request, err := s.snapshotOf(ctx, record.Plan, one.Ignored)
+		if err != nil {
+			return err
+		}
+		request.Of, request.Label, request.Automatic = record.CreatedAt, "before restore of "+id, true
+		if before, err = s.snapshots().Restore(ctx, name, id, request); err != nil {
+			return err
+		}
+		return s.updateWorkspaces(ctx, record.Plan)
+	})
+	return before, err
+}
+
+// Export writes the files of a snapshot to a folder, which must be empty or not there. The sandbox may be gone. Of
+// several parts each gets a folder in it.
+func (s *Service) Export(ctx context.Context, name, id, to string) error {
+	if err := forage.CheckName(name); err != nil {
+		return err
+	}
+	one, err := s.snapshots().Find(name, id)
+	if err != nil {
+		return err
+	}
+	if to, err = s.Caller.abs(to); err != nil {
+		return err
+	}
+	var folders []snapshot.Folder
+	for _, folder := range one.Folders {
+		if filepath.Base(folder) == folder { // not a private repository
+			folders = append(folders, snapshot.Folder{Name: folder, Path: filepath.Join(to, folder)})
+		}
+	}
+	if len(folders) == 1 {
+		folders[0].Path = to
+	}
+	return s.snapshots().Export(ctx, name, id, folders)
+}
+
+// DeleteSnapshot forgets one. Its contents go with the next gc.
+func (s *Service) DeleteSnapshot(name, id string) error {
+	if err := forage.CheckName(name); err != nil {
+		return err
+	}
+	return s.snapshots().Delete(name, id)
+}
+
+// oldSnapshots collects what no snapshot needs, and snapshots whose time is over.
+func (c *collector) oldSnapshots() error {
+	records, broken, err := c.Store.List()
+	if err != nil || len(broken) > 0 {
+		return err // with a record that can't be read, nobody knows
+	}
+	there := make(map[string]time.Time)
+	for _, record := range records {
+		there[record.Name] = record.CreatedAt
+	}
+	said, err := c.snapshots().Collect(snapshot.Collection{
+		Exists: func(name string, of time.Time) bool { return there[name].Equal(of) }, Now: time.Now(), DryRun: c.dryRun,
+	})
+	for _, what := range said {
+		c.actions = append(c.actions, Action{What: what})
+	}
+	if err != nil {
+		err = fmt.Errorf("collecting snapshots: %w", err)
+	}
+	return err
+}
+
+// snapshotOf is what a snapshot of a workspace consists of.
+func (s *Service) snapshotOf(ctx context.Context, plan forage.Plan, ignored bool) (snapshot.Request, error) {
+	request := snapshot.Request{Sandbox: plan.Name, Ignored: ignored}
+	var errs []error
+	for _, w := range plan.Workspaces() {
+		folders, err := s.foldersOf(ctx, w, ignored)
+		request.Folders = append(request.Folders, folders...)
+		errs = append(errs, err)
+	}
+	return request, errors.Join(errs...)
+}
