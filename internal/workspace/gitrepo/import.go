@@ -181,7 +181,7 @@ func (i *importing) transfer(ctx context.Context, tips []string, stop map[string
 	if err != nil {
 		return err
 	}
-	return errors.Join(s.transfer(ctx, i.host, tips, stop), s.close())
+	return errors.Join(s.transfer(ctx, i.host, tips, stop), s.shadow.Close())
 }
 
 // bringIndex brings the index of the working folder on the host to where the branch is.
@@ -194,16 +194,4 @@ func (i *importing) bringIndex(ctx context.Context, state imported) error {
 	}
 	state.Index = state.Branch
 	return saveImported(i.w, state)
-}
-
-// Bring brings commits and all that they need from a private git directory to the host's repository, checked as
-// Import does. No ref is moved: see MoveBranch.
-func Bring(ctx context.Context, host *Shadow, privateGit string, tips []string, scratch string) error {
-	from, err := openMetadata(privateGit)
-	if err != nil {
-		return err
-	}
-	defer from.close()
-	i := importing{host: host, from: from, scratch: scratch}
-	return i.transfer(ctx, tips, nil)
 }

@@ -1,7 +1,6 @@
 package gitrepo
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -17,37 +16,93 @@ import (
 // staging is where objects from inside are brought to and looked at, before any comes near the user's
 // repository: a store of ours, which finds the host's objects as well and is thrown away.
 type staging struct {
-	shadow *Shadow // of the host's repository, but for what is written
+	shadow *Shadow // of the host's repository, but with an object store of its own
 	from   *metadata
-	dir    string
-	all    bool // every loose object of the tips was brought, and every pack
+	all    bool // every loose object was brought: every pack is to be
 }
 
-func newStaging(r *Repository, from *metadata, scratch string) (_ *staging, err error) {
-	if err := os.MkdirAll(scratch, 0o700); err != nil {
-		return nil, err
-	}
-	dir, err := os.MkdirTemp(scratch, "import-")
+func newStaging(r *Repository, from *metadata, scratch string) (*staging, error) {
+	shadow, err := r.Shadow(scratch)
 	if err != nil {
 		return nil, err
 	}
-	shadow, err := r.Staging(scratch, filepath.Join(dir, "objects"))
+	objects := filepath.Join(shadow.Dir, "objects")
+	err = errors.Join(
+		os.Remove(objects), // the link to the host's
+		os.MkdirAll(filepath.Join(objects, "info"), 0o700),
+		os.WriteFile(filepath.Join(objects, "info/alternates"), []byte(filepath.Join(r.Common, "objects")+"\n"), 0o600))
 	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
+		return nil, errors.Join(fmt.Errorf("staging for %s: %w", r.Common, err), shadow.Close())
 	}
-	return &staging{shadow: shadow, from: from, dir: dir}, nil
+	return &staging{shadow: shadow, from: from}, nil
 }
 
-func (s *staging) close() error {
-	return errors.Join(s.shadow.Close(), os.RemoveAll(s.dir))
+// Take takes commits, and all that they need, from a private git directory to a staging: a Shadow of the repository that
+// writes to a store of its own, which is gone when it is closed. What is taken is complete, and its digests are
+// checked; git's fsck comes with Hand.
+func (r *Repository) Take(ctx context.Context, privateGit string, tips []string, scratch string) (_ *Shadow, err error) {
+	from, err := openMetadata(privateGit)
+	if err != nil {
+		return nil, err
+	}
+	defer from.close()
+	s, err := newStaging(r, from, scratch)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.shadow.Close())
+		}
+	}()
+	if err = s.bring(ctx, tips, nil); err == nil {
+		err = s.shadow.complete(ctx, tips)
+	}
+	if err == nil || ctx.Err() != nil {
+		return s.shadow, err
+	}
+	brought := s.bringAll(ctx)
+	if ctx.Err() != nil {
+		return nil, brought
+	}
+	if err := s.shadow.complete(ctx, tips); err != nil {
+		return nil, errors.Join(err, brought)
+	}
+	return s.shadow, nil
 }
 
-func (s *staging) objects() string { return filepath.Join(s.dir, "objects") }
+// complete says whether all is there that tips need.
+func (s *Shadow) complete(ctx context.Context, tips []string) error {
+	_, err := s.fresh(ctx, tips)
+	return err
+}
+
+// fresh are the objects that tips need and no ref of the host's repository has, in rev-list(1)'s words.
+// It fails when one is missing.
+func (s *Shadow) fresh(ctx context.Context, tips []string) ([]byte, error) {
+	if len(tips) == 0 {
+		return nil, nil
+	}
+	return s.Git(ctx, Call{
+		Args:  []string{"rev-list", "--objects", "--stdin", "--not", "--all"},
+		Stdin: []byte(strings.Join(tips, "\n") + "\n"), Env: readsHostile,
+	})
+}
+
+// Hand hands tips of a staging, and what they need, to its repository: each object passes git's fsck, and
+// none that they name is missing. No ref is moved: see MoveBranch.
+func (s *Shadow) Hand(ctx context.Context, tips []string) error {
+	host, err := s.Repository.Shadow(filepath.Dir(s.Dir))
+	if err != nil {
+		return err
+	}
+	return errors.Join(s.hand(ctx, host, tips), host.Close())
+}
 
 // bring brings what tips need: loose objects, and of the packs as many as it takes. What is in stop is known to
 // be in the host's repository with all that it needs.
 func (s *staging) bring(ctx context.Context, tips []string, stop map[string]bool) error {
-	c := looseCopy{from: s.from, objects: s.objects(), sha256: s.shadow.Repository.ObjectFormat == "sha256"}
+	c := looseCopy{from: s.from, objects: filepath.Join(s.shadow.Dir, "objects"), sha256: s.shadow.Repository.ObjectFormat == "sha256"}
 	absent, err := c.walk(tips, stop)
 	if err != nil {
 		return err
@@ -88,20 +143,20 @@ func (s *staging) bringAll(ctx context.Context) error {
 		return err
 	}
 	for _, folder := range folders {
-		if len(folder.Name()) != 2 || !isHex(strings.Repeat(folder.Name(), 20)) {
+		if len(folder.name) != 2 || !isHex(strings.Repeat(folder.name, 20)) {
 			continue
 		}
-		entries, err := s.from.list("objects/"+folder.Name(), maxLoose)
+		entries, err := s.from.list("objects/"+folder.name, maxLoose)
 		if err != nil {
 			return err
 		}
 		for _, entry := range entries {
-			if id := folder.Name() + entry.Name(); isHex(id) {
+			if id := folder.name + entry.name; isHex(id) {
 				all = append(all, id)
 			}
 		}
 	}
-	c := looseCopy{from: s.from, objects: s.objects(), sha256: s.shadow.Repository.ObjectFormat == "sha256"}
+	c := looseCopy{from: s.from, objects: filepath.Join(s.shadow.Dir, "objects"), sha256: s.shadow.Repository.ObjectFormat == "sha256"}
 	for _, id := range all {
 		if _, err := c.take(id); err != nil && !errors.Is(err, errIrregular) {
 			return err
@@ -133,9 +188,8 @@ func (s *staging) missing(ctx context.Context, ids []string) (missing []string, 
 // user's git slow.
 const unpackBelow = 100
 
-// hand hands what tips need to the host's repository, checked: git's fsck looks at each object, and nothing
-// that one names is missing.
-func (s *staging) hand(ctx context.Context, host *Shadow, tips []string) error {
+// hand is Hand with a shadow of the host's repository at hand.
+func (s *Shadow) hand(ctx context.Context, host *Shadow, tips []string) error {
 	file, err := s.pack(ctx, tips)
 	if err != nil || file == "" {
 		return err
@@ -153,8 +207,8 @@ func (s *staging) hand(ctx context.Context, host *Shadow, tips []string) error {
 		_, err = host.Git(ctx, Call{Args: []string{"index-pack", "--stdin", "--threads=1", strict}, Input: pack, Env: readsHostile})
 		return checked(err)
 	}
-	check := []string{"index-pack", "--threads=1", strict, "-o", filepath.Join(s.dir, "checked.idx"), file}
-	if _, err := s.shadow.Git(ctx, Call{Args: check, Env: readsHostile}); err != nil {
+	check := []string{"index-pack", "--threads=1", strict, "-o", filepath.Join(s.Dir, "checked.idx"), file}
+	if _, err := s.Git(ctx, Call{Args: check, Env: readsHostile}); err != nil {
 		return checked(err)
 	}
 	_, err = host.Git(ctx, Call{Args: []string{"unpack-objects", "-q"}, Input: io.Reader(pack), Env: readsHostile})
@@ -173,15 +227,14 @@ func checked(err error) error {
 }
 
 // pack makes one pack of what tips need and no ref of the host's repository has; "" if that is nothing.
-func (s *staging) pack(ctx context.Context, tips []string) (string, error) {
-	var list bytes.Buffer
-	list.WriteString("--not\n--all\n--not\n")
-	for _, tip := range tips {
-		list.WriteString(tip + "\n")
+func (s *Shadow) pack(ctx context.Context, tips []string) (string, error) {
+	list, err := s.fresh(ctx, tips)
+	if err != nil || len(list) == 0 {
+		return "", err
 	}
-	out, err := s.shadow.Git(ctx, Call{
-		Args:  []string{"pack-objects", "-q", "--revs", "--non-empty", "--threads=1", filepath.Join(s.dir, "ours")},
-		Stdin: list.Bytes(), Env: readsHostile,
+	out, err := s.Git(ctx, Call{
+		Args:  []string{"pack-objects", "-q", "--non-empty", "--threads=1", filepath.Join(s.Dir, "ours")},
+		Stdin: list, Env: readsHostile,
 	})
 	name := strings.TrimSpace(string(out))
 	if err != nil || name == "" {
@@ -190,20 +243,24 @@ func (s *staging) pack(ctx context.Context, tips []string) (string, error) {
 	if strings.Contains(name, "\n") {
 		return "", errors.New("git made more than one pack")
 	}
-	return filepath.Join(s.dir, "ours-"+name+".pack"), nil
+	return filepath.Join(s.Dir, "ours-"+name+".pack"), nil
 }
 
 // transfer brings tips to the host's repository with all that they need.
 func (s *staging) transfer(ctx context.Context, host *Shadow, tips []string, stop map[string]bool) error {
 	err := s.bring(ctx, tips, stop)
 	if err == nil {
-		err = s.hand(ctx, host, tips)
+		err = s.shadow.hand(ctx, host, tips)
 	}
 	if err == nil || ctx.Err() != nil || errors.Is(err, forage.ErrRefused) {
 		return err
 	}
-	if again := s.bringAll(ctx); again != nil && ctx.Err() != nil {
-		return again
+	brought := s.bringAll(ctx)
+	if ctx.Err() != nil {
+		return brought
 	}
-	return s.hand(ctx, host, tips)
+	if err := s.shadow.hand(ctx, host, tips); err != nil {
+		return errors.Join(err, brought)
+	}
+	return nil
 }

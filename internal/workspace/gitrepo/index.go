@@ -60,7 +60,7 @@ func (s *Shadow) settleIndex(ctx context.Context, index, folder, commit string) 
 			return err
 		}
 	}
-	args := []string{"read-tree", "-m", commit}
+	args := []string{"read-tree", "-m", "-i", commit}
 	if before == nil {
 		args = []string{"read-tree", commit}
 	}

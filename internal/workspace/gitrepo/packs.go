@@ -39,17 +39,10 @@ func (m *metadata) packs() ([]pack, error) {
 	}
 	var found []pack
 	for _, entry := range entries {
-		if !strings.HasSuffix(entry.Name(), ".pack") || !strings.HasPrefix(entry.Name(), "pack-") {
+		if !entry.file || !strings.HasSuffix(entry.name, ".pack") || !strings.HasPrefix(entry.name, "pack-") {
 			continue
 		}
-		info, err := entry.Info()
-		if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		if found = append(found, pack{"objects/pack/" + entry.Name(), info.ModTime()}); len(found) > maxPacks {
+		if found = append(found, pack{"objects/pack/" + entry.name, entry.changed}); len(found) > maxPacks {
 			return nil, fmt.Errorf("objects/pack: more than %d packs: %w", maxPacks, errIrregular)
 		}
 	}

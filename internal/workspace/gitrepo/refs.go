@@ -10,6 +10,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -99,8 +100,15 @@ func (m *metadata) read(name string, limit int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, limit))
 }
 
-// list reads the names in a folder, at most limit of them. An absent folder is empty.
-func (m *metadata) list(name string, limit int) ([]fs.DirEntry, error) {
+// listed is an entry of a folder.
+type listed struct {
+	name         string
+	file, folder bool // neither: something else
+	changed      time.Time
+}
+
+// list reads a folder, at most limit entries of it. An absent one is empty.
+func (m *metadata) list(name string, limit int) ([]listed, error) {
 	dir, err := m.openat(name, unix.O_DIRECTORY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -109,12 +117,21 @@ func (m *metadata) list(name string, limit int) ([]fs.DirEntry, error) {
 		return nil, err
 	}
 	defer dir.Close()
-	entries, err := dir.ReadDir(limit + 1)
+	names, err := dir.Readdirnames(limit + 1)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	if len(entries) > limit {
+	if len(names) > limit {
 		return nil, fmt.Errorf("%s: more than %d entries: %w", name, limit, errIrregular)
+	}
+	entries := make([]listed, 0, len(names))
+	for _, name := range names {
+		var stat unix.Stat_t
+		if unix.Fstatat(int(dir.Fd()), name, &stat, unix.AT_SYMLINK_NOFOLLOW) != nil {
+			continue // gone meanwhile
+		}
+		kind := stat.Mode & unix.S_IFMT
+		entries = append(entries, listed{name, kind == unix.S_IFREG, kind == unix.S_IFDIR, time.Unix(stat.Mtim.Unix())})
 	}
 	return entries, nil
 }
@@ -201,10 +218,10 @@ func (m *metadata) refs() (found map[string]string, odd []string, err error) {
 		}
 		left -= len(entries)
 		for _, entry := range entries {
-			name := path.Join(dir, entry.Name())
+			name := path.Join(dir, entry.name)
 			switch {
 			case strings.HasSuffix(name, ".lock"):
-			case entry.IsDir() && depth < maxInsideDepth:
+			case entry.folder && depth < maxInsideDepth:
 				if err := walk(name, depth+1); err != nil {
 					odd = append(odd, name)
 				}
