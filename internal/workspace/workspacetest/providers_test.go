@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"forage/internal/workspace"
+	"forage/internal/workspace/direct"
 	"forage/internal/workspace/jj"
 	"forage/internal/workspace/workspacetest"
 	"forage/internal/workspace/worktree"
@@ -35,6 +36,21 @@ func TestWorktree(t *testing.T) {
 		New:     func(p workspace.Places) workspace.Provider { return worktree.Provider{Places: p} },
 		Source:  gitSource,
 		Refuses: refuses("partial clone", ".git is a link", "HEAD is a link"),
+	})
+}
+
+func TestDirect(t *testing.T) {
+	workspacetest.Run(t, workspacetest.Subject{
+		New:     func(p workspace.Places) workspace.Provider { return direct.Provider{Places: p} },
+		Source:  gitSource,
+		Refuses: refuses("bare", "partial clone", ".git is a link", "HEAD is a link"),
+	})
+}
+
+func TestDirectJJ(t *testing.T) {
+	workspacetest.Run(t, workspacetest.Subject{
+		New:    func(p workspace.Places) workspace.Provider { return direct.Provider{Places: p} },
+		Source: jjSource, JJ: true,
 	})
 }
 
