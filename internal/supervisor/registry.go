@@ -8,6 +8,7 @@ import (
 	"forage/internal/runtime/native"
 	"forage/internal/workspace"
 	"forage/internal/workspace/direct"
+	"forage/internal/workspace/jj"
 	"forage/internal/workspace/worktree"
 )
 
@@ -51,6 +52,8 @@ func (w Workspaces) New(mode forage.WorkspaceMode) (workspace.Provider, error) {
 		return direct.Provider{Places: w.Places}, nil
 	case forage.WorkspaceWorktree:
 		return worktree.Provider{Places: w.Places}, nil
+	case forage.WorkspaceJJ:
+		return jj.Provider{Places: w.Places}, nil
 	}
 	return nil, forage.Errorf(forage.ErrUnsupported, "workspaces of the kind %q are not in this version", mode)
 }

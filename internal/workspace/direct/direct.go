@@ -43,7 +43,10 @@ func (Provider) Plan(ctx context.Context, request workspace.Request) (forage.Wor
 	w := forage.Workspace{
 		Name: request.Name, Mode: forage.WorkspaceDirect, Path: path, Target: request.Target, ReadOnly: request.ReadOnly,
 	}
-	return w, planGit(ctx, request, &w)
+	if err := planGit(ctx, request, &w); err != nil {
+		return w, err
+	}
+	return w, planJJ(ctx, request, &w)
 }
 
 // tooMuch refuses a folder that holds more than a project.

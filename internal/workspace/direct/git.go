@@ -71,16 +71,22 @@ func isFile(path string) (bool, error) {
 
 // Create makes the private metadata; in the user's folder it makes nothing.
 func (p Provider) Create(ctx context.Context, w forage.Workspace) error {
-	if w.Repository == nil || w.Repository.Kind != forage.RepositoryGit {
+	if w.Repository == nil {
 		return nil
 	}
 	if err := gitrepo.RemovePrivate(*w.Repository); err != nil { // what a crash left; to Plan, nobody had it
 		return err
 	}
 	for _, part := range parts(w) {
+		if isJJ(w) {
+			break
+		}
 		if err := createPart(ctx, part, p.Places.Scratch); err != nil {
 			return errors.Join(err, gitrepo.RemovePrivate(*w.Repository))
 		}
+	}
+	if err := p.createJJ(ctx, w); err != nil {
+		return errors.Join(err, gitrepo.RemovePrivate(*w.Repository))
 	}
 	return nil
 }
@@ -116,6 +122,9 @@ func (p Provider) Update(ctx context.Context, w forage.Workspace) (workspace.Upd
 	if w.Repository == nil {
 		return workspace.Update{}, nil
 	}
+	if isJJ(w) {
+		return p.updateJJ(ctx, w)
+	}
 	var update workspace.Update
 	for i, part := range parts(w) {
 		if _, err := gitrepo.Moved(part); err != nil {
@@ -137,6 +146,9 @@ func (p Provider) Status(ctx context.Context, w forage.Workspace) (workspace.Sta
 	var whole workspace.Status
 	if w.Repository == nil {
 		return whole, nil
+	}
+	if isJJ(w) {
+		return p.statusJJ(ctx, w)
 	}
 	for i, part := range parts(w) {
 		if _, err := gitrepo.Moved(part); err != nil {
@@ -177,6 +189,9 @@ func (p Provider) Remove(ctx context.Context, w forage.Workspace, how workspace.
 	}
 	if w.Repository == nil {
 		return nil, nil
+	}
+	if isJJ(w) {
+		return p.removeJJ(ctx, w, how)
 	}
 	if how == workspace.RemoveUnused {
 		return nil, gitrepo.RemovePrivate(*w.Repository)

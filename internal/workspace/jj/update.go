@@ -1,0 +1,73 @@
+package jj
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+
+	"forage"
+	"forage/internal/workspace"
+	"forage/internal/workspace/jjrepo"
+)
+
+// in opens the user's repository, in a shadow, for as long as f takes.
+func (p Provider) in(ctx context.Context, w forage.Workspace, f func(*jjrepo.Shadow) error) error {
+	repo, err := jjrepo.Open(ctx, w.Source)
+	if err != nil {
+		return err
+	}
+	shadow, err := repo.Shadow(p.Places.Scratch)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(shadow), shadow.Close())
+}
+
+// Update brings finished commits to the bookmark.
+func (p Provider) Update(ctx context.Context, w forage.Workspace) (u workspace.Update, err error) {
+	err = p.in(ctx, w, func(s *jjrepo.Shadow) error {
+		u, err = s.Import(ctx, w)
+		return err
+	})
+	return u, wrap("bringing work from", w, err)
+}
+
+// Status says what is nowhere else. What it can't find out is a problem, not an error: the work counts as unsaved then.
+func (p Provider) Status(ctx context.Context, w forage.Workspace) (status workspace.Status, err error) {
+	err = p.in(ctx, w, func(s *jjrepo.Shadow) error {
+		status, err = s.Unsaved(ctx, w)
+		return err
+	})
+	if err != nil && ctx.Err() == nil {
+		status.Problem = err.Error()
+		return status, nil
+	}
+	return status, wrap("looking for work in", w, err)
+}
+
+// Remove takes away the workspace on the host and the private repository.
+func (p Provider) Remove(ctx context.Context, w forage.Workspace, how workspace.Removal) (kept []workspace.Recovery, err error) {
+	if p.absent(w) {
+		return nil, nil
+	}
+	err = p.in(ctx, w, func(s *jjrepo.Shadow) error {
+		if how != workspace.RemoveUnused {
+			if kept, err = s.BeforeRemoval(ctx, w, how); err != nil {
+				return err
+			}
+		}
+		return p.takeAway(ctx, s, w)
+	})
+	return kept, wrap("removing", w, err)
+}
+
+// absent says whether nothing is left that Create made.
+func (p Provider) absent(w forage.Workspace) bool {
+	for _, path := range []string{w.Path, w.Repository.Dir} {
+		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,176 @@
+package jjrepo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"forage"
+	"forage/internal/workspace/gitrepo"
+)
+
+// Repository is a jj repository of the host's as it was found from one of its workspaces:
+// facts, read without running anything.
+type Repository struct {
+	Root      string // the workspace's folder, links resolved
+	Dir       string // .jj/repo, which all workspaces share, links resolved
+	Name      string // of the workspace
+	Colocated bool   // Root has a .git of the same repository
+	Git       *gitrepo.Repository
+}
+
+// ErrNoRepository says that there is no jj repository at a path.
+var ErrNoRepository = errors.New("not a jj repository")
+
+// Bounds of files that are read whole, in bytes.
+const (
+	maxSmall = 64 << 10
+	maxView  = 64 << 20 // holds each ref of a repository
+)
+
+// formats are the kinds of storage that this version knows, by the file in .jj/repo that names
+// them. They have been the same since jj 0.1.
+var formats = map[string]string{
+	"store/type":           "git",
+	"op_store/type":        "simple_op_store",
+	"op_heads/type":        "simple_op_heads_store",
+	"index/type":           "default",
+	"submodule_store/type": "default",
+}
+
+// Open looks at the workspace whose folder is path itself. ErrNoRepository, or forage.ErrUnsupported for a
+// repository whose format this version does not know.
+func Open(ctx context.Context, path string) (*Repository, error) {
+	root, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := os.Lstat(filepath.Join(root, ".jj")); errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: %w", path, ErrNoRepository)
+	} else if err != nil {
+		return nil, err
+	} else if !info.IsDir() {
+		return nil, forage.Errorf(forage.ErrUnsupported, "%s/.jj is not a folder", path)
+	}
+	r := &Repository{Root: root}
+	if err := r.findDir(); err != nil {
+		return nil, err
+	}
+	if err := r.checkFormats(); err != nil {
+		return nil, err
+	}
+	if err := r.openGit(ctx); err != nil {
+		return nil, err
+	}
+	checkout, err := readSmall(filepath.Join(root, ".jj/working_copy/checkout"))
+	if err != nil {
+		return nil, fmt.Errorf("opening the jj workspace %s: %w", path, err)
+	}
+	if r.Name, err = checkoutName(checkout); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// findDir finds what the workspaces share: .jj/repo, or what the file of that name says.
+func (r *Repository) findDir() error {
+	dir := filepath.Join(r.Root, ".jj/repo")
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return fmt.Errorf("opening the jj workspace %s: %w", r.Root, err)
+	}
+	if info.Mode().IsRegular() {
+		text, err := readSmall(dir)
+		if err != nil {
+			return err
+		}
+		named := string(text)
+		if !filepath.IsAbs(named) {
+			named = filepath.Join(r.Root, ".jj", named)
+		}
+		dir = named
+	}
+	if r.Dir, err = filepath.EvalSymlinks(dir); errors.Is(err, fs.ErrNotExist) {
+		return forage.WithHint(forage.Errorf(forage.ErrUnsupported, "the repository of %s is not at %s any more", r.Root, dir),
+			"if it was moved, write its place into "+filepath.Join(r.Root, ".jj/repo"))
+	}
+	return err
+}
+
+func (r *Repository) checkFormats() error {
+	for file, want := range formats {
+		got, err := readSmall(filepath.Join(r.Dir, file))
+		if errors.Is(err, fs.ErrNotExist) {
+			return forage.Errorf(forage.ErrUnsupported, "%s has no %s: it is of a version of jj that this one does not know", r.Dir, file)
+		}
+		if err != nil {
+			return err
+		}
+		if string(got) != want {
+			return forage.Errorf(forage.ErrUnsupported, "%s says %q where this version knows %q only", filepath.Join(r.Dir, file), got, want)
+		}
+	}
+	kind, err := readSmall(filepath.Join(r.Root, ".jj/working_copy/type"))
+	if err != nil {
+		return err
+	}
+	if string(kind) != "local" {
+		return forage.Errorf(forage.ErrUnsupported, "the working copy of %s is of the kind %q, which this version does not know", r.Root, kind)
+	}
+	return nil
+}
+
+// openGit opens the git directory that has the objects.
+func (r *Repository) openGit(ctx context.Context) error {
+	text, err := readSmall(filepath.Join(r.Dir, "store/git_target"))
+	if err != nil {
+		return err
+	}
+	target := string(text)
+	if !filepath.IsAbs(target) {
+		target = filepath.Join(r.Dir, "store", target)
+	}
+	if info, err := os.Stat(target); err == nil && !info.IsDir() { // a .git file
+		target = filepath.Dir(target)
+	}
+	if r.Git, err = gitrepo.Open(ctx, target); err != nil {
+		return fmt.Errorf("opening the git repository below %s: %w", r.Dir, err)
+	}
+	if own, err := gitrepo.Open(ctx, r.Root); err == nil && own.Common == r.Git.Common {
+		r.Colocated, r.Git = true, own
+	}
+	return nil
+}
+
+func readSmall(file string) ([]byte, error) { return readWhole(file, maxSmall) }
+
+func readWhole(file string, bound int64) ([]byte, error) {
+	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return readBounded(f, bound)
+}
+
+// readBounded reads a regular file of at most bound bytes: from inside, a FIFO could
+// stand in its place, or a file without end.
+func readBounded(f *os.File, bound int64) ([]byte, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, forage.Errorf(forage.ErrUnsupported, "%s is not a file", f.Name())
+	}
+	data, err := io.ReadAll(io.LimitReader(f, bound+1))
+	if err == nil && int64(len(data)) > bound {
+		err = forage.Errorf(forage.ErrUnsupported, "%s has more than %d bytes", f.Name(), bound)
+	}
+	return data, err
+}

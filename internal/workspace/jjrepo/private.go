@@ -1,0 +1,212 @@
+package jjrepo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"forage"
+	"forage/internal/workspace/gitrepo"
+)
+
+// Names below a repository's private folder.
+const (
+	gitFolder = "git"
+	jjFolder  = "jj"
+)
+
+// PlanPrivate decides how a private jj repository is laid out. It makes nothing. Its git directory is beside
+// the workspace: as with any second workspace of jj's, git knows nothing of it.
+func (r *Repository) PlanPrivate(l gitrepo.Layout) (*forage.Repository, error) {
+	l.Pointer = true
+	planned, err := r.Git.PlanPrivate(l, "")
+	if err != nil {
+		return nil, err
+	}
+	planned.Kind = forage.RepositoryJJ
+	planned.Mounts = slices.DeleteFunc(planned.Mounts, func(m forage.Mount) bool { return m.Target == path.Join(l.Target, ".git") })
+	planned.Mounts = append(planned.Mounts, MountPrivate(l))
+	return planned, nil
+}
+
+// MountPrivate shows a private .jj folder.
+func MountPrivate(l gitrepo.Layout) forage.Mount {
+	return forage.Mount{Source: filepath.Join(l.Dir, jjFolder), Target: path.Join(l.Target, ".jj"), Writable: !l.ReadOnly}
+}
+
+// Has says whether private metadata has a .jj folder.
+func Has(r *forage.Repository) bool {
+	return r != nil && slices.ContainsFunc(r.Mounts, func(m forage.Mount) bool { return m.Source == filepath.Join(r.Dir, jjFolder) })
+}
+
+// Private is what CreatePrivate makes.
+type Private struct {
+	Repository forage.Repository // its private git directory is there already
+	Workspace  string            // what the workspace is called inside
+	Base       string            // the commit that the working copy is based on; "" is the root
+	TreeState  string            // a working_copy/tree_state of the host's whose tree is that of Base
+}
+
+// CreatePrivate makes a private jj repository over a private git directory that nobody has
+// had in hands yet: the bookmarks are the branches of that directory, the commits have the change ids that they
+// have on the host, the operation log begins here.
+func (s *Shadow) CreatePrivate(ctx context.Context, p Private) (err error) {
+	work, err := os.MkdirTemp(s.scratch, "jj-new-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
+	git := filepath.Join(p.Repository.Dir, gitFolder)
+	for _, change := range []struct{ file, text string }{
+		{"objects/info/alternates", filepath.Join(p.Repository.Store, "objects") + "\n"}, // as the host calls them
+		{"HEAD", "ref: refs/heads/forage-none\n"},                                        // jj would check it out
+	} {
+		restore, err := forNow(filepath.Join(git, change.file), change.text)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, restore()) }()
+	}
+	if err := s.initPrivate(ctx, work, p); err != nil {
+		return fmt.Errorf("making the private jj repository: %w", err)
+	}
+	made := filepath.Join(work, ".jj")
+	if err := write(filepath.Join(made, "repo/store/git_target"), target(p.Repository)); err != nil {
+		return err
+	}
+	if p.TreeState != "" {
+		if err := copyFile(filepath.Join(made, "working_copy/tree_state"), p.TreeState); err != nil {
+			return err
+		}
+	}
+	return moveTree(made, filepath.Join(p.Repository.Dir, jjFolder))
+}
+
+// initPrivate has jj make the repository in work, where no file is checked out.
+func (s *Shadow) initPrivate(ctx context.Context, work string, p Private) error {
+	jj := func(args ...string) error {
+		_, err := run(ctx, work, filepath.Join(s.Dir, "config.toml"), args...)
+		return err
+	}
+	if err := jj("git", "init", "--git-repo="+filepath.Join(p.Repository.Dir, gitFolder), "."); err != nil {
+		return err
+	}
+	if err := s.copyExtra(filepath.Join(work, ".jj/repo")); err != nil {
+		return err
+	}
+	steps := [][]string{{"sparse", "set", "--clear"}}
+	if p.Workspace != "default" {
+		steps = append(steps, []string{"workspace", "rename", p.Workspace})
+	}
+	if tracked, err := s.tracked(ctx); err != nil {
+		return err
+	} else if len(tracked) > 0 {
+		steps = append(steps, append([]string{"bookmark", "track", "--"}, tracked...))
+	}
+	if p.Base != "" {
+		steps = append(steps, []string{"new", p.Base})
+	}
+	// What led here is of no use inside, and could only be undone by mistake.
+	steps = append(steps, []string{"operation", "abandon", "..@-"})
+	for _, step := range steps {
+		if err := jj(step...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copyExtra copies what jj keeps beside git's objects: change ids of commits that say none themselves. What the new repository
+// had made up for them is dropped, and so is its index, which jj makes anew.
+func (s *Shadow) copyExtra(repo string) error {
+	extra := filepath.Join(repo, "store/extra")
+	if err := errors.Join(os.RemoveAll(extra), os.RemoveAll(filepath.Join(repo, "index"))); err != nil {
+		return err
+	}
+	if err := copyTree(extra, filepath.Join(s.Repository.Dir, "store/extra")); err != nil {
+		return err
+	}
+	for _, dir := range []string{"index/segments", "index/op_links", "index/changed_paths"} {
+		if err := os.MkdirAll(filepath.Join(repo, dir), 0o700); err != nil {
+			return err
+		}
+	}
+	return write(filepath.Join(repo, "index/type"), formats["index/type"])
+}
+
+// target is what .jj/repo/store/git_target says: where the private git directory is shown.
+func target(r forage.Repository) string {
+	for _, m := range r.Mounts {
+		if m.Source == filepath.Join(r.Dir, gitFolder) {
+			if path.Base(m.Target) == ".git" { // colocated
+				return "../../../.git"
+			}
+			return m.Target
+		}
+	}
+	return ""
+}
+
+// forNow gives a file another content, until restore is called.
+func forNow(file, text string) (restore func() error, err error) {
+	before, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	if err := write(file, text); err != nil {
+		return nil, err
+	}
+	return func() error { return write(file, string(before)) }, nil
+}
+
+// copyTree copies a folder of plain files and folders.
+func copyTree(to, from string) error {
+	return filepath.WalkDir(from, func(path string, entry os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(to, strings.TrimPrefix(path, from))
+		switch {
+		case entry.IsDir():
+			return os.MkdirAll(target, 0o700)
+		case entry.Type().IsRegular() && !slices.Contains([]string{"lock"}, entry.Name()):
+			return copyFile(target, path)
+		}
+		return nil
+	})
+}
+
+func copyFile(to, from string) (err error) {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	_, err = io.Copy(out, in) // the kernel shares the blocks where the file system can
+	return err
+}
+
+// moveTree moves a folder, to another file system too.
+func moveTree(from, to string) error {
+	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+		return err
+	}
+	if os.Rename(from, to) == nil {
+		return nil
+	}
+	if err := copyTree(to, from); err != nil {
+		return errors.Join(forage.Errorf(forage.ErrRefused, "making %s: %w", to, err), os.RemoveAll(to))
+	}
+	return os.RemoveAll(from)
+}

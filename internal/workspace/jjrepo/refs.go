@@ -1,0 +1,85 @@
+package jjrepo
+
+import (
+	"context"
+	"maps"
+	"strings"
+
+	"forage"
+	"forage/internal/workspace/gitrepo"
+)
+
+// FreeBookmark refuses a name that a bookmark, or a branch of git's, has already; path is how the user calls the repository.
+func (s *Shadow) FreeBookmark(ctx context.Context, name, path string) error {
+	out, err := s.JJ(ctx, "--ignore-working-copy", "bookmark", "list", "--template", `name ++ "\n"`, "--", "exact:"+exactly(name))
+	if err != nil {
+		return err
+	}
+	id, err := s.Git.Branch(ctx, "refs/heads/"+name)
+	if err != nil {
+		return err
+	}
+	if strings.TrimSpace(out) == "" && id == "" {
+		return nil
+	}
+	return forage.WithHint(forage.Errorf(forage.ErrRefused, "%s has a bookmark %q already", path, name),
+		"choose another name, or: jj bookmark delete "+name)
+}
+
+// Start is the commit that a revision of jj's stands for; "" asks for the parent of the user's working copy. The
+// answer is "" for the root, which git has no commit for.
+func (s *Shadow) Start(ctx context.Context, revision string) (string, error) {
+	if strings.HasPrefix(revision, "-") || strings.ContainsAny(revision, "\x00\n") {
+		return "", forage.Errorf(forage.ErrUsage, "%q is not a revision", revision)
+	}
+	asked := revision
+	if revision == "" {
+		revision, asked = "parents("+exactly(s.Repository.Name)+"@)", "the parent of the working copy"
+	}
+	commits, err := s.Commits(ctx, revision)
+	if err != nil {
+		return "", forage.WithHint(forage.Errorf(forage.ErrUsage, "looking for %s: %w", asked, err), "see `jj log`")
+	}
+	if len(commits) != 1 {
+		return "", forage.WithHint(
+			forage.Errorf(forage.ErrRefused, "%s stands for %d commits, and work can start from one only", asked, len(commits)),
+			"name one with --repo and --branch")
+	}
+	return strings.Join(notRoot(commits), ""), nil
+}
+
+// Refs are what the private git directory has at first: git's, but for the branches, in whose place are jj's
+// bookmarks. They are the same only where somebody has exported them. A bookmark in conflict is at no one commit.
+func (s *Shadow) Refs(ctx context.Context) (gitrepo.Refs, error) {
+	refs, err := s.Repository.Git.Refs(ctx, s.scratch)
+	if err != nil {
+		return refs, err
+	}
+	if refs.Values == nil {
+		refs.Values = map[string]string{}
+	}
+	maps.DeleteFunc(refs.Values, func(name, _ string) bool {
+		return strings.HasPrefix(name, "refs/heads/") || strings.HasPrefix(name, "refs/jj/")
+	})
+	out, err := s.JJ(ctx, "--ignore-working-copy", "bookmark", "list", "--template",
+		`if(!remote && normal_target, name ++ "\t" ++ normal_target.commit_id() ++ "\n")`)
+	for line := range strings.Lines(out) {
+		if name, id, ok := strings.Cut(strings.TrimSpace(line), "\t"); ok && strings.Trim(id, "0") != "" {
+			refs.Values["refs/heads/"+name] = id
+		}
+	}
+	return refs, err
+}
+
+// tracked are the remote bookmarks that the user's bookmarks follow, as name@remote.
+func (s *Shadow) tracked(ctx context.Context) ([]string, error) {
+	out, err := s.JJ(ctx, "--ignore-working-copy", "bookmark", "list", "--tracked", "--template",
+		`if(remote && remote != "git", name ++ "\t" ++ remote ++ "\n")`)
+	var names []string
+	for line := range strings.Lines(out) {
+		if name, remote, ok := strings.Cut(strings.TrimSpace(line), "\t"); ok {
+			names = append(names, exactly(name)+"@"+exactly(remote))
+		}
+	}
+	return names, err
+}

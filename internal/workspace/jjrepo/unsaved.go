@@ -1,0 +1,175 @@
+package jjrepo
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"forage"
+	"forage/internal/workspace"
+	"forage/internal/workspace/gitrepo"
+)
+
+// Unsaved says which work is nowhere but in w. What Import has not brought in counts as Elsewhere.
+func (s *Shadow) Unsaved(ctx context.Context, w forage.Workspace) (status workspace.Status, err error) {
+	last, err := readState(*w.Repository)
+	if err != nil {
+		return status, err
+	}
+	at, err := s.Git.Branch(ctx, "refs/heads/"+w.Branch)
+	if err != nil {
+		return status, err
+	}
+	in, err := s.look(ctx, w)
+	if err != nil {
+		return status, err
+	}
+	defer func() { err = errors.Join(err, in.staging.Close()) }()
+	if err := s.moved(ctx, w, at, last); errors.Is(err, errMoved) {
+		status.Problem = fmt.Sprintf("the bookmark %s was changed on the host: what was done inside since is not brought to it", w.Branch)
+	} else if err != nil {
+		return status, err
+	}
+	if err := s.commits(ctx, in, w, at, &status); err != nil {
+		return status, err
+	}
+	if w.Mode == forage.WorkspaceDirect {
+		return status, nil
+	}
+	return status, s.uncommitted(ctx, in, w, &status)
+}
+
+// commits fills in what the bookmark alone has, and what not even the bookmark has.
+func (s *Shadow) commits(ctx context.Context, in *inside, w forage.Workspace, at string, status *workspace.Status) error {
+	saved, err := s.saved(ctx, w)
+	if err != nil {
+		return err
+	}
+	if at != "" {
+		status.Commits, status.CommitsCount, err = listCommits(ctx, in.staging, at, saved)
+		if err != nil {
+			return err
+		}
+	}
+	others := in.others
+	if in.work != "" && in.work != at {
+		others = append([]string{in.work}, others...)
+	}
+	for _, id := range others {
+		args := append([]string{"log", "-1", "--format=%h %s", id, "--not"}, append(notRoot([]string{at}), saved...)...)
+		line, err := in.staging.Line(ctx, args...)
+		if err != nil {
+			return err
+		}
+		if line != "" && len(status.Elsewhere) < workspace.MaxListed {
+			status.Elsewhere = append(status.Elsewhere, "commit "+line)
+		}
+	}
+	return nil
+}
+
+// saved are revisions of git that keep commits without w's bookmark: other branches, tags, remotes, jj's own bookmarks and
+// the working copies of other workspaces.
+func (s *Shadow) saved(ctx context.Context, w forage.Workspace) ([]string, error) {
+	refs, err := s.Refs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	view, err := s.View(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ids := map[string]bool{}
+	for name, id := range refs.Values {
+		keeps := strings.HasPrefix(name, "refs/heads/") || strings.HasPrefix(name, "refs/tags/") || strings.HasPrefix(name, "refs/remotes/")
+		if keeps && name != "refs/heads/"+w.Branch {
+			ids[id] = true
+		}
+	}
+	for name, id := range view.WorkingCopies {
+		if name != filepath.Base(w.Path) || w.Mode == forage.WorkspaceDirect {
+			ids[id] = true
+		}
+	}
+	revisions := []string{"--exclude=" + w.Branch, "--branches", "--tags", "--remotes"}
+	for id := range ids {
+		revisions = append(revisions, id)
+	}
+	return append(notRoot(revisions), notRoot([]string{w.Base})...), nil
+}
+
+// listCommits lists what tip has and saved have not, newest first.
+func listCommits(ctx context.Context, git *gitrepo.Shadow, tip string, saved []string) ([]workspace.Commit, int, error) {
+	out, err := git.Git(ctx, gitrepo.Call{Args: append([]string{"log", "--format=%H%x09%s", tip, "--not"}, saved...)})
+	if err != nil {
+		return nil, 0, err
+	}
+	var commits []workspace.Commit
+	count := 0
+	for line := range bytes.Lines(out) {
+		id, subject, _ := strings.Cut(strings.TrimSuffix(string(line), "\n"), "\t")
+		if count++; count <= workspace.MaxListed {
+			commits = append(commits, workspace.Commit{ID: id, Subject: subject})
+		}
+	}
+	return commits, count, nil
+}
+
+// uncommitted fills in the files that differ from the work's commit.
+func (s *Shadow) uncommitted(ctx context.Context, in *inside, w forage.Workspace, status *workspace.Status) error {
+	if w.ReadOnly {
+		return nil
+	}
+	tree, err := s.tree(ctx, in, w)
+	if errors.Is(err, fs.ErrNotExist) {
+		if in.dirty != "" { // the files are gone, but not the last copy of them
+			status.Elsewhere = append(status.Elsewhere, "the working copy "+in.dirty[:12])
+		}
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	base, err := treeOf(ctx, in.staging, in.work)
+	if err != nil {
+		return err
+	}
+	out, err := in.staging.Git(ctx, gitrepo.Call{Args: []string{"diff-tree", "-r", "-z", "--name-only", "--no-renames", "--ignore-submodules=all", base, tree}})
+	if err != nil {
+		return err
+	}
+	for name := range bytes.SplitSeq(bytes.TrimSuffix(out, []byte{0}), []byte{0}) {
+		if len(name) == 0 {
+			continue
+		}
+		if status.UncommittedCount++; status.UncommittedCount <= workspace.MaxListed {
+			status.Uncommitted = append(status.Uncommitted, string(name))
+		}
+	}
+	return nil
+}
+
+// tree is the content of the folder, as an object in the staging. fs.ErrNotExist: there is no folder.
+func (s *Shadow) tree(ctx context.Context, in *inside, w forage.Workspace) (string, error) {
+	if _, err := os.Lstat(w.Path); err != nil {
+		return "", err
+	}
+	tree, err := in.staging.WriteTree(ctx, gitrepo.Folder{Path: w.Path, Base: in.work, Index: filepath.Join(w.Repository.Dir, "tree.index")})
+	return tree.ID, err
+}
+
+// treeOf is the tree of a commit; of "", the empty one.
+func treeOf(ctx context.Context, git *gitrepo.Shadow, commit string) (string, error) {
+	if commit != "" {
+		return git.Line(ctx, "rev-parse", "--verify", commit+"^{tree}")
+	}
+	out, err := git.Git(ctx, gitrepo.Call{Args: []string{"mktree"}})
+	return trim(out), err
+}
+
+func trim(out []byte) string { return strings.TrimSpace(string(out)) }

@@ -1,0 +1,162 @@
+package jjrepo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"forage"
+)
+
+// Commits are the commits that a revision stands for, in hex. jj's own revision language is understood.
+func (s *Shadow) Commits(ctx context.Context, revision string) ([]string, error) {
+	out, err := s.JJ(ctx, "--ignore-working-copy", "log", "--no-graph", "--revisions", revision, "--template", `commit_id ++ "\n"`)
+	return strings.Fields(out), err
+}
+
+// View is what the host's own repository is at, as jj sees it: operations that went on side by side are merged.
+func (s *Shadow) View(ctx context.Context) (View, error) {
+	if _, err := s.JJ(ctx, "--ignore-working-copy", "operation", "log", "--limit=1", "--no-graph", "--template", "id"); err != nil {
+		return View{}, err
+	}
+	// The shadow's .jj has links out of it: the repository's own is read, from a root above.
+	root, err := os.OpenRoot(filepath.Dir(s.Repository.Dir))
+	if err != nil {
+		return View{}, err
+	}
+	defer root.Close()
+	operations, err := operationHeads(root)
+	if err != nil {
+		return View{}, err
+	}
+	view, _, err := readOperation(root, operations[0])
+	view.Operations, view.Workspace = operations, s.Repository.Name
+	return view, err
+}
+
+// AddWorkspace makes a workspace of the repository in folder, which is made too, on top of the commits in
+// parents, with all files in it.
+func (s *Shadow) AddWorkspace(ctx context.Context, name, folder string, parents []string) error {
+	args := []string{"workspace", "add", "--sparse-patterns=full", "--name=" + name}
+	for _, parent := range parents {
+		args = append(args, "--revision="+parent)
+	}
+	if _, err := s.JJ(ctx, append(args, "--", folder)...); err != nil {
+		return err
+	}
+	return errors.Join(
+		write(filepath.Join(folder, ".jj/repo"), s.Repository.Dir), // jj wrote the shadow's path there
+		write(filepath.Join(folder, ".jj/.gitignore"), "/*\n"),     // nor does git see it: as jj has it where both are used
+		s.notePath(name, folder))
+}
+
+// ForgetWorkspace makes the repository forget a workspace, and its commit if there is nothing in it. One that it doesn't
+// have is as good as forgotten.
+func (s *Shadow) ForgetWorkspace(ctx context.Context, name string) error {
+	view, err := s.View(ctx)
+	if err != nil {
+		return err
+	}
+	if view.WorkingCopies[name] == "" {
+		return s.notePath(name, "")
+	}
+	_, err = s.JJ(ctx, "--ignore-working-copy", "workspace", "forget", "--", name)
+	return errors.Join(err, s.notePath(name, ""))
+}
+
+// exactly is a name as jj's command line and revisions take it: quoted, it is never a pattern.
+func exactly(name string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(name) + `"`
+}
+
+// notePath has the repository's workspace store (simple_workspace_store.proto) say where a
+// workspace is, as `jj workspace root` wants to know; "" takes it out. A repository without such a store is left so.
+func (s *Shadow) notePath(name, folder string) error {
+	store := filepath.Join(s.Repository.Dir, "workspace_store")
+	if _, err := os.Stat(filepath.Join(store, "index")); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	unlock, err := lock(filepath.Join(store, "index.lock"))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	old, err := readWhole(filepath.Join(store, "index"), maxView)
+	if err != nil {
+		return err
+	}
+	var updated []byte
+	err = fields(old, func(f field) error {
+		if f.number == 1 && workspaceName(f.data) != name {
+			updated = appendBytes(updated, 1, f.data)
+		}
+		return nil
+	})
+	if err != nil {
+		return forage.Errorf(forage.ErrUnsupported, "reading %s: %w", store, err)
+	}
+	if folder != "" {
+		updated = appendBytes(updated, 1, appendBytes(appendBytes(nil, 1, []byte(name)), 2, []byte(folder)))
+	}
+	return replace(filepath.Join(store, "index"), updated)
+}
+
+func workspaceName(message []byte) string {
+	var name string
+	_ = fields(message, func(f field) error { // what can't be read has no name, and is kept
+		if f.number == 1 {
+			name = string(f.data)
+		}
+		return nil
+	})
+	return name
+}
+
+// replace writes a file as jj does: whole, or not at all.
+func replace(file string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(file), ".forage-")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), file)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+// lock takes a lock as jj does: flock(2) on a file that its holder removes.
+func lock(path string) (unlock func(), err error) {
+	for {
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+		if err != nil {
+			return nil, fmt.Errorf("locking: %w", err)
+		}
+		var stat unix.Stat_t
+		err = errors.Join(flock(f), unix.Fstat(int(f.Fd()), &stat))
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("locking %s: %w", path, err), f.Close())
+		}
+		if stat.Nlink > 0 {
+			return func() { _, _ = os.Remove(path), f.Close() }, nil // jj does with either
+		}
+		_ = f.Close() // the holder before us removed it
+	}
+}
+
+func flock(f *os.File) error {
+	for {
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
