@@ -282,7 +282,7 @@ func TestBringCopiesWhatTheRepositoryLacks(t *testing.T) {
 		t.Fatal("the repository has the tree before it is brought")
 	}
 	for range 2 {
-		must(t, staging.Bring(t.Context(), []string{tree.ID}, []string{"HEAD"}))
+		must(t, staging.Bring(t.Context(), f.opened, []string{tree.ID}, []string{"HEAD"}))
 	}
 	if got := f.repo.Git("ls-tree", "--name-only", tree.ID); got != "a\nb" {
 		t.Errorf("the tree has %q", got)

@@ -1,7 +1,6 @@
 package gitrepo
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -31,30 +30,26 @@ func (r *Repository) Staging(scratch, objects string) (*Shadow, error) {
 	return s, nil
 }
 
-// Bring copies what tips need of a staging's objects to the repository, without what have has already. It is done
-// when it returns, as a whole: git finds a pack by its index, which comes last.
-func (s *Shadow) Bring(ctx context.Context, tips, have []string) error {
-	var list bytes.Buffer
-	for _, tip := range tips {
-		list.WriteString(tip + "\n")
-	}
+// Bring copies what tips need to another repository, whose objects are alternates of this one's, without what have has
+// already. It is done when it returns, as a whole: git finds a pack by its index, which comes last.
+func (s *Shadow) Bring(ctx context.Context, to *Repository, tips, have []string) error {
+	list := strings.Join(tips, "\n") + "\n"
 	for _, tip := range have {
-		if tip != "" {
-			list.WriteString("^" + tip + "\n")
+		if _, err := s.Line(ctx, "cat-file", "-e", "--end-of-options", tip); tip != "" && err == nil {
+			list += "^" + tip + "\n"
 		}
 	}
-	packs := filepath.Join(s.Repository.Common, "objects/pack")
+	packs := filepath.Join(to.Common, "objects/pack")
 	if err := os.Mkdir(packs, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	// Objects that the repository has are left out: --honor-pack-keep and the like have no word for that, --local has.
-	out, err := s.Git(ctx, Call{
+	// Local are the objects that are not in alternates.
+	_, err := s.Git(ctx, Call{
 		Args:  []string{"pack-objects", "-q", "--revs", "--local", "--non-empty", "--threads=1", filepath.Join(packs, "pack")},
-		Stdin: list.Bytes(),
+		Stdin: []byte(list),
 	})
 	if err != nil {
-		return fmt.Errorf("bringing objects to %s: %w", s.Repository.Common, err)
+		return fmt.Errorf("bringing objects to %s: %w", to.Common, err)
 	}
-	_ = strings.TrimSpace(string(out)) // names of packs: none when the repository has everything
 	return nil
 }

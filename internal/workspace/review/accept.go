@@ -1,0 +1,234 @@
+package review
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"forage"
+	"forage/internal/term"
+	"forage/internal/workspace/gitrepo"
+)
+
+// maxFollowed is how many links the kernel follows on one path: path_resolution(7).
+const maxFollowed = 40
+
+// accept looks at what the user's branch would get, and refuses what must not come out of a sandbox.
+func (s *Session) accept(ctx context.Context, t *target, r result) ([]Change, error) {
+	before, err := s.treeOf(ctx, t.commit)
+	if err != nil {
+		return nil, err
+	}
+	after, err := s.treeOf(ctx, r.commit)
+	if err != nil {
+		return nil, err
+	}
+	changes, err := s.changes(ctx, before, after, false)
+	if err != nil {
+		return nil, err
+	}
+	var refused []string
+	links := false
+	for _, c := range changes {
+		if why := wrong(c); why != "" {
+			refused = append(refused, term.Escape(c.Path)+" ("+why+")")
+		}
+		links = links || c.OldMode == modeLink || c.NewMode == modeLink
+	}
+	if doubled, err := s.doubled(ctx, after); err != nil {
+		return nil, err
+	} else if doubled != "" {
+		refused = append(refused, term.Escape(doubled)+" (it is there twice)")
+	}
+	if links {
+		leaving, err := s.leaving(ctx, before, after)
+		if err != nil {
+			return nil, err
+		}
+		refused = append(refused, leaving...)
+	}
+	return changes, refusal(s.subject.Sandbox, refused)
+}
+
+func refusal(sandbox string, refused []string) error {
+	if len(refused) == 0 {
+		return nil
+	}
+	const most = 20
+	text := strings.Join(refused[:min(len(refused), most)], ", ")
+	if more := len(refused) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return forage.WithHint(
+		forage.Errorf(forage.ErrRefused, "this must not come out of a sandbox: %s", text),
+		"look at them with `forage-ctl diff "+sandbox+"`, and leave them out: name the others with --paths")
+}
+
+// wrong says why no tree of the user's may get this file; "" when it may.
+func wrong(c Change) string {
+	switch c.NewMode {
+	case 0:
+		return ""
+	case 0o100644, 0o100755, modeLink, modeGitlink:
+		return gitrepo.UnsafePath(c.Path)
+	}
+	return fmt.Sprintf("its mode is %o", c.NewMode)
+}
+
+// doubled finds a path that a tree has twice, or as a file and as a folder: through the one, files of the other would
+// be written elsewhere. git's check of what comes in refuses such trees; this is the second wall.
+func (s *Session) doubled(ctx context.Context, tree string) (string, error) {
+	list, err := s.staging.Git(ctx, gitrepo.Call{Args: []string{"ls-tree", "-r", "-z", "--name-only", tree}})
+	if err != nil {
+		return "", err
+	}
+	seen := make(map[string]bool)
+	names := strings.Split(strings.TrimSuffix(string(list), "\x00"), "\x00")
+	for _, name := range names {
+		if seen[name] {
+			return name, nil
+		}
+		seen[name] = true
+	}
+	checked := make(map[string]bool) // folders
+	for _, name := range names {
+		for dir := path.Dir(name); dir != "." && dir != "/" && !checked[dir]; dir = path.Dir(dir) {
+			if checked[dir] = true; seen[dir] {
+				return dir, nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// leaving are the links of after that lead out of the tree or into .git, and did not before.
+func (s *Session) leaving(ctx context.Context, before, after string) ([]string, error) {
+	old, err := s.links(ctx, before)
+	if err != nil {
+		return nil, err
+	}
+	links, err := s.links(ctx, after)
+	if err != nil {
+		return nil, err
+	}
+	var refused []string
+	for name, target := range links {
+		if why := follow(links, name); why != "" && (old[name] != target || follow(old, name) == "") {
+			refused = append(refused, fmt.Sprintf("%s (a link to %s, which %s)", term.Escape(name), term.Escape(target), why))
+		}
+	}
+	slices.Sort(refused)
+	return refused, nil
+}
+
+// links are what the links of a tree say, by their path.
+func (s *Session) links(ctx context.Context, tree string) (map[string]string, error) {
+	list, err := s.staging.Git(ctx, gitrepo.Call{Args: []string{"ls-tree", "-r", "-z", tree}})
+	if err != nil {
+		return nil, err
+	}
+	ids := make(map[string]string)
+	var all []string
+	for entry := range strings.SplitSeq(string(list), "\x00") {
+		head, name, ok := strings.Cut(entry, "\t")
+		if parts := strings.Fields(head); ok && parts[0] == "120000" {
+			ids[name] = parts[2]
+			all = append(all, parts[2])
+		}
+	}
+	slices.Sort(all)
+	targets, err := s.targets(ctx, slices.Compact(all))
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[string]string, len(ids))
+	for name, id := range ids {
+		target, ok := targets[id]
+		if !ok {
+			target = "/" + strings.Repeat("?", 8) // too long to be followed by any kernel
+		}
+		found[name] = target
+	}
+	return found, nil
+}
+
+// follow says where a link of a tree ends, as the kernel would find it, other links of the tree included: "" is inside.
+func follow(links map[string]string, name string) string {
+	target := links[name]
+	var at []string // folders from the root of the tree
+	if dir := path.Dir(name); dir != "." {
+		at = strings.Split(dir, "/")
+	}
+	todo := strings.Split(target, "/")
+	if strings.HasPrefix(target, "/") {
+		return "leads out of the tree"
+	}
+	for followed := 0; len(todo) > 0; {
+		part := todo[0]
+		todo = todo[1:]
+		switch part {
+		case "", ".":
+			continue
+		case "..":
+			if len(at) == 0 {
+				return "leads out of the tree"
+			}
+			at = at[:len(at)-1]
+			continue
+		}
+		at = append(at, part)
+		if gitrepo.UnsafePath(part) != "" {
+			return "leads into a repository's metadata"
+		}
+		next, isLink := links[strings.Join(at, "/")]
+		if !isLink {
+			continue
+		}
+		if followed++; followed > maxFollowed {
+			return "leads round and round"
+		}
+		if strings.HasPrefix(next, "/") {
+			return "leads out of the tree"
+		}
+		at = at[:len(at)-1]
+		todo = append(strings.Split(next, "/"), todo...)
+	}
+	return ""
+}
+
+// unfiltered says which of the files that come to the user's folder would have gone through a filter of the user's, as those
+// of LFS do: none runs here.
+func (s *Session) unfiltered(ctx context.Context, t *target, r result, changes []Change) ([]string, error) {
+	if t.folder() == "" {
+		return nil, nil
+	}
+	var names strings.Builder
+	for _, c := range changes {
+		if c.NewMode == 0o100644 || c.NewMode == 0o100755 {
+			names.WriteString(c.Path + "\x00")
+		}
+	}
+	index := s.staging.Dir + "/attributes.index"
+	if _, err := s.staging.Git(ctx, gitrepo.Call{Args: []string{"read-tree", r.commit}, Index: index}); err != nil {
+		return nil, err
+	}
+	list, err := s.staging.Git(ctx, gitrepo.Call{
+		Args: []string{"check-attr", "--cached", "-z", "--stdin", "filter"}, Stdin: []byte(names.String()), Index: index,
+	})
+	if err != nil {
+		return nil, err
+	}
+	count := 0
+	fields := strings.Split(strings.TrimSuffix(string(list), "\x00"), "\x00")
+	for i := 2; i < len(fields); i += 3 {
+		if fields[i] != "unspecified" && fields[i] != "unset" {
+			count++
+		}
+	}
+	if count == 0 {
+		return nil, nil
+	}
+	return []string{fmt.Sprintf("%d files have a filter, as those of Git LFS, which was not run: `git checkout -- .` in %s runs it", count, t.repo.WorkTree)}, nil
+}

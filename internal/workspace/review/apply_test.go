@@ -1,0 +1,363 @@
+package review
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestApplyBringsTheBranchForward(t *testing.T) {
+	b := newBox(t, map[string]string{"a": "1\n", "gone": "x", "dir/f": "f\n"})
+	b.write(b.work.Dir, "a", "2\n")
+	if err := os.RemoveAll(filepath.Join(b.work.Dir, "dir")); err != nil {
+		t.Fatal(err)
+	}
+	b.write(b.work.Dir, "dir", "a file now\n")
+	tip := b.commit("work")
+	b.write(b.user.Dir, "mine", "untracked, and the user's\n")
+	done := b.mustApply(Options{})
+	if done.After != tip || done.Merged || done.Commits != 1 || done.Branch != "main" || done.Files != 3 {
+		t.Errorf("done: %+v", done)
+	}
+	if status := b.user.Git("status", "--porcelain"); status != "?? mine" {
+		t.Errorf("status: %q", status)
+	}
+	if log := b.user.Git("log", "--format=%s", "main"); log != "work\nbase" {
+		t.Errorf("log: %q", log)
+	}
+	if again := b.mustApply(Options{}); again.After != "" {
+		t.Errorf("again: %+v", again)
+	}
+	b.user.Git("fsck", "--strict")
+}
+
+func TestApplyCommitsWhatIsNotCommitted(t *testing.T) {
+	b := newBox(t, map[string]string{"a": "1\n", ".gitignore": "*.o\n"})
+	b.write(b.work.Dir, "a", "2\n")
+	b.commit("work")
+	b.write(b.work.Dir, "new", "n\n")
+	b.write(b.work.Dir, "x.o", "ignored")
+	b.mustApply(Options{Name: "U", Email: "u@example.com"})
+	if log := b.user.Git("log", "--format=%s %an", "main"); log != "box: uncommitted work U\nwork A\nbase A" {
+		t.Errorf("log: %q", log)
+	}
+	if files := b.user.Git("ls-files"); files != ".gitignore\na\nnew" {
+		t.Errorf("files: %q", files)
+	}
+	if again := b.open(); len(again.Changes) != 0 {
+		t.Errorf("after apply there is still something to review: %+v", again.Review)
+	}
+	b.write(b.work.Dir, "more", "m\n")
+	if next := b.open(); len(next.Changes) != 1 {
+		t.Errorf("only what is new since: %+v", next.Changes)
+	}
+	b.mustApply(Options{})
+	if log := b.user.Git("log", "--format=%s", "main"); strings.Count(log, "uncommitted") != 2 || strings.Contains(log, "Merge") {
+		t.Errorf("log: %q", log)
+	}
+	if status := b.user.Git("status", "--porcelain"); status != "" {
+		t.Errorf("status: %q", status)
+	}
+}
+
+func TestApplyMerges(t *testing.T) {
+	b := newBox(t, map[string]string{"a": "1\n", "b": "1\n"})
+	b.write(b.work.Dir, "a", "2\n")
+	b.commit("work")
+	b.user.Commit("b", "the user's\n")
+	b.write(b.user.Dir, "staged", "s\n")
+	b.user.Git("add", "staged")
+	done := b.mustApply(Options{})
+	if !done.Merged {
+		t.Errorf("done: %+v", done)
+	}
+	if got := b.user.Git("show", "main:a", "main:b"); got != "2\nthe user's" {
+		t.Errorf("content: %q", got)
+	}
+	if status := b.user.Git("status", "--porcelain"); status != "A  staged" {
+		t.Errorf("status: %q", status)
+	}
+}
+
+func TestApplyRefusesConflicts(t *testing.T) {
+	b := newBox(t, map[string]string{"a\x1b[31m": "1\n", "b": "1\n"})
+	b.write(b.work.Dir, "a\x1b[31m", "2\n")
+	b.commit("work")
+	b.user.Commit("a\x1b[31m", "3\n")
+	b.refuses(Options{}, `a\x1b[31m`)
+}
+
+func TestApplyLeavesTheUsersOwnChanges(t *testing.T) {
+	for name, change := range map[string]func(b *box){
+		"changed":   func(b *box) { b.write(b.user.Dir, "a", "mine\n") },
+		"staged":    func(b *box) { b.write(b.user.Dir, "a", "mine\n"); b.user.Git("add", "a") },
+		"untracked": func(b *box) { b.write(b.user.Dir, "new", "mine\n") },
+		"ignored":   func(b *box) { b.write(b.user.Dir, ".git/info/exclude", "new\n"); b.write(b.user.Dir, "new", "mine\n") },
+		"ignored folder": func(b *box) {
+			b.write(b.user.Dir, ".git/info/exclude", "new\n")
+			b.write(b.user.Dir, "new/file", "mine\n")
+		},
+		"ignored file for a folder": func(b *box) {
+			b.write(b.user.Dir, ".git/info/exclude", "deep\n")
+			b.write(b.user.Dir, "deep", "mine\n")
+		},
+		"folder": func(b *box) { b.write(b.user.Dir, "new/file", "mine\n") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBox(t, map[string]string{"a": "1\n", "z": "1\n"})
+			b.write(b.work.Dir, "a", "2\n")
+			b.write(b.work.Dir, "new", "n\n")
+			b.write(b.work.Dir, "deep/er", "n\n")
+			b.commit("work")
+			change(b)
+			b.refuses(Options{}, "in the way")
+		})
+	}
+}
+
+func TestApplyRefusesWhileAnotherIsAtWork(t *testing.T) {
+	for name, file := range map[string]string{"index locked": "index.lock", "merge": "MERGE_HEAD", "rebase": "rebase-merge/head-name"} {
+		t.Run(name, func(t *testing.T) {
+			b := newBox(t, map[string]string{"a": "1\n"})
+			b.write(b.work.Dir, "a", "2\n")
+			b.commit("work")
+			b.write(b.user.Dir, ".git/"+file, "")
+			b.refuses(Options{})
+		})
+	}
+}
+
+func TestApplyIntoAnotherBranch(t *testing.T) {
+	b := newBox(t, map[string]string{"a": "1\n"})
+	b.write(b.work.Dir, "a", "2\n")
+	tip := b.commit("work")
+	b.write(b.user.Dir, "a", "the user works on\n")
+	b.mustApply(Options{Into: "feature/x"})
+	if got := b.user.Git("rev-parse", "feature/x"); got != tip {
+		t.Errorf("feature/x is at %s", got)
+	}
+	if status := b.user.Git("status", "--porcelain"); status != "M a" {
+		t.Errorf("status: %q", status)
+	}
+	b.user.Git("worktree", "add", "-q", "-b", "elsewhere", filepath.Join(t.TempDir(), "w"), "HEAD")
+	b.refuses(Options{Into: "elsewhere"}, "another working folder")
+	if _, err := b.apply(Options{Into: "-x"}); err == nil {
+		t.Error("-x is no branch")
+	}
+	if _, err := b.apply(Options{Into: "forage-box"}); err == nil {
+		t.Error("it is the sandbox's own")
+	}
+}
+
+func TestApplyOfSomePaths(t *testing.T) {
+	b := newBox(t, map[string]string{"a": "1\n", "dir/b": "1\n", "dir/gone": "1\n"})
+	b.write(b.work.Dir, "a", "2\n")
+	b.write(b.work.Dir, "dir/b", "2\n")
+	b.commit("work")
+	if err := os.Remove(filepath.Join(b.work.Dir, "dir/gone")); err != nil {
+		t.Fatal(err)
+	}
+	b.user.Commit("mine", "m\n")
+	b.mustApply(Options{Paths: []string{"dir"}})
+	if got := b.user.Git("log", "-1", "--format=%s %P", "main"); got != "box: dir "+b.user.Git("rev-parse", "main~1") {
+		t.Errorf("commit: %q", got)
+	}
+	if files := b.user.Git("ls-files"); files != "a\ndir/b\nmine" {
+		t.Errorf("files: %q", files)
+	}
+	if got := b.user.Git("show", "main:a"); got != "1" {
+		t.Errorf("a is %q", got)
+	}
+	if _, err := b.apply(Options{Paths: []string{"nothing"}}); err == nil {
+		t.Error("nothing was changed there")
+	}
+}
+
+func TestApplyOfAFolderThatIsTheUsersOwn(t *testing.T) {
+	b := newBox(t, map[string]string{"a": "1\n", "b": "1\n"})
+	w := &b.subject.Workspace
+	w.Mode, w.Path, w.Source = "direct", b.user.Dir, ""
+	b.write(b.work.Dir, "a", "2\n")
+	tip := b.commit("work")
+	b.write(b.user.Dir, "a", "2\n")           // the files are the same: it is one folder
+	b.write(b.user.Dir, "b", "not committed") // inside or by the user, who knows
+	b.write(b.user.Dir, "staged", "by the user")
+	b.user.Git("add", "staged")
+	if got := len(b.open().Changes); got != 3 {
+		t.Errorf("%d changes", got)
+	}
+	b.mustApply(Options{})
+	if got := b.user.Git("rev-parse", "main"); got != tip {
+		t.Errorf("main is at %s", got)
+	}
+	if status := b.user.Git("status", "--porcelain"); status != "M b\nA  staged" {
+		t.Errorf("status: %q", status)
+	}
+	b.user.Commit("a", "3\n")
+	b.write(b.work.Dir, "b", "2\n")
+	b.commit("more")
+	b.refuses(Options{}, "main has moved")
+}
+
+func TestApplyOfAClone(t *testing.T) {
+	b := newBox(t, map[string]string{"a": "1\n"})
+	store := filepath.Join(t.TempDir(), "store")
+	b.user.Git("clone", "-q", "--bare", "--shared", ".", store)
+	clone := *b.user
+	clone.Dir = filepath.Join(t.TempDir(), "work")
+	bare := *b.user
+	bare.Dir = store
+	bare.Git("worktree", "add", "-q", "-B", "forage-box", clone.Dir, "main")
+	b.user.Git("worktree", "remove", b.work.Dir)
+	b.user.Git("branch", "-q", "-D", "forage-box")
+	b.work = &clone
+	w := &b.subject.Workspace
+	w.Mode, w.Path, w.Repository.Store = "clone", clone.Dir, store
+	b.write(clone.Dir, "a", "2\n")
+	b.commit("work")
+	b.write(clone.Dir, "new", "n\n")
+	b.user.Commit("mine", "m\n") // which the clone has never seen
+	done := b.mustApply(Options{})
+	if !done.Merged {
+		t.Errorf("done: %+v", done)
+	}
+	if files := b.user.Git("ls-files"); files != "a\nmine\nnew" {
+		t.Errorf("files: %q", files)
+	}
+	if err := os.RemoveAll(store); err != nil {
+		t.Fatal(err)
+	}
+	b.user.Git("fsck", "--strict")
+	if status := b.user.Git("status", "--porcelain"); status != "" {
+		t.Errorf("status: %q", status)
+	}
+}
+
+func TestApplyToARepositoryWithoutCommits(t *testing.T) {
+	b := newBox(t, nil)
+	empty := *b.user
+	empty.Dir = t.TempDir()
+	empty.Git("init", "-q", "-b", "main", ".")
+	tree := filepath.Join(t.TempDir(), "tree")
+	b.write(tree, "a", "1\n")
+	b.user = &empty
+	w := &b.subject.Workspace
+	w.Path, w.Source, w.Base, w.Repository.Store = tree, empty.Dir, "", filepath.Join(empty.Dir, ".git")
+	if got := len(b.open().Changes); got != 1 {
+		t.Errorf("%d changes", got)
+	}
+	b.mustApply(Options{})
+	if status := b.user.Git("status", "--porcelain"); status != "" {
+		t.Errorf("status: %q", status)
+	}
+	if files := b.user.Git("ls-tree", "--name-only", "main"); files != "a" {
+		t.Errorf("files: %q", files)
+	}
+}
+
+// A kill at any of these moments leaves a repository that git works in, and the next apply is as the first.
+func TestApplyAfterAKill(t *testing.T) {
+	for _, moment := range []string{"noted", "some files", "files", "index", "branch"} {
+		t.Run(moment, func(t *testing.T) {
+			b := newBox(t, map[string]string{"a": "1\n", "gone": "x\n", "mine": "1\n", "same": "s\n"})
+			b.write(b.work.Dir, "a", "2\n")
+			b.write(b.work.Dir, "new/deep", "n\n")
+			if err := os.Remove(filepath.Join(b.work.Dir, "gone")); err != nil {
+				t.Fatal(err)
+			}
+			b.commit("work")
+			b.write(b.user.Dir, "mine", "the user's change\n")
+			before := b.everything()
+			kill(t, b, moment)
+			b.user.Git("status")
+			b.user.Git("fsck", "--strict")
+			if moment == "files" || moment == "index" {
+				// Taken back as a whole, if there is nothing to apply to it again.
+				s := b.open()
+				target, err := s.target(t.Context(), "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := target.recoverApply(t.Context(), s); err != nil {
+					t.Fatal(err)
+				}
+				if err := target.close(); err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(before, b.everything()); diff != "" {
+					t.Errorf("taken back (-before +after):\n%s", diff)
+				}
+			}
+			b.mustApply(Options{})
+			if status := b.user.Git("status", "--porcelain"); status != "M mine" {
+				t.Errorf("status: %q", status)
+			}
+			if log := b.user.Git("log", "--format=%s", "main"); log != "work\nbase" {
+				t.Errorf("log: %q", log)
+			}
+		})
+	}
+}
+
+// kill does what install does, up to a moment.
+func kill(t *testing.T, b *box, moment string) {
+	t.Helper()
+	s := b.open()
+	target, err := s.target(t.Context(), "")
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(err)
+	i := &installation{target: target, folder: s.subject.folder(), index: filepath.Join(target.shadow.Dir, "index")}
+	i.before, i.after = b.user.Git("rev-parse", "main^{tree}"), b.user.Git("rev-parse", s.tip+"^{tree}")
+	check(i.begin(t.Context()))
+	check(i.note(s.tip))
+	switch moment {
+	case "noted":
+		return
+	case "some files":
+		b.write(b.user.Dir, "a", "2\n")
+		check(os.Remove(filepath.Join(b.user.Dir, "gone")))
+		return
+	}
+	_, err = i.git(t.Context(), nil, i.readTree()...)
+	check(err)
+	if moment == "files" {
+		return
+	}
+	check(i.replaceIndex())
+	if moment == "index" {
+		return
+	}
+	check(target.moveBranch(t.Context(), s, s.tip))
+}
+
+func TestApplyIsTakenBackWhenTheBranchCannotMove(t *testing.T) {
+	b := newBox(t, map[string]string{"a": "1\n", "gone": "x\n"})
+	b.write(b.work.Dir, "a", "2\n")
+	b.write(b.work.Dir, "new/deep", "n\n")
+	if err := os.Remove(filepath.Join(b.work.Dir, "gone")); err != nil {
+		t.Fatal(err)
+	}
+	b.commit("work")
+	s := b.open()
+	target, err := s.target(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := b.everything()
+	// It is not where it was thought to be, with the same files.
+	target.commit = b.user.Git("commit-tree", "-m", "another", "main^{tree}")
+	if err := target.install(t.Context(), s, s.tip); err == nil {
+		t.Fatal("the branch was moved although it was elsewhere")
+	}
+	if diff := cmp.Diff(before, b.everything()); diff != "" {
+		t.Errorf("(-before +after):\n%s", diff)
+	}
+}

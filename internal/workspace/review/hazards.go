@@ -1,0 +1,90 @@
+package review
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"forage/internal/workspace/gitrepo"
+	"forage/internal/workspace/hazard"
+)
+
+// maxTarget bounds what a link says, in bytes: PATH_MAX.
+const maxTarget = 4096
+
+// findHazards looks at the changes, and at what is no part of them.
+func (s *Session) findHazards(ctx context.Context, tree gitrepo.Tree) error {
+	var links []string
+	for _, c := range s.Changes {
+		if c.NewMode == modeLink {
+			links = append(links, c.newID)
+		}
+	}
+	targets, err := s.targets(ctx, links)
+	if err != nil {
+		return err
+	}
+	for _, c := range s.Changes {
+		oldMode := c.OldMode
+		if c.Status == Renamed { // it is new where it is now
+			oldMode = 0
+		}
+		if finding, ok := hazard.Classify(c.Path, oldMode, c.NewMode, targets[c.newID]); ok {
+			s.Hazards = append(s.Hazards, finding)
+		}
+	}
+	for _, nested := range tree.Nested {
+		s.Hazards = append(s.Hazards, hazard.Finding{
+			Path: nested, Kind: hazard.KindRepository,
+			Why: "a repository of its own: git executes what its configuration says. It is no part of this review, and apply leaves it out",
+		})
+	}
+	hazard.Sort(s.Hazards)
+	return nil
+}
+
+// targets are what links say, by the id of their blob. One that is too long to be a link isn't among them.
+func (s *Session) targets(ctx context.Context, ids []string) (map[string]string, error) {
+	found := make(map[string]string, len(ids))
+	if len(ids) == 0 {
+		return found, nil
+	}
+	sizes, err := s.staging.Git(ctx, gitrepo.Call{
+		Args: []string{"cat-file", "--batch-check=%(objectname) %(objecttype) %(objectsize)"}, Stdin: []byte(strings.Join(ids, "\n") + "\n"),
+	})
+	if err != nil {
+		return nil, err
+	}
+	var short bytes.Buffer
+	for line := range strings.Lines(string(sizes)) {
+		parts := strings.Fields(line)
+		if len(parts) != 3 || parts[1] != "blob" {
+			continue
+		}
+		if size, err := strconv.Atoi(parts[2]); err == nil && size <= maxTarget {
+			short.WriteString(parts[0] + "\n")
+		}
+	}
+	text, err := s.staging.Git(ctx, gitrepo.Call{Args: []string{"cat-file", "--batch"}, Stdin: short.Bytes()})
+	if err != nil {
+		return nil, err
+	}
+	return found, parseBatch(text, found)
+}
+
+// parseBatch reads what git cat-file --batch writes: "ID blob SIZE", a line end, the content, a line end.
+func parseBatch(text []byte, found map[string]string) error {
+	for len(text) > 0 {
+		head, rest, ok := bytes.Cut(text, []byte("\n"))
+		var id string
+		var size int
+		if _, err := fmt.Sscanf(string(head), "%s blob %d", &id, &size); !ok || err != nil || size < 0 || size >= len(rest) {
+			return fmt.Errorf("git says of a link %q", head)
+		}
+		found[id] = string(rest[:size])
+		text = rest[size+1:]
+	}
+	return nil
+}

@@ -1,0 +1,240 @@
+package review
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"forage"
+	"forage/internal/workspace"
+	"forage/internal/workspace/gitrepo"
+)
+
+// Subject is one part of a sandbox's workspace.
+type Subject struct {
+	Sandbox   string
+	Workspace forage.Workspace
+	Places    workspace.Places
+}
+
+// folder is where what a review is made of is kept between calls: an index, objects, what was shown.
+func (s Subject) folder() string {
+	return s.Places.Repository(s.Sandbox, s.part()) + ".review"
+}
+
+func (s Subject) part() string {
+	if s.Workspace.Name == "" {
+		return workspace.Main
+	}
+	return s.Workspace.Name
+}
+
+// Session is a review and what it was made from. Commits have to be imported before: workspace.Provider.Update.
+type Session struct {
+	Review
+	subject Subject
+	store   *gitrepo.Repository // which has the commits
+	staging *gitrepo.Shadow     // over store
+	source  *gitrepo.Repository // the user's; nil: there is none any more, or not on this machine
+	tip     string              // the commit that was imported last
+	base    string              // tree of Base
+	state   state
+}
+
+// Open reviews a part. Close it.
+func Open(ctx context.Context, subject Subject) (_ *Session, err error) {
+	w := subject.Workspace
+	if w.Repository == nil {
+		return nil, forage.WithHint(
+			forage.Errorf(forage.ErrUnsupported, "%s has no repository: nothing says what its files were before", w.Path),
+			"run `git init` there and commit before the sandbox starts, or keep a snapshot with `forage-ctl snapshot`")
+	}
+	s := &Session{Review: Review{Part: subject.part(), Branch: w.Branch, Changes: []Change{}}, subject: subject}
+	if s.store, err = gitrepo.Open(ctx, w.Repository.Store); err != nil {
+		return nil, gone(w.Repository.Store, err)
+	}
+	if err := os.MkdirAll(subject.folder(), 0o700); err != nil {
+		return nil, err
+	}
+	if s.staging, err = s.store.Staging(subject.Places.Scratch, filepath.Join(subject.folder(), "objects")); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("reviewing %s: %w", subject.Sandbox, err), s.Close())
+		}
+	}()
+	if s.state, err = readState(subject.folder()); err != nil {
+		return nil, err
+	}
+	s.openSource(ctx)
+	if err := s.findCommits(ctx); err != nil {
+		return nil, err
+	}
+	return s, s.compare(ctx)
+}
+
+// Close removes what lives no longer than the session.
+func (s *Session) Close() error { return s.staging.Close() }
+
+// gone says that a repository isn't where it was.
+func gone(path string, err error) error {
+	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, gitrepo.ErrNoRepository) {
+		return err
+	}
+	return forage.WithHint(
+		forage.Errorf(forage.ErrRefused, "the repository %s is not there any more: %w", path, err),
+		"move it back to where it was; nothing of the sandbox's work is lost meanwhile")
+}
+
+// openSource finds the user's repository. That it can't be opened matters to Apply alone, which says so.
+func (s *Session) openSource(ctx context.Context) {
+	path := s.subject.Workspace.Source
+	if s.subject.Workspace.Mode == forage.WorkspaceDirect {
+		path = s.subject.Workspace.Path
+	}
+	if filepath.IsAbs(path) && s.subject.Workspace.Repository.Kind == forage.RepositoryGit {
+		s.source, _ = gitrepo.Open(ctx, path)
+	}
+}
+
+// commit is the commit that a revision stands for; "" when there is none.
+func (s *Session) commit(ctx context.Context, in *gitrepo.Shadow, revision string) string {
+	id, err := in.Line(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", revision+"^{commit}")
+	if err != nil {
+		return ""
+	}
+	return id
+}
+
+// findCommits finds the tip, and the base: where what was done and what the user has part.
+func (s *Session) findCommits(ctx context.Context) error {
+	w := s.subject.Workspace
+	s.Base = w.Base
+	if s.tip = s.commit(ctx, s.staging, "refs/heads/"+w.Branch); w.Branch == "" || s.tip == "" {
+		s.tip = w.Base
+	}
+	if err := s.moveBase(ctx); err != nil {
+		return err
+	}
+	if s.tip == "" || s.tip == s.Base {
+		return nil
+	}
+	count, err := s.staging.Line(ctx, append([]string{"rev-list", "--count"}, s.sinceBase()...)...)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Sscan(count, &s.CommitsCount); err != nil {
+		return err
+	}
+	return s.listCommits(ctx)
+}
+
+// sinceBase selects the commits of the work.
+func (s *Session) sinceBase() []string {
+	if s.Base == "" {
+		return []string{s.tip, "--"}
+	}
+	return []string{s.tip, "^" + s.Base, "--"}
+}
+
+// moveBase brings the base to where what the user has already got of the work ends.
+func (s *Session) moveBase(ctx context.Context) error {
+	if s.source == nil || s.tip == "" {
+		return nil
+	}
+	var theirs string
+	if s.source.Common == s.store.Common {
+		theirs = s.commit(ctx, s.staging, "refs/heads/"+s.source.Head)
+	} else if shadow, err := s.source.Shadow(s.subject.Places.Scratch); err == nil {
+		theirs = s.commit(ctx, shadow, "refs/heads/"+s.source.Head)
+		if err := shadow.Close(); err != nil {
+			return err
+		}
+	}
+	if theirs == "" || s.commit(ctx, s.staging, theirs) == "" { // a clone lacks what its source got since
+		return nil
+	}
+	if s.state.AppliedTip == s.tip && s.state.Applied != "" && s.isAncestor(ctx, s.state.Applied, theirs) {
+		s.Base = s.state.Applied
+		return nil
+	}
+	common, err := s.staging.Line(ctx, "merge-base", theirs, s.tip)
+	if err == nil && common != "" && (s.Base == "" || s.isAncestor(ctx, s.Base, common)) {
+		s.Base = common
+	}
+	return nil // no common commit: the base stays
+}
+
+func (s *Session) isAncestor(ctx context.Context, ancestor, of string) bool {
+	_, err := s.staging.Line(ctx, "merge-base", "--is-ancestor", ancestor, of)
+	return err == nil
+}
+
+func (s *Session) listCommits(ctx context.Context) error {
+	args := []string{"log", "-z", "--no-show-signature", "--no-notes", "--no-color", "--format=%H %s", fmt.Sprintf("--max-count=%d", MaxCommits)}
+	list, err := s.staging.Git(ctx, gitrepo.Call{Args: append(args, s.sinceBase()...)})
+	if err != nil {
+		return err
+	}
+	for entry := range strings.SplitSeq(strings.TrimSuffix(string(list), "\x00"), "\x00") {
+		if id, subject, ok := strings.Cut(entry, " "); ok {
+			s.Commits = append([]workspace.Commit{{ID: id, Subject: subject}}, s.Commits...)
+		}
+	}
+	return nil
+}
+
+// compare makes the tree of the working folder and finds what is different.
+func (s *Session) compare(ctx context.Context) (err error) {
+	if s.base, err = s.treeOf(ctx, s.Base); err != nil {
+		return err
+	}
+	committed, err := s.treeOf(ctx, s.tip)
+	if err != nil {
+		return err
+	}
+	tree, err := s.staging.WriteTree(ctx, gitrepo.Folder{
+		Path: s.subject.Workspace.Path, Base: s.tip,
+		Index: filepath.Join(s.subject.folder(), "index"), Seed: s.store.IndexOf(s.subject.Workspace.Path),
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		tree = gitrepo.Tree{ID: committed}
+		s.Notes = append(s.Notes, "the working folder "+s.subject.Workspace.Path+" is gone: only commits are left")
+	} else if err != nil {
+		return err
+	}
+	s.Tree, s.Left = tree.ID, tree.Left
+	if s.Changes, err = s.changes(ctx, s.base, s.Tree, true); err != nil {
+		return err
+	}
+	if committed != s.Tree {
+		changes, err := s.changes(ctx, committed, s.Tree, false)
+		if err != nil {
+			return err
+		}
+		for _, c := range changes {
+			s.Uncommitted = append(s.Uncommitted, c.Path)
+		}
+	}
+	return s.findHazards(ctx, tree)
+}
+
+// treeOf is the tree of a commit; that of "" is empty.
+func (s *Session) treeOf(ctx context.Context, commit string) (string, error) {
+	if commit == "" {
+		tree, err := s.staging.Git(ctx, gitrepo.Call{Args: []string{"mktree"}, Stdin: []byte{}})
+		return strings.TrimSpace(string(tree)), err
+	}
+	tree, err := s.staging.Line(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", commit+"^{tree}")
+	if err != nil {
+		return "", forage.WithHint(
+			forage.Errorf(forage.ErrRefused, "the commit %s is not in %s any more", commit, s.store.Common),
+			"get it back from where it was pushed to, or from the reflog")
+	}
+	return tree, nil
+}

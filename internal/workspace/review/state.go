@@ -1,0 +1,72 @@
+package review
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// state is what is remembered of a part from one call to the next.
+//
+//	{"shown": "TREE", "applied": "COMMIT", "appliedTip": "COMMIT"}
+type state struct {
+	Shown string `json:"shown,omitempty"` // tree that the user saw last
+	// Applied is the commit that the last apply made of uncommitted work on top of AppliedTip.
+	Applied    string `json:"applied,omitempty"`
+	AppliedTip string `json:"appliedTip,omitempty"`
+}
+
+func stateFile(folder string) string { return filepath.Join(folder, "state.json") }
+
+func readState(folder string) (state, error) {
+	text, err := os.ReadFile(stateFile(folder))
+	if errors.Is(err, fs.ErrNotExist) {
+		return state{}, nil
+	}
+	if err != nil {
+		return state{}, err
+	}
+	var s state
+	if err := json.Unmarshal(text, &s); err != nil {
+		return state{}, fmt.Errorf("reading %s: %w", stateFile(folder), err)
+	}
+	return s, nil
+}
+
+func (s *Session) saveState() error {
+	text, err := json.Marshal(s.state)
+	if err != nil {
+		return err
+	}
+	return replaceFile(stateFile(s.subject.folder()), text)
+}
+
+// replaceFile writes a file as a whole or not at all.
+func replaceFile(name string, text []byte) (err error) {
+	file, err := os.CreateTemp(filepath.Dir(name), ".new-")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(file.Name()))
+		}
+	}()
+	_, err = file.Write(text)
+	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
+		return err
+	}
+	return os.Rename(file.Name(), name)
+}
+
+// MarkShown remembers that the user has seen this content: Apply says when it is another.
+func (s *Session) MarkShown() error {
+	s.state.Shown = s.Tree
+	return s.saveState()
+}
+
+// Seen says whether the content is what the user was shown last, and whether anything was shown.
+func (s *Session) Seen() (same, any bool) { return s.state.Shown == s.Tree, s.state.Shown != "" }

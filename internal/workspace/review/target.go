@@ -1,0 +1,162 @@
+package review
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"forage"
+	"forage/internal/workspace/gitrepo"
+)
+
+// target is the branch that work is brought to.
+type target struct {
+	repo       *gitrepo.Repository // the user's
+	shadow     *gitrepo.Shadow     // over repo: what it writes is the user's
+	branch     string
+	commit     string // "": there is no such branch yet
+	checkedOut bool   // in the user's folder
+	direct     bool   // the user's folder is the workspace: its files are as they are to be
+}
+
+func (t *target) close() error { return t.shadow.Close() }
+
+// folder is the folder whose files change with the branch.
+func (t *target) folder() string {
+	if !t.checkedOut || t.direct {
+		return ""
+	}
+	return t.repo.WorkTree
+}
+
+// target finds the branch, and refuses what can't be brought to it.
+func (s *Session) target(ctx context.Context, into string) (*target, error) {
+	if err := s.reachable(); err != nil {
+		return nil, err
+	}
+	t := &target{repo: s.source, branch: into, direct: s.subject.Workspace.Mode == forage.WorkspaceDirect}
+	if t.branch == "" {
+		t.branch = s.source.Head
+	}
+	if t.branch == "" {
+		return nil, forage.WithHint(
+			forage.Errorf(forage.ErrRefused, "%s has no branch checked out", s.source.GitDir), "name one with --into")
+	}
+	var err error
+	if t.shadow, err = s.source.Shadow(s.subject.Places.Scratch); err != nil {
+		return nil, err
+	}
+	if err := t.find(ctx, s); err != nil {
+		return nil, errors.Join(err, t.close())
+	}
+	return t, nil
+}
+
+// reachable says why there is no repository of the user's to bring work to.
+func (s *Session) reachable() error {
+	w := s.subject.Workspace
+	switch {
+	case w.ReadOnly:
+		return forage.Errorf(forage.ErrRefused, "the workspace is read-only: there is nothing to apply")
+	case w.Repository.Kind == forage.RepositoryJJ:
+		return forage.WithHint(
+			forage.Errorf(forage.ErrUnsupported, "the work of a jj workspace is in your repository already"),
+			"it is at the bookmark "+w.Branch+": `jj log -r "+w.Branch+"`, and `jj rebase` or `jj new` from there")
+	case s.source != nil:
+		return nil
+	case !filepath.IsAbs(w.Source) && w.Mode == forage.WorkspaceClone:
+		return forage.WithHint(
+			forage.Errorf(forage.ErrRefused, "the clone is of %s, which is not on this machine", w.Source),
+			"in a repository of yours: git fetch "+w.Repository.Store+" "+w.Branch)
+	}
+	return gone(w.Source+w.Path, gitrepo.ErrNoRepository)
+}
+
+func (t *target) find(ctx context.Context, s *Session) error {
+	ref := "refs/heads/" + t.branch
+	if _, err := t.shadow.Line(ctx, "check-ref-format", ref); err != nil || strings.HasPrefix(t.branch, "-") {
+		return forage.Errorf(forage.ErrUsage, "%q is no name for a branch", t.branch)
+	}
+	if t.branch == s.Branch {
+		return forage.Errorf(forage.ErrUsage, "%s is the sandbox's own branch: name another with --into", t.branch)
+	}
+	t.commit = s.commit(ctx, t.shadow, ref)
+	if t.commit != "" && s.commit(ctx, s.staging, t.commit) == "" { // a clone: the source has got commits since
+		if err := s.borrow(t.repo); err != nil {
+			return err
+		}
+	}
+	for _, checkout := range t.repo.Checkouts() {
+		if checkout.Branch != t.branch {
+			continue
+		}
+		if checkout.GitDir != t.repo.GitDir {
+			return forage.WithHint(
+				forage.Errorf(forage.ErrRefused, "%s is checked out in another working folder, %s", t.branch, checkout.Folder),
+				"merge there with `git merge "+s.Branch+"`, or name another branch with --into")
+		}
+		t.checkedOut = t.repo.WorkTree != ""
+	}
+	if t.checkedOut {
+		return t.quiet()
+	}
+	return nil
+}
+
+// borrow has staging find the objects of another repository as well.
+func (s *Session) borrow(repo *gitrepo.Repository) error {
+	file, err := os.OpenFile(filepath.Join(s.subject.folder(), "objects/info/alternates"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString(filepath.Join(repo.Common, "objects") + "\n")
+	return errors.Join(err, file.Close())
+}
+
+// unfinished are the files by which git knows that a command of the user's is in the middle of something.
+var unfinished = map[string]string{
+	"MERGE_HEAD": "a merge", "rebase-merge": "a rebase", "rebase-apply": "a rebase", "CHERRY_PICK_HEAD": "a cherry-pick", "REVERT_HEAD": "a revert",
+}
+
+// quiet refuses while somebody else is at work in the user's folder.
+func (t *target) quiet() error {
+	for name, what := range unfinished {
+		if _, err := os.Lstat(filepath.Join(t.repo.GitDir, name)); !errors.Is(err, fs.ErrNotExist) {
+			return forage.WithHint(
+				forage.Errorf(forage.ErrRefused, "%s is under way in %s", what, t.repo.WorkTree),
+				"finish it, or abort it, and apply again; or name another branch with --into")
+		}
+	}
+	return t.unlocked()
+}
+
+func (t *target) unlocked() error {
+	lock := t.index() + ".lock"
+	if _, err := os.Lstat(lock); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return forage.WithHint(
+		forage.Errorf(forage.ErrRefused, "the index is locked: there is a file %s", lock),
+		"wait for the git command that is running there; if there is none, remove that file")
+}
+
+func (t *target) index() string { return filepath.Join(t.repo.GitDir, "index") }
+
+// bring copies the objects of the commit to the user's repository.
+func (s *Session) bring(ctx context.Context, t *target, commit string) error {
+	have := []string{s.subject.Workspace.Base, s.Base, t.commit}
+	if t.repo.Common != s.store.Common { // a clone: from its store, which has the commits
+		store, err := s.store.Shadow(s.subject.Places.Scratch)
+		if err != nil {
+			return err
+		}
+		defer store.Close()
+		if err := store.Bring(ctx, t.repo, []string{s.tip}, have); err != nil {
+			return err
+		}
+	}
+	return s.staging.Bring(ctx, t.repo, []string{commit}, append(have, s.tip))
+}

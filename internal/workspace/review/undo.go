@@ -1,0 +1,211 @@
+package review
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"forage"
+	"forage/internal/workspace/gitrepo"
+)
+
+// note says what an apply that is under way is about to do, for whoever finds it unfinished.
+//
+//	{"gitDir": "/repo/.git", "branch": "main", "from": "COMMIT", "to": "COMMIT"}
+type note struct {
+	GitDir string `json:"gitDir"`
+	Branch string `json:"branch"`
+	From   string `json:"from,omitempty"`
+	To     string `json:"to"`
+}
+
+func noteFile(folder string) string { return filepath.Join(folder, "applying.json") }
+
+func (i *installation) note(commit string) error {
+	text, err := json.Marshal(note{i.repo.GitDir, i.branch, i.commit, commit})
+	if err != nil {
+		return err
+	}
+	return replaceFile(noteFile(i.folder), text)
+}
+
+func (i *installation) forget() error {
+	if err := os.Remove(noteFile(i.folder)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// recoverApply takes back what an apply that was killed had done of its work, unless it had come to its end.
+func (t *target) recoverApply(ctx context.Context, s *Session) error {
+	text, err := os.ReadFile(noteFile(s.subject.folder()))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var n note
+	if err := errors.Join(err, json.Unmarshal(text, &n)); err != nil {
+		return err
+	}
+	i := &installation{target: t, folder: s.subject.folder(), index: filepath.Join(t.shadow.Dir, "index")}
+	if n.GitDir != t.repo.GitDir || n.Branch != t.branch || !t.checkedOut {
+		return forage.WithHint(
+			forage.Errorf(forage.ErrRefused, "an earlier apply to %s in %s was killed and is not taken back yet", n.Branch, n.GitDir),
+			"check that branch out and apply to it again, or, if its files are as you want them, remove "+noteFile(s.subject.folder()))
+	}
+	if t.commit != n.From { // it had come to its end, or the user went on from there
+		return i.forget()
+	}
+	if i.before, err = t.tree(ctx, n.From); err != nil {
+		return err
+	}
+	if i.after, err = t.tree(ctx, n.To); err != nil {
+		return err
+	}
+	if err := i.begin(ctx); err != nil {
+		return err
+	}
+	if err := i.resetIndex(ctx); err != nil {
+		return fmt.Errorf("taking an earlier apply back: %w", err)
+	}
+	return i.forget()
+}
+
+// resetIndex undoes a killed apply: its files, and its index if it had come that far.
+func (i *installation) resetIndex(ctx context.Context) error {
+	changes, err := i.changed(ctx)
+	if err != nil {
+		return err
+	}
+	var back bytes.Buffer
+	for _, c := range changes {
+		entry, err := i.git(ctx, nil, "ls-files", "-s", "-z", "--", c.Path)
+		if err != nil {
+			return err
+		}
+		if is, _, _ := strings.Cut(string(entry), "\t"); is == stage(c.NewMode, c.newID) && is != stage(c.OldMode, c.oldID) {
+			fmt.Fprintf(&back, "%o %s\t%s\x00", c.OldMode, c.oldID, c.Path)
+		}
+	}
+	if err := i.undoFiles(ctx, changes); err != nil || back.Len() == 0 {
+		return err
+	}
+	if _, err := i.git(ctx, back.Bytes(), "update-index", "-z", "--add", "--replace", "--index-info"); err != nil {
+		return err
+	}
+	_, _ = i.git(ctx, nil, "update-index", "-q", "--ignore-submodules", "--refresh")
+	return i.replaceIndex()
+}
+
+// stage is how git ls-files -s shows an entry: "100644 ID 0"; "" is none.
+func stage(mode uint32, id string) string {
+	if mode == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%06o %s 0", mode, id)
+}
+
+func (i *installation) changed(ctx context.Context) ([]Change, error) {
+	list, err := i.shadow.Git(ctx, gitrepo.Call{
+		Args: []string{"diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", "--ignore-submodules=none", i.before, i.after}, Output: maxList,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return parseChanges(strings.Split(strings.TrimSuffix(string(list), "\x00"), "\x00"))
+}
+
+// undo takes back what finish did before it failed.
+func (i *installation) undo(ctx context.Context) error {
+	changes, err := i.changed(ctx)
+	if err != nil {
+		return err
+	}
+	if err := i.undoFiles(ctx, changes); err != nil {
+		return err
+	}
+	if !i.installed {
+		return nil
+	}
+	name := i.target.index()
+	if i.original == nil {
+		return os.Remove(name)
+	}
+	return replaceFile(name, i.original)
+}
+
+// undoFiles gives the files that are exactly as the work has them the content that they had before. No other file is
+// touched: what the user did since stays, and what wasn't reached yet needs nothing.
+func (i *installation) undoFiles(ctx context.Context, changes []Change) error {
+	if i.direct {
+		return nil
+	}
+	undo := *i
+	undo.index = filepath.Join(i.shadow.Dir, "undo.index")
+	reached, err := undo.reached(ctx, changes)
+	if err != nil {
+		return err
+	}
+	if _, err := undo.git(ctx, nil, "read-tree", i.before); err != nil {
+		return err
+	}
+	var restore bytes.Buffer
+	for _, c := range reached {
+		if c.NewMode != 0 && c.NewMode != modeGitlink {
+			if err := os.Remove(filepath.Join(i.repo.WorkTree, c.Path)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			i.removeEmpty(filepath.Dir(c.Path))
+		}
+		if c.OldMode != 0 && c.OldMode != modeGitlink {
+			restore.WriteString(c.Path + "\x00")
+		}
+	}
+	if restore.Len() == 0 {
+		return nil
+	}
+	_, err = undo.git(ctx, restore.Bytes(), "checkout-index", "-z", "--stdin") // without -f: what is there stays
+	return err
+}
+
+// reached are the changes whose file is as the work has it.
+func (i *installation) reached(ctx context.Context, changes []Change) ([]Change, error) {
+	if _, err := i.git(ctx, nil, "read-tree", i.after); err != nil {
+		return nil, err
+	}
+	_, _ = i.git(ctx, nil, "update-index", "-q", "--ignore-submodules", "--refresh")
+	list, err := i.git(ctx, nil, "ls-files", "-z", "-m", "-d")
+	if err != nil {
+		return nil, err
+	}
+	differs := make(map[string]bool)
+	for name := range strings.SplitSeq(string(list), "\x00") {
+		differs[name] = true
+	}
+	var reached []Change
+	for _, c := range changes {
+		if c.NewMode == 0 {
+			if _, err := os.Lstat(filepath.Join(i.repo.WorkTree, c.Path)); err == nil {
+				continue
+			}
+		} else if differs[c.Path] {
+			continue
+		}
+		reached = append(reached, c)
+	}
+	return reached, nil
+}
+
+// removeEmpty removes the folder, and those above it, as long as nothing is in them.
+func (i *installation) removeEmpty(dir string) {
+	for ; dir != "." && dir != "/"; dir = filepath.Dir(dir) {
+		if os.Remove(filepath.Join(i.repo.WorkTree, dir)) != nil {
+			return
+		}
+	}
+}
