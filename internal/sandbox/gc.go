@@ -83,10 +83,10 @@ func unsettled(record store.Record) string {
 
 // GC brings the records and what really is on this host together, and says
 // what it did, or with dryRun would do. It never touches a running or stopped
-// sandbox, a workspace, or a sandbox that another process is working on.
+// sandbox, work that is nowhere else, or a sandbox that another process is working on.
 func (s *Service) GC(ctx context.Context, dryRun bool) ([]Action, error) {
 	c := &collector{Service: s, dryRun: dryRun}
-	errs := []error{c.records(ctx), c.leftovers(ctx), c.audits(), c.sweep(), c.images()}
+	errs := []error{c.records(ctx), c.leftovers(ctx), c.workspaces(ctx), c.audits(), c.sweep(), c.images(), c.oldSnapshots()}
 	return c.actions, errors.Join(errs...)
 }
 

@@ -267,6 +267,7 @@ func (s *Service) Reset(ctx context.Context, name string) error {
 		if err != nil {
 			return err
 		}
+		s.SnapshotBefore(ctx, record, "reset")
 		s.tell(s.missingSecrets(record.Plan))
 		return s.launch(ctx, record)
 	})
@@ -301,6 +302,9 @@ func (s *Service) Down(ctx context.Context, name string, force bool) error {
 	if was := interrupted(""); errors.As(err, &was) {
 		return nil // it is gone, as was asked
 	}
+	if errors.Is(err, forage.ErrNotFound) {
+		return s.downOrphan(ctx, name, how, err)
+	}
 	if _, broken := errors.AsType[*store.BrokenError](err); broken {
 		if force {
 			return s.removeBroken(ctx, name)
@@ -308,6 +312,28 @@ func (s *Service) Down(ctx context.Context, name string, force bool) error {
 		return forage.WithHint(err, "`forage-ctl down --force "+name+"` removes it all the same; your own folders stay")
 	}
 	return err
+}
+
+// downOrphan removes what was made for a sandbox whose record is gone. notFound is the answer if there is nothing.
+func (s *Service) downOrphan(ctx context.Context, name string, how workspace.Removal, notFound error) error {
+	unlock, err := s.Store.Lock(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	made, err := s.noted(name)
+	if err != nil {
+		return err
+	}
+	if len(made) == 0 {
+		return notFound
+	}
+	if how == workspace.RemoveSaved {
+		if err := s.nothingUnsaved(ctx, name, made); err != nil {
+			return err
+		}
+	}
+	return s.removeWorkspaces(ctx, name, made, how)
 }
 
 // removeBroken removes a sandbox whose record says nothing, by its name.

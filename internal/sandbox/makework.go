@@ -40,13 +40,6 @@ func (s *Service) removeWorkspaces(ctx context.Context, name string, parts []for
 	var failed []error
 	for _, w := range slices.Backward(parts) {
 		provider, err := s.Workspaces.New(w.Mode)
-		if err == nil && how != workspace.RemoveUnused {
-			_, err = provider.Update(ctx, w)
-			if err != nil && how != workspace.RemoveSaved {
-				s.notify(fmt.Sprintf("the commits of %s can't be brought to its repository: %v", partName(name, w), err))
-				err = nil // with force what can be kept is kept
-			}
-		}
 		if err == nil {
 			var recovered []workspace.Recovery
 			recovered, err = provider.Remove(ctx, w, how)
@@ -126,11 +119,16 @@ func (s *Service) forgetWorkspaces(name string) error {
 
 // recoveryFile holds, as JSON, what was kept at one removal, until gc lets it go.
 func (s *Service) recoveryFile(sandbox string, made time.Time) string {
-	return filepath.Join(s.Workspaces.Places.Repositories, ".recovery", sandbox+"."+made.UTC().Format("20060102T150405.000000000Z")+".json")
+	return filepath.Join(s.recoveryDir(), sandbox+"."+made.UTC().Format("20060102T150405.000000000Z")+".json")
 }
 
-// remember notes what was kept, so that gc knows when to let it go.
+func (s *Service) recoveryDir() string {
+	return filepath.Join(s.Workspaces.Places.Repositories, ".recovery")
+}
+
+// remember notes what was kept, so that gc knows when to let it go. A branch is the user's from now on.
 func (s *Service) remember(kept []workspace.Recovery) error {
+	kept = slices.DeleteFunc(slices.Clone(kept), func(r workspace.Recovery) bool { return isBranch(r.Ref) })
 	if len(kept) == 0 {
 		return nil
 	}
