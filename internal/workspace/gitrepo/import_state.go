@@ -33,7 +33,7 @@ type imported struct {
 const (
 	importedSuffix = ".imported"
 	lockSuffix     = ".lock"
-	indexSuffix    = ".index"
+	indexSuffix    = ".look" // an index with the times of files
 )
 
 func loadImported(w forage.Workspace) (imported, error) {
@@ -106,7 +106,7 @@ func Forget(w forage.Workspace) error {
 		return nil
 	}
 	var errs []error
-	for _, suffix := range [...]string{importedSuffix, indexSuffix, indexSuffix + ".base", lockSuffix} {
+	for _, suffix := range [...]string{importedSuffix, indexSuffix, lockSuffix} {
 		if err := os.Remove(w.Repository.Dir + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 		}

@@ -1,0 +1,110 @@
+package gitrepo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"forage/internal/workspace"
+)
+
+// lookTimeout bounds a git that lists files, among which somebody may have planted what never ends.
+const lookTimeout = 2 * time.Minute
+
+// uncommitted are files that are not as the branch inside has them. Those of the user's own folder are the user's.
+func (i *importing) uncommitted(ctx context.Context, status *workspace.Status) error {
+	if !hasTree(i.w) {
+		return nil
+	}
+	if _, err := os.Lstat(i.w.Path); errors.Is(err, fs.ErrNotExist) {
+		return nil // the user removed it: what was in it is gone
+	}
+	names, err := i.changedFiles(ctx)
+	if err != nil {
+		return fmt.Errorf("looking for uncommitted work: %w", err)
+	}
+	status.UncommittedCount = len(names)
+	status.Uncommitted = names[:min(len(names), workspace.MaxListed)]
+	return nil
+}
+
+// base is the commit that files inside are compared with: the branch inside or, where the host doesn't
+// have that, the branch on the host.
+func (i *importing) base(ctx context.Context) (string, error) {
+	tip, err := tipInside(i.from, i.w)
+	if err == nil && tip != "" {
+		if _, err := i.host.Git(ctx, Call{Args: []string{"cat-file", "-e", tip + "^{commit}"}}); err == nil {
+			return tip, nil
+		}
+	}
+	return i.host.Branch(ctx, branchRef(i.w.Branch))
+}
+
+// changedFiles lists files by names and times, and by content where times differ, on an index of ours that is kept for the next
+// time. Git looks into no nested repository for that.
+func (i *importing) changedFiles(ctx context.Context) ([]string, error) {
+	base, err := i.base(ctx)
+	if err != nil {
+		return nil, err
+	}
+	root, err := openFolder(i.w.Path)
+	if err != nil {
+		return nil, err
+	}
+	defer root.close()
+	look := treeWriter{shadow: i.host, folder: Folder{Path: i.w.Path}, root: root, index: filepath.Join(i.host.Dir, "look.index")}
+	kept := i.w.Repository.Dir + indexSuffix
+	seed := copyFile(kept, look.index) == nil || copyFile(i.host.Repository.IndexOf(i.w.Path), look.index) == nil
+	err = i.readTree(ctx, &look, base, seed)
+	if err != nil && seed { // a kept index that is damaged
+		err = i.readTree(ctx, &look, base, false)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(look.unhide(ctx), i.host.PassGitlinks(ctx, i.w.Path, look.index)); err != nil {
+		return nil, err
+	}
+	// It exits with 1 when files differ; what it has not brought up to date is found out below.
+	_, _ = i.host.Git(ctx, Call{
+		Args: []string{"update-index", "-q", "--ignore-submodules", "--refresh"}, WorkTree: i.w.Path, Index: look.index, Timeout: lookTimeout,
+	})
+	out, err := i.host.Git(ctx, Call{
+		Args:     []string{"ls-files", "-z", "-m", "-o", "--exclude-standard"},
+		WorkTree: i.w.Path, Index: look.index, Timeout: lookTimeout,
+	})
+	if err != nil {
+		return nil, err
+	}
+	_ = replaceFile(look.index, kept)                      // that it can't be kept only costs time
+	return slices.Compact(slices.Sorted(fields(out))), nil // what was deleted is listed twice
+}
+
+func (i *importing) readTree(ctx context.Context, look *treeWriter, base string, seed bool) error {
+	args := []string{"read-tree", "-m", "-i", base}
+	if !seed {
+		if err := os.Remove(look.index); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		args = []string{"read-tree", base}
+	}
+	if base == "" {
+		args = []string{"read-tree", "--empty"}
+	}
+	_, err := look.git(ctx, nil, args...)
+	return err
+}
+
+// replaceFile puts a copy of a file in the place of another in one step.
+func replaceFile(from, to string) error {
+	temporary := to + "." + filepath.Base(filepath.Dir(from))
+	if err := copyFile(from, temporary); err != nil {
+		return err
+	}
+	return os.Rename(temporary, to)
+}

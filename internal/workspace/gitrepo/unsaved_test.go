@@ -1,0 +1,123 @@
+package gitrepo
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"forage/internal/workspace"
+)
+
+func TestUnsaved(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		do   func(t *testing.T, b *box)
+		want func(b *box) workspace.Status
+	}{
+		{"nothing", func(*testing.T, *box) {}, func(*box) workspace.Status { return workspace.Status{} }},
+		{"an ignored file", func(t *testing.T, b *box) {
+			write(t, filepath.Join(b.work.Repository.Store, "info/exclude"), "*.o\n")
+			write(t, filepath.Join(b.work.Path, "x.o"), "")
+		}, func(*box) workspace.Status { return workspace.Status{} }},
+		{"uncommitted files", func(t *testing.T, b *box) {
+			write(t, filepath.Join(b.work.Path, "a"), "changed")
+			write(t, filepath.Join(b.work.Path, "sub/new\nline"), "")
+			must(t, os.Remove(filepath.Join(b.work.Path, "b")))
+		}, func(*box) workspace.Status {
+			return workspace.Status{Uncommitted: []string{"a", "b", "sub/new\nline"}, UncommittedCount: 3}
+		}},
+		{"a file that is only touched", func(t *testing.T, b *box) {
+			write(t, filepath.Join(b.work.Path, "a"), "one\n")
+		}, func(*box) workspace.Status { return workspace.Status{} }},
+		{"commits", func(t *testing.T, b *box) {
+			b.inside.Commit("c", "three\n")
+			b.importIt()
+		}, func(b *box) workspace.Status {
+			return workspace.Status{Commits: []workspace.Commit{{ID: b.inside.Git("rev-parse", "HEAD"), Subject: "change c"}}, CommitsCount: 1}
+		}},
+		{"commits that are on another branch of the host", func(t *testing.T, b *box) {
+			b.inside.Commit("c", "three\n")
+			b.host.Git("merge", "-q", b.importIt().After)
+		}, func(*box) workspace.Status { return workspace.Status{} }},
+		{"commits that are in a recovery ref alone", func(t *testing.T, b *box) {
+			b.inside.Commit("c", "three\n")
+			b.host.Git("update-ref", RecoveryRefs+"other/2026-01-02T030405Z/work", b.importIt().After)
+		}, func(b *box) workspace.Status {
+			return workspace.Status{Commits: []workspace.Commit{{ID: b.inside.Git("rev-parse", "HEAD"), Subject: "change c"}}, CommitsCount: 1}
+		}},
+		{"commits that were not imported", func(t *testing.T, b *box) {
+			b.inside.Commit("c", "three\n")
+		}, func(b *box) workspace.Status {
+			return workspace.Status{Elsewhere: []string{"refs/heads/" + b.work.Branch}, Uncommitted: []string{"c"}, UncommittedCount: 1}
+		}},
+		{"work elsewhere", func(t *testing.T, b *box) {
+			b.inside.Git("tag", "same", b.work.Base)
+			b.inside.Git("branch", "same")
+			write(t, filepath.Join(b.work.Path, "a"), "stashed")
+			b.inside.Git("stash", "-q")
+			b.inside.Git("tag", "-a", "-m", "words", "annotated", b.work.Base)
+			b.inside.Git("checkout", "-q", "-b", "feature")
+			b.inside.Commit("c", "three\n")
+			b.inside.Git("checkout", "-q", "--detach", b.work.Base)
+			b.inside.Commit("d", "four\n")
+			b.inside.Git("update-ref", "refs/remotes/origin/main", "HEAD")
+			b.inside.Git("worktree", "add", "-q", "--detach", filepath.Join(t.TempDir(), "w"))
+			b.inside.Git("checkout", "-q", b.work.Branch)
+		}, func(*box) workspace.Status {
+			return workspace.Status{Elsewhere: []string{"refs/heads/feature", "refs/stash", "refs/tags/annotated", "worktrees/w/HEAD"}}
+		}},
+		{"what was imported and then amended, on a branch inside", func(t *testing.T, b *box) {
+			b.inside.Commit("c", "three\n")
+			b.importIt()
+			b.inside.Git("branch", "backup")
+			b.inside.Git("reset", "-q", "--hard", b.work.Base)
+			b.importIt()
+		}, func(*box) workspace.Status { return workspace.Status{Elsewhere: []string{"refs/heads/backup"}} }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			b := newBox(t, newHost(t), "box")
+			test.do(t, b)
+			for range 2 { // with and without what was kept for the next time
+				if diff := cmp.Diff(test.want(b), b.unsaved()); diff != "" {
+					t.Errorf("-want +got:\n%s", diff)
+				}
+			}
+			b.sound()
+		})
+	}
+}
+
+func TestUnsavedListsAreBounded(t *testing.T) {
+	b := newBox(t, newHost(t), "box")
+	for i := range workspace.MaxListed + 1 {
+		write(t, filepath.Join(b.work.Path, fmt.Sprintf("f%02d", i)), "")
+	}
+	if status := b.unsaved(); status.UncommittedCount != workspace.MaxListed+1 || len(status.Uncommitted) != workspace.MaxListed {
+		t.Errorf("%d of %d files", len(status.Uncommitted), status.UncommittedCount)
+	}
+}
+
+func TestUnsavedOfTheUsersOwnFolder(t *testing.T) {
+	b := newDirectBox(t, newHost(t), "box")
+	write(t, filepath.Join(b.work.Path, "new"), "")
+	if diff := cmp.Diff(workspace.Status{}, b.unsaved()); diff != "" {
+		t.Errorf("the user's own file (-want +got):\n%s", diff)
+	}
+	b.inside.Commit("c", "three\n")
+	b.importIt()
+	if status := b.unsaved(); status.CommitsCount != 1 {
+		t.Errorf("got %+v, want one commit", status)
+	}
+}
+
+func TestUnsavedWithoutTheHostsRepository(t *testing.T) {
+	b := newBox(t, newHost(t), "box")
+	must(t, os.Rename(b.work.Repository.Store, b.work.Repository.Store+".moved"))
+	if status := b.unsaved(); !status.Unsaved() || !strings.Contains(status.Problem, "not there any more") {
+		t.Errorf("a repository that was moved: %+v", status)
+	}
+}
