@@ -76,7 +76,7 @@ func (p *planner) rootfs(context.Context) error {
 	return nil
 }
 
-// hostTools shows the command that will run, and the template's agents, where
+// hostTools shows the command that will run, the template's agents, and jj for who works with it, where
 // the caller has them outside the system's folders.
 func (p *planner) hostTools(context.Context) error {
 	spec := &p.plan.Spec
@@ -91,6 +91,9 @@ func (p *planner) hostTools(context.Context) error {
 	commands := []string{spec.Command[0]}
 	for _, agent := range p.chosen.Agents {
 		commands = append(commands, agent.Command[0])
+	}
+	if p.usesJJ() {
+		commands = append(commands, "jj")
 	}
 	slices.Sort(commands[1:])
 	for i, command := range commands {
@@ -159,8 +162,9 @@ func (p *planner) environment(context.Context) error {
 // gitConfig is the sandbox's system-wide git configuration, below which the agent can
 // have its own: the name and mail of the flags, or the caller's own, for
 // commits, and what the secrets need.
-func (p *planner) gitConfig(context.Context) error {
+func (p *planner) gitConfig(ctx context.Context) error {
 	own := <-p.git
+	p.jjConfig(ctx, own)
 	identity := gitIdentity{cmp.Or(p.opts.GitUser, own.name), cmp.Or(p.opts.GitEmail, own.email)}
 	if text := identity.config() + p.inside.Git; text != "" {
 		p.plan.Spec.Files = append(p.plan.Spec.Files, forage.File{Path: "/etc/gitconfig", Content: []byte(text)})
