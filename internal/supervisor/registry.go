@@ -1,12 +1,14 @@
 package supervisor
 
 import (
+	"os"
 	"strings"
 
 	"forage"
 	"forage/internal/runtime"
 	"forage/internal/runtime/native"
 	"forage/internal/workspace"
+	"forage/internal/workspace/clone"
 	"forage/internal/workspace/direct"
 	"forage/internal/workspace/jj"
 	"forage/internal/workspace/worktree"
@@ -52,6 +54,8 @@ func (w Workspaces) New(mode forage.WorkspaceMode) (workspace.Provider, error) {
 		return direct.Provider{Places: w.Places}, nil
 	case forage.WorkspaceWorktree:
 		return worktree.Provider{Places: w.Places}, nil
+	case forage.WorkspaceClone:
+		return clone.Provider{Places: w.Places, Environ: os.Environ()}, nil
 	case forage.WorkspaceJJ:
 		return jj.Provider{Places: w.Places}, nil
 	}

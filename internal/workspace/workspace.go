@@ -93,6 +93,11 @@ func (p Places) Repository(sandbox, part string) string {
 	return filepath.Join(p.Repositories, sandbox, part)
 }
 
+// Kept is where the repository of a removed clone is kept, while what is in it can be recovered.
+func (p Places) Kept(sandbox, part string, at time.Time) string {
+	return filepath.Join(p.Repositories, ".recovery", sandbox+"."+part+"."+at.UTC().Format("20060102T150405.000000000Z")+".git")
+}
+
 // Main is the name of a workspace's only, or first, part.
 const Main = "main"
 

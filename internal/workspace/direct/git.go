@@ -3,6 +3,7 @@ package direct
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -194,6 +195,9 @@ func (p Provider) Remove(ctx context.Context, w forage.Workspace, how workspace.
 		return p.removeJJ(ctx, w, how)
 	}
 	if how == workspace.RemoveUnused {
+		return nil, gitrepo.RemovePrivate(*w.Repository)
+	}
+	if _, err := os.Lstat(w.Repository.Dir); errors.Is(err, fs.ErrNotExist) { // it was removed
 		return nil, gitrepo.RemovePrivate(*w.Repository)
 	}
 	var kept []workspace.Recovery

@@ -42,7 +42,7 @@ func CreatePrivate(ctx context.Context, r *Repository, p Private) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(fmt.Errorf("making private repository metadata: %w", err), RemovePrivate(p.Repository))
+			err = errors.Join(fmt.Errorf("making private repository metadata: %w", err), removeAll(dir))
 		}
 	}()
 	if p.Refs.Values == nil {
@@ -65,10 +65,17 @@ func CreatePrivate(ctx context.Context, r *Repository, p Private) (err error) {
 		writeBeside(p.Repository))
 }
 
-// RemovePrivate takes away all private metadata of a workspace. What is in it was
+// RemovePrivate takes away all private metadata of a workspace, and what is noted beside it. What is in it was
 // written inside: nothing is followed, and folders that were closed are opened.
 func RemovePrivate(repository forage.Repository) error {
-	return removeAll(repository.Dir)
+	err := removeAll(repository.Dir)
+	for _, suffix := range [...]string{importedSuffix, lockSuffix, indexSuffix} {
+		if gone := os.Remove(repository.Dir + suffix); !errors.Is(gone, fs.ErrNotExist) {
+			err = errors.Join(err, gone)
+		}
+	}
+	_ = os.Remove(filepath.Dir(repository.Dir)) // the sandbox's, if this was its last part
+	return err
 }
 
 func (p Private) head() string {

@@ -59,7 +59,8 @@ func (r *Repository) ObjectDirs() ([]ObjectDir, error) {
 			if line == "" || line[0] == '#' {
 				continue
 			}
-			if line[0] == '"' {
+			line, ok := unquoteAlternate(line)
+			if !ok {
 				return forage.Errorf(forage.ErrUnsupported, "%s borrows objects from an odd path: %s", dir, line)
 			}
 			if !filepath.IsAbs(line) {

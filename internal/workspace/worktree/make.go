@@ -14,7 +14,7 @@ import (
 )
 
 // Two files in the private folder, where nobody inside can write, say what was made: beginFile from the first moment
-// of a creation to its last, doneFile from then on. What neither names isn't ours.
+// of a creation to its last, and from the first moment of a removal; doneFile in between. What neither names isn't ours.
 const (
 	beginFile = "creating"
 	doneFile  = "made"
@@ -28,21 +28,24 @@ type mark struct {
 }
 
 // Make makes the worktree that w describes, of repository r, and its private metadata. When it fails, nothing is left.
-func Make(ctx context.Context, r *gitrepo.Repository, w forage.Workspace, scratch string) (err error) {
+func Make(ctx context.Context, r *gitrepo.Repository, w forage.Workspace, scratch string) error {
 	if err := Unused(ctx, r, w, scratch); err != nil { // of an earlier try: to Plan, there was none, or it wasn't finished
 		return err
 	}
 	if err := Free(ctx, r, w, scratch); err != nil {
 		return err
 	}
-	if err := writeMark(w); err != nil {
+	if err := Begin(w); err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, undo(context.WithoutCancel(ctx), r, w, scratch))
-		}
-	}()
+	if err := Build(ctx, r, w, scratch); err != nil {
+		return errors.Join(err, undo(context.WithoutCancel(ctx), r, w, scratch))
+	}
+	return nil
+}
+
+// Build makes what Begin has noted, and notes that it is made. When it fails, what it made is left.
+func Build(ctx context.Context, r *gitrepo.Repository, w forage.Workspace, scratch string) (err error) {
 	s, err := r.Shadow(scratch)
 	if err != nil {
 		return err
@@ -71,8 +74,12 @@ func describe(w forage.Workspace) gitrepo.Worktree {
 	}
 }
 
-func writeMark(w forage.Workspace) error {
-	text, err := json.Marshal(mark{w.Path, w.Branch, w.Base})
+// Begin notes that w is about to be made. Make does so itself.
+func Begin(w forage.Workspace) error { return note(w, mark{w.Path, w.Branch, w.Base}) }
+
+// note writes beginFile: what m names is of no value to anybody.
+func note(w forage.Workspace, m mark) error {
+	text, err := json.Marshal(m)
 	if err != nil {
 		return err
 	}
@@ -86,6 +93,18 @@ func writeMark(w forage.Workspace) error {
 func marked(w forage.Workspace, file string) (m mark, _ bool) {
 	text, err := os.ReadFile(filepath.Join(w.Repository.Dir, file))
 	return m, err == nil && json.Unmarshal(text, &m) == nil && m.Path == w.Path && m.Branch == w.Branch
+}
+
+// Interrupted says whether a creation of w was begun and not finished.
+func Interrupted(w forage.Workspace) bool {
+	_, ok := marked(w, beginFile)
+	return ok
+}
+
+// Made says whether w was made.
+func Made(w forage.Workspace) bool {
+	_, ok := marked(w, doneFile)
+	return ok
 }
 
 // undo takes back what an interrupted creation of w has made; of anything else it takes nothing.
@@ -135,7 +154,7 @@ func unmake(ctx context.Context, r *gitrepo.Repository, w forage.Workspace, at, 
 
 // Free refuses a branch, a worktree or folders that are taken already, unless an interrupted creation of w left them.
 func Free(ctx context.Context, r *gitrepo.Repository, w forage.Workspace, scratch string) error {
-	if _, ok := marked(w, beginFile); ok {
+	if Interrupted(w) {
 		return nil
 	}
 	refs, err := r.Refs(ctx, scratch)

@@ -3,6 +3,8 @@ package worktree
 import (
 	"context"
 	"errors"
+	"io/fs"
+	"os"
 
 	"forage"
 	"forage/internal/workspace"
@@ -18,12 +20,31 @@ func Remove(ctx context.Context, p workspace.Provider, w forage.Workspace, how w
 		}
 		return nil, Unused(ctx, r, w, places.Scratch)
 	}
+	if gone == nil && Interrupted(w) { // in being made, or, since nothing was to be lost any more, in being removed
+		return nil, undo(ctx, r, w, places.Scratch)
+	}
+	if Gone(w) {
+		return nil, gitrepo.RemovePrivate(*w.Repository)
+	}
 	kept, branch, err := gitrepo.BeforeRemoval(ctx, p, w, how, places)
 	if err != nil {
 		return kept, err
 	}
 	if gone == nil {
+		if err := note(w, mark{w.Path, w.Branch, branch}); err != nil {
+			return kept, err
+		}
 		err = unmake(ctx, r, w, branch, places.Scratch)
 	}
 	return kept, errors.Join(err, gitrepo.RemovePrivate(*w.Repository))
+}
+
+// Gone says whether neither the working folder nor the private metadata of w is there any more: it was removed.
+func Gone(w forage.Workspace) bool {
+	for _, dir := range [...]string{w.Path, w.Repository.Dir} {
+		if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+			return false
+		}
+	}
+	return true
 }

@@ -22,21 +22,21 @@ var _ workspace.Provider = Provider{}
 
 // Plan decides which branch and folder the worktree is given.
 func (Provider) Plan(ctx context.Context, request workspace.Request) (forage.Workspace, error) {
-	source, err := findSource(ctx, request)
+	path, r, err := FindSource(ctx, request)
 	if err != nil {
 		return forage.Workspace{}, err
 	}
 	w := forage.Workspace{
 		Name: request.Name, Mode: forage.WorkspaceWorktree, Target: request.Target, ReadOnly: request.ReadOnly,
 		Path:   workspace.Resolved(request.Places.Tree(request.Sandbox, request.Name)),
-		Source: source.path, Branch: gitrepo.Branch(request.Sandbox, request.Name),
+		Source: path, Branch: gitrepo.Branch(request.Sandbox, request.Name),
 	}
 	if request.Existing != nil {
 		w.Base = request.Existing.Base
-	} else if w.Base, err = gitrepo.StartOf(ctx, source.repository, request.Branch, request.Places.Scratch); err != nil {
+	} else if w.Base, err = gitrepo.StartOf(ctx, r, request.Branch, request.Places.Scratch); err != nil {
 		return forage.Workspace{}, err
 	}
-	w.Repository, err = source.repository.PlanPrivate(gitrepo.Layout{
+	w.Repository, err = r.PlanPrivate(gitrepo.Layout{
 		Dir:  workspace.Resolved(request.Places.Repository(request.Sandbox, request.Name)),
 		Part: request.Name, Target: request.Target, Pointer: true, ReadOnly: request.ReadOnly,
 	}, w.Branch)
@@ -46,32 +46,27 @@ func (Provider) Plan(ctx context.Context, request workspace.Request) (forage.Wor
 	if request.Existing != nil {
 		return w, Check(w)
 	}
-	return w, Free(ctx, source.repository, w, request.Places.Scratch)
+	return w, Free(ctx, r, w, request.Places.Scratch)
 }
 
-// source is the user's repository.
-type source struct {
-	path       string
-	repository *gitrepo.Repository
-}
-
-func findSource(ctx context.Context, request workspace.Request) (source, error) {
+// FindSource opens the user's repository, and returns its folder with links resolved.
+func FindSource(ctx context.Context, request workspace.Request) (string, *gitrepo.Repository, error) {
 	path, err := filepath.EvalSymlinks(request.Path)
 	if err != nil {
-		return source{}, forage.Errorf(forage.ErrUsage, "opening the repository: %w", err)
+		return "", nil, forage.Errorf(forage.ErrUsage, "opening the repository: %w", err)
 	}
 	for _, ours := range request.Ours {
 		if ours = workspace.Resolved(ours); ours != "" && workspace.Within(path, ours) {
-			return source{}, forage.WithHint(
+			return "", nil, forage.WithHint(
 				forage.Errorf(forage.ErrRefused, "the repository %s is in Forage's own folder %s", path, ours),
 				"name your own repository; `forage-ctl fork` makes a sandbox from another one's state")
 		}
 	}
-	repository, err := gitrepo.Open(ctx, path)
+	r, err := gitrepo.Open(ctx, path)
 	if errors.Is(err, gitrepo.ErrNoRepository) {
-		return source{}, forage.WithHint(forage.Errorf(forage.ErrUsage, "opening the repository: %w", err), gitrepo.HintAbove(ctx, path))
+		return "", nil, forage.WithHint(forage.Errorf(forage.ErrUsage, "opening the repository: %w", err), gitrepo.HintAbove(ctx, path))
 	}
-	return source{path, repository}, err
+	return path, r, err
 }
 
 // Create makes branch, worktree and private metadata.

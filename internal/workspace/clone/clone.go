@@ -1,0 +1,249 @@
+// Package clone is the clone workspace.Provider: a private clone whose repository on the host is Forage's own. A local source
+// lends its objects and isn't changed; from anywhere else it is fetched. On top of that repository it is
+// what package worktree makes.
+package clone
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"time"
+
+	"forage"
+	"forage/internal/workspace"
+	"forage/internal/workspace/gitrepo"
+	"forage/internal/workspace/worktree"
+)
+
+// Provider is the clone workspace.Provider.
+type Provider struct {
+	Places  workspace.Places
+	Environ []string // the caller's: see gitrepo.Remote
+}
+
+var _ workspace.Provider = Provider{}
+
+// Plan decides where the clone will be, and asks the source which commit it starts from.
+func (p Provider) Plan(ctx context.Context, request workspace.Request) (forage.Workspace, error) {
+	w := forage.Workspace{
+		Name: request.Name, Mode: forage.WorkspaceClone, Target: request.Target, ReadOnly: request.ReadOnly,
+		Path:   workspace.Resolved(request.Places.Tree(request.Sandbox, request.Name)),
+		Branch: gitrepo.Branch(request.Sandbox, request.Name),
+	}
+	dir := workspace.Resolved(request.Places.Repository(request.Sandbox, request.Name))
+	objects, err := p.source(ctx, request, &w)
+	if err != nil {
+		return forage.Workspace{}, err
+	}
+	own := gitrepo.ObjectDir{Path: storeOf(dir) + "/objects", Borrows: len(objects) > 0}
+	w.Repository = &forage.Repository{
+		Kind: forage.RepositoryGit, Dir: dir, Store: storeOf(dir), Head: w.Branch,
+		Mounts: gitrepo.Layout{
+			Dir: dir, Part: request.Name, Target: request.Target, Pointer: true, ReadOnly: request.ReadOnly,
+			Objects: append([]gitrepo.ObjectDir{own}, objects...),
+		}.Mounts(),
+	}
+	if request.Existing != nil {
+		return w, check(w)
+	}
+	return w, free(w)
+}
+
+// storeOf is where the clone's own repository is: beside what is shown inside.
+func storeOf(dir string) string { return dir + ".store" }
+
+// source fills in where w comes from, and returns the folders of objects that it borrows.
+func (p Provider) source(ctx context.Context, request workspace.Request, w *forage.Workspace) ([]gitrepo.ObjectDir, error) {
+	if forage.IsURL(request.Path) {
+		w.Source = request.Path
+		if request.Existing != nil {
+			w.Base = request.Existing.Base
+			return nil, nil
+		}
+		if err := gitrepo.CheckURL(request.Path); err != nil {
+			return nil, err
+		}
+		var err error
+		_, w.Base, err = p.remote(*w).Start(ctx, request.Branch)
+		return nil, err
+	}
+	path, r, err := worktree.FindSource(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	w.Source = path
+	if request.Existing != nil {
+		w.Base = request.Existing.Base
+	} else if w.Base, err = gitrepo.StartOf(ctx, r, request.Branch, request.Places.Scratch); err != nil {
+		return nil, err
+	}
+	return r.ObjectDirs()
+}
+
+func (p Provider) remote(w forage.Workspace) gitrepo.Remote {
+	return gitrepo.Remote{URL: w.Source, Environ: p.Environ}
+}
+
+// free refuses folders that are taken, unless an interrupted creation left them.
+func free(w forage.Workspace) error {
+	if worktree.Interrupted(w) {
+		return nil
+	}
+	for _, dir := range [...]string{w.Repository.Store, w.Repository.Dir, w.Path} {
+		if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+			return forage.WithHint(
+				forage.Errorf(forage.ErrRefused, "%s is there already", dir),
+				"choose another name for the sandbox; `forage-ctl gc` finds what a sandbox left behind")
+		}
+	}
+	return nil
+}
+
+// check says what has become of a clone that isn't as Create left it.
+func check(w forage.Workspace) error {
+	if !forage.IsURL(w.Source) {
+		if _, err := os.Stat(w.Source); err != nil {
+			return forage.WithHint(
+				forage.Errorf(forage.ErrRefused, "the repository %s, whose objects this clone borrows, is gone: %w", w.Source, err),
+				"it was moved or deleted: move it back")
+		}
+	}
+	return worktree.Check(w)
+}
+
+// Create makes the clone's repository, and a worktree of it.
+func (p Provider) Create(ctx context.Context, w forage.Workspace) (err error) {
+	if err := p.unused(ctx, w); err != nil { // of an earlier try: to Plan, there was none, or it wasn't finished
+		return err
+	}
+	if err := worktree.Begin(w); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.unused(context.WithoutCancel(ctx), w))
+		}
+	}()
+	if err := p.fill(ctx, w); err != nil {
+		return err
+	}
+	r, err := gitrepo.Open(ctx, w.Repository.Store)
+	if err != nil {
+		return err
+	}
+	return worktree.Build(ctx, r, w, p.Places.Scratch)
+}
+
+// fill makes the clone's repository.
+func (p Provider) fill(ctx context.Context, w forage.Workspace) error {
+	store := gitrepo.Store{Path: w.Repository.Store, Branch: w.Branch, Origin: w.Source, Format: "sha1"}
+	if len(w.Base) == 64 {
+		store.Format = "sha256"
+	}
+	if !forage.IsURL(w.Source) {
+		source, err := gitrepo.Open(ctx, w.Source)
+		if err != nil {
+			return err
+		}
+		store.Source, store.Format = source, source.ObjectFormat
+		return gitrepo.CreateStore(ctx, store, p.Places.Scratch)
+	}
+	if err := gitrepo.CreateStore(ctx, store, p.Places.Scratch); err != nil {
+		return err
+	}
+	if err := p.remote(w).Fetch(ctx, w.Repository.Store); err != nil {
+		return err
+	}
+	if w.Base == "" {
+		return nil
+	}
+	r, err := gitrepo.Open(ctx, w.Repository.Store)
+	if err != nil {
+		return err
+	}
+	if _, err := gitrepo.StartOf(ctx, r, w.Base, p.Places.Scratch); err != nil {
+		return forage.WithHint(
+			forage.Errorf(forage.ErrRefused, "%s has no commit %s on a branch or tag any more", w.Source, w.Base), "try again")
+	}
+	return nil
+}
+
+// unused takes away what Create made, before anything was done with it.
+func (p Provider) unused(ctx context.Context, w forage.Workspace) error {
+	if _, err := os.Lstat(w.Repository.Dir); err == nil && !worktree.Interrupted(w) && !worktree.Made(w) {
+		return nil
+	}
+	return errors.Join(gitrepo.RemoveTree(w.Path), gitrepo.RemoveStore(w.Repository.Store), gitrepo.RemovePrivate(*w.Repository))
+}
+
+// Update imports the commits that were made inside.
+func (p Provider) Update(ctx context.Context, w forage.Workspace) (workspace.Update, error) {
+	if err := check(w); err != nil {
+		return workspace.Update{}, err
+	}
+	return gitrepo.Import(ctx, w, p.Places.Scratch)
+}
+
+// Status says what would be lost. What a local source has by now is not: it is looked at.
+func (p Provider) Status(ctx context.Context, w forage.Workspace) (workspace.Status, error) {
+	if err := check(w); err != nil {
+		return workspace.Status{Problem: err.Error()}, nil
+	}
+	if !forage.IsURL(w.Source) {
+		if err := p.follow(ctx, w); err != nil {
+			return workspace.Status{}, err
+		}
+	}
+	return gitrepo.Unsaved(ctx, w, p.Places.Scratch)
+}
+
+func (p Provider) follow(ctx context.Context, w forage.Workspace) error {
+	source, err := gitrepo.Open(ctx, w.Source)
+	if err != nil {
+		return err
+	}
+	store, err := gitrepo.Open(ctx, w.Repository.Store)
+	if err != nil {
+		return err
+	}
+	return gitrepo.Follow(ctx, store, source, p.Places.Scratch)
+}
+
+// Remove takes away the clone. Work that is kept stays in the clone's own repository, which is moved aside: the source isn't changed.
+func (p Provider) Remove(ctx context.Context, w forage.Workspace, how workspace.Removal) ([]workspace.Recovery, error) {
+	if how == workspace.RemoveUnused {
+		return nil, p.unused(ctx, w)
+	}
+	if worktree.Gone(w) {
+		return nil, errors.Join(gitrepo.RemoveStore(w.Repository.Store), gitrepo.RemovePrivate(*w.Repository))
+	}
+	p.askRemote(ctx, w)
+	kept, _, err := gitrepo.BeforeRemoval(ctx, p, w, how, p.Places)
+	if err != nil {
+		return kept, err
+	}
+	if len(kept) > 0 {
+		aside := p.Places.Kept(gitrepo.Sandbox(w), w.Name, time.Now())
+		if err := gitrepo.MoveStore(w.Repository.Store, aside); err != nil {
+			return kept, err
+		}
+		for i := range kept {
+			if kept[i].Store == w.Repository.Store {
+				kept[i].Store = aside
+			}
+		}
+	}
+	return kept, errors.Join(gitrepo.RemoveTree(w.Path), gitrepo.RemoveStore(w.Repository.Store), gitrepo.RemovePrivate(*w.Repository))
+}
+
+// askRemote looks whether commits that seem to be nowhere else were pushed meanwhile.
+func (p Provider) askRemote(ctx context.Context, w forage.Workspace) {
+	if !forage.IsURL(w.Source) {
+		return
+	}
+	if status, err := p.Status(ctx, w); err == nil && status.CommitsCount == 0 && len(status.Elsewhere) == 0 {
+		return
+	}
+	_ = p.remote(w).Fetch(ctx, w.Repository.Store) // not to be had: then they count as unsaved
+}
