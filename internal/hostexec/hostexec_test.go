@@ -117,3 +117,29 @@ func (c *counter) Write(p []byte) (int, error) { *c += counter(len(p)); return l
 type closed struct{}
 
 func (closed) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+func TestPagerReadsToItsEnd(t *testing.T) {
+	terminal, err := os.Create(filepath.Join(t.TempDir(), "terminal"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer terminal.Close()
+	show := func(out io.Writer) error {
+		_, err := io.Copy(out, io.LimitReader(zeros{}, 10<<20))
+		return err
+	}
+	if err := Pager("wc -c; echo $LESS", terminal, show); err != nil {
+		t.Error(err)
+	}
+	if err := Pager("head -c 1 > /dev/null", terminal, show); err != nil {
+		t.Errorf("a reader who leaves early: %v", err)
+	}
+	text, err := os.ReadFile(terminal.Name())
+	if want := "10485760\nFRX\n"; err != nil || string(text) != want {
+		t.Errorf("the pager wrote %q, want %q (%v)", text, want, err)
+	}
+	lost := errors.New("lost")
+	if err := Pager("cat", terminal, func(io.Writer) error { return lost }); !errors.Is(err, lost) {
+		t.Errorf("what went wrong is %v", err)
+	}
+}
