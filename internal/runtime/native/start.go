@@ -93,6 +93,14 @@ func (i *instance) boot(ctx context.Context, p *plan) error {
 		return err
 	}
 	body.DropGroups = dropGroups
+	guarded := guardedPaths(&body)
+	var namespaces *namespaceFiles
+	if len(guarded) > 0 {
+		if namespaces, err = openNamespaces(i.process.pid); err != nil {
+			return err
+		}
+	}
+	defer func() { namespaces.close() }() // unless it is handed over
 	stop := context.AfterFunc(ctx, func() { i.control.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	i.control.SetDeadline(time.Now().Add(startTimeout))
@@ -104,6 +112,13 @@ func (i *instance) boot(ctx context.Context, p *plan) error {
 	}
 	if !stop() {
 		return context.Cause(ctx)
+	}
+	if namespaces != nil {
+		files := namespaces
+		namespaces = nil
+		if err := i.guardWith(files, guarded); err != nil {
+			return err
+		}
 	}
 	return i.control.SetDeadline(time.Time{})
 }

@@ -1,0 +1,247 @@
+package native
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"forage"
+)
+
+// The kernel takes a mount away when a program of the host, which does not see it, removes or replaces what it lies on:
+// an editor that saves by renaming does. What is held inside is therefore watched from the host. Once a
+// mount is missing it is made again, from outside; where that can't be done the sandbox is ended. Between the one and the other the
+// agent can get at the new file for some milliseconds: what it does to it then is found by comparing, not prevented.
+
+// guarded is one path inside that something has to be mounted at.
+type guarded struct {
+	target string // inside
+	host   string // the same on the host
+	attrs  uint64 // of a mount over itself
+	other  bool   // something else is mounted there, which can't be made again
+}
+
+// guard watches what is held in one sandbox.
+type guard struct {
+	namespaces *namespaceFiles
+	mounts     string // the sandbox's /proc/PID/mountinfo
+	list       []guarded
+	fail       func(error)
+	notify     *os.File // an inotify instance; nil: there is none to be had
+	stop       chan struct{}
+	stopped    chan struct{}
+}
+
+// guardedPaths are those that have to be watched in what b describes.
+func guardedPaths(b *boot) []guarded {
+	var list []guarded
+	for _, s := range b.Mounts {
+		if !s.Writable || s.System {
+			continue
+		}
+		at := func(target string) string { return s.Source + strings.TrimPrefix(target, s.Target) }
+		folders, readOnly := b.holding(s.Target)
+		for _, target := range folders {
+			list = append(list, guarded{target: target, host: at(target)})
+		}
+		for _, target := range readOnly {
+			list = append(list, guarded{target: target, host: at(target), attrs: attrReadOnly})
+		}
+		for _, t := range b.Mounts {
+			if slices.Contains(metadata, path.Base(t.Target)) && b.holder(t.Target) == s.Target {
+				list = append(list, guarded{target: t.Target, host: at(t.Target), other: true})
+			}
+		}
+	}
+	slices.SortStableFunc(list, func(a, b guarded) int { return strings.Compare(a.target, b.target) }) // what holds another comes first
+	return list
+}
+
+// startGuard watches what is held now; nil if nothing is. fail ends the sandbox.
+func startGuard(pid int, files *namespaceFiles, list []guarded, fail func(error)) (*guard, error) {
+	g := &guard{namespaces: files, mounts: "/proc/" + strconv.Itoa(pid) + "/mountinfo", fail: fail, stop: make(chan struct{}), stopped: make(chan struct{})}
+	mounted, err := g.mounted()
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range list {
+		if mounted[p.target] {
+			g.list = append(g.list, p)
+		}
+	}
+	if len(g.list) == 0 {
+		files.close()
+		return nil, nil
+	}
+	if fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK); err == nil {
+		g.notify = os.NewFile(uintptr(fd), "inotify")
+		g.watch()
+	}
+	go g.run()
+	return g, nil
+}
+
+// end stops watching.
+func (g *guard) end() {
+	if g == nil {
+		return
+	}
+	close(g.stop)
+	if g.notify != nil {
+		g.notify.Close()
+	}
+	<-g.stopped
+	g.namespaces.close()
+}
+
+// guardPace is how often is looked where nothing tells of changes.
+const guardPace = time.Second
+
+func (g *guard) run() {
+	defer close(g.stopped)
+	g.check() // what changed before it was watched
+	if g.notify == nil {
+		for {
+			select {
+			case <-time.After(guardPace):
+				g.check()
+			case <-g.stop:
+				return
+			}
+		}
+	}
+	buf := make([]byte, 16<<10)
+	for {
+		n, err := g.notify.Read(buf)
+		if err != nil {
+			return
+		}
+		if g.concerns(buf[:n]) {
+			g.check()
+			g.watch() // a folder may be another one now
+		}
+	}
+}
+
+// watch watches the folders that what is held is in. One that is watched already is no other watch.
+func (g *guard) watch() {
+	raw, err := g.notify.SyscallConn()
+	if err != nil {
+		return
+	}
+	for _, p := range g.list {
+		dir, err := openSource(filepath.Dir(p.host))
+		if err != nil {
+			continue // it was replaced by a link: the check finds that out
+		}
+		raw.Control(func(fd uintptr) {
+			unix.InotifyAddWatch(int(fd), "/proc/self/fd/"+strconv.Itoa(dir),
+				unix.IN_CREATE|unix.IN_DELETE|unix.IN_MOVED_FROM|unix.IN_MOVED_TO|unix.IN_ONLYDIR)
+		})
+		unix.Close(dir)
+	}
+}
+
+// concerns says whether events (inotify(7)) are about a name that something is held at. Whoever is inside makes events too, as many as it likes.
+func (g *guard) concerns(events []byte) bool {
+	for len(events) >= unix.SizeofInotifyEvent {
+		size := unix.SizeofInotifyEvent + int(nativeUint32(events[12:]))
+		if size > len(events) || nativeUint32(events[4:])&(unix.IN_Q_OVERFLOW|unix.IN_IGNORED) != 0 {
+			return true
+		}
+		name := strings.TrimRight(string(events[unix.SizeofInotifyEvent:size]), "\x00")
+		if slices.ContainsFunc(g.list, func(p guarded) bool { return path.Base(p.target) == name }) {
+			return true
+		}
+		events = events[size:]
+	}
+	return false
+}
+
+// check makes again what is missing.
+func (g *guard) check() {
+	for range guardTries {
+		missing, err := g.missing()
+		if err != nil || len(missing) == 0 {
+			return // err: the sandbox has ended
+		}
+		for _, p := range missing {
+			if p.other {
+				g.fail(forage.WithHint(
+					forage.Errorf(nil, "a program of the host replaced %s, over which the sandbox had metadata of its own", p.host), "start it again"))
+				return
+			}
+			// What was swapped meanwhile is found by looking again.
+			if err := g.namespaces.overItself(p.target, p.attrs); err != nil && !errors.Is(err, unix.ENOENT) {
+				g.fail(fmt.Errorf("a program of the host replaced %s, and it can't be protected again: %w", p.host, err))
+				return
+			}
+		}
+	}
+	if missing, err := g.missing(); err == nil && len(missing) > 0 {
+		g.fail(fmt.Errorf("%s is replaced again and again, and can't be protected", missing[0].host))
+	}
+}
+
+// guardTries is how often in a row something may be swapped before that is no longer taken for chance.
+const guardTries = 20
+
+// missing are the paths that nothing is mounted at although the host has something there.
+func (g *guard) missing() ([]guarded, error) {
+	mounted, err := g.mounted()
+	if err != nil {
+		return nil, err
+	}
+	var list []guarded
+	for _, p := range g.list {
+		if mounted[p.target] {
+			continue
+		}
+		if _, err := os.Lstat(p.host); err == nil {
+			list = append(list, p)
+		}
+	}
+	return list, nil
+}
+
+// mounted are the places inside at which something is mounted: proc_pid_mountinfo(5).
+func (g *guard) mounted() (map[string]bool, error) {
+	text, err := os.ReadFile(g.mounts)
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[string]bool)
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); len(fields) > 4 {
+			found[unescapeMount(fields[4])] = true
+		}
+	}
+	if len(found) == 0 {
+		return nil, os.ErrProcessDone
+	}
+	return found, nil
+}
+
+// unescapeMount undoes how the kernel writes spaces and the like: \040.
+func unescapeMount(text string) string {
+	var b strings.Builder
+	for i := 0; i < len(text); i++ {
+		if text[i] == '\\' && i+3 < len(text) {
+			if c, err := strconv.ParseUint(text[i+1:i+4], 8, 8); err == nil {
+				b.WriteByte(byte(c))
+				i += 3
+				continue
+			}
+		}
+		b.WriteByte(text[i])
+	}
+	return b.String()
+}

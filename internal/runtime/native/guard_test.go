@@ -1,0 +1,108 @@
+package native
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"forage"
+)
+
+// replaced puts a new file in the place of another one, as editors do that save.
+func replaced(t *testing.T, path, text string) {
+	t.Helper()
+	must(t, os.WriteFile(path+".new", []byte(text), 0o644))
+	uid, gid := hostIDs()
+	if os.Geteuid() == 0 {
+		must(t, os.Chown(path+".new", uid, gid))
+	}
+	must(t, os.Rename(path+".new", path))
+}
+
+func isMounted(i *instance, target string) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", i.PID()))
+	return err == nil && strings.Contains(string(text), " "+target+" ")
+}
+
+// whenTold is a shell's wait for the host to make the file go.
+const whenTold = "cd /workspace; while ! test -e go; do sleep 0.05; done\n"
+
+func shell(text string) script {
+	return script{Argv: []string{"/bin/sh", "-c", text}, Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"}}
+}
+
+// What the host saves, removes and makes anew is protected again, and still is what the host made of it.
+func TestGuard(t *testing.T) {
+	dir := makeTree(t, ".envrc", ".claude/settings.json", "tools/hooks/pre-commit", "x")
+	names := []string{".envrc", ".claude", "tools/hooks"}
+	i, err := boxed(t, protecting(baseSpec(t, dir), names...), shell(whenTold+
+		attempts(".envrc")+attempts(".claude")+attempts("tools/hooks")+"mv tools away 2>/dev/null && echo moved tools; cat .envrc .claude/new tools/hooks/new"))
+	must(t, err)
+	replaced(t, filepath.Join(dir, ".envrc"), "saved ")
+	waitFor(t, ".envrc to be protected again", func() bool { return isMounted(i, "/workspace/.envrc") })
+	for _, folder := range []string{".claude", "tools"} {
+		at := filepath.Join(dir, folder)
+		must(t, os.Rename(at, at+".was"))
+		must(t, os.CopyFS(at, os.DirFS(makeTree(t, map[string]string{".claude": "new", "tools": "hooks/new"}[folder]))))
+	}
+	waitFor(t, "folders to be protected again", func() bool {
+		return isMounted(i, "/workspace/.claude") && isMounted(i, "/workspace/tools") && isMounted(i, "/workspace/tools/hooks")
+	})
+	must(t, os.WriteFile(filepath.Join(dir, "go"), nil, 0o644))
+	wantOut(t, answer(t, i), "saved newhooks/new")
+}
+
+// A sandbox that would see the host's own metadata is ended, with the reason.
+func TestGuardEnds(t *testing.T) {
+	dir := makeTree(t, ".git/config", "x")
+	private := makeTree(t, "config")
+	i, err := boxed(t, with(baseSpec(t, dir), forage.Mount{Source: private, Target: "/workspace/.git", Writable: true}), sleeping())
+	must(t, err)
+	must(t, os.RemoveAll(filepath.Join(dir, ".git")))
+	must(t, os.Mkdir(filepath.Join(dir, ".git"), 0o755))
+	<-i.Done()
+	if err := i.Err(); err == nil || !strings.Contains(err.Error(), filepath.Join(dir, ".git")) {
+		t.Errorf("ended with %v", err)
+	}
+}
+
+// Whatever whoever is inside does while the host saves again and again, what is at the path is protected in the end. It
+// may win the race for what the host saves, and have put something else there: that is for hazard.Scan to find.
+func TestGuardRace(t *testing.T) {
+	dir := makeTree(t, ".envrc")
+	envrc := filepath.Join(dir, ".envrc")
+	i, err := boxed(t, protecting(baseSpec(t, dir), ".envrc"), shell(`cd /workspace
+		while ! test -e go; do (echo evil >.envrc) 2>/dev/null; mv .envrc away 2>/dev/null && ln -s away .envrc; done
+		test -L .envrc || { (echo late >.envrc) 2>/dev/null && echo wrote; } # through a link of its own it writes to its own file
+		mv .envrc y 2>/dev/null && echo moved`))
+	must(t, err)
+	for n := range 30 {
+		replaced(t, envrc, fmt.Sprint(n))
+		waitFor(t, ".envrc to be protected again", func() bool { return isMounted(i, "/workspace/.envrc") })
+	}
+	must(t, os.WriteFile(filepath.Join(dir, "go"), nil, 0o644))
+	wantOut(t, answer(t, i), "")
+}
+
+func TestUnescapeMount(t *testing.T) {
+	for text, want := range map[string]string{`/a\040b`: "/a b", `/a\134`: `/a\`, `/a\011\012`: "/a\t\n", "/plain": "/plain", `/cut\04`: `/cut\04`} {
+		if got := unescapeMount(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// What can't be mounted over says why, and leaves nothing behind.
+func TestReentryFails(t *testing.T) {
+	i, err := boxed(t, protecting(baseSpec(t, makeTree(t, ".envrc", "link -> /tmp")), ".envrc"), sleeping())
+	must(t, err)
+	for target, want := range map[string]error{"/workspace/none": unix.ENOENT, "/workspace/link/x": unix.ELOOP, "/workspace/.envrc/x": unix.ENOTDIR} {
+		if err := i.guard.namespaces.overItself(target, attrReadOnly); err != want {
+			t.Errorf("%s: %v, want %v", target, err, want)
+		}
+	}
+}
