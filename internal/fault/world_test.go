@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"forage/internal/testgit"
 	"forage/internal/testprogram"
 )
 
@@ -45,7 +46,8 @@ func testMain(m *testing.M) int {
 type world struct {
 	t                           *testing.T
 	state, runtime, home, files string
-	ports                       int // first of five
+	repository                  string // of git, with one commit
+	ports                       int    // first of five
 }
 
 func newWorld(t *testing.T) *world {
@@ -54,7 +56,7 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, state: filepath.Join(base, "state"), runtime: filepath.Join(base, "run"), home: filepath.Join(base, "home"), files: filepath.Join(base, "work")}
+	w := &world{t: t, state: filepath.Join(base, "state"), runtime: filepath.Join(base, "run"), home: filepath.Join(base, "home"), files: filepath.Join(base, "files")}
 	for _, dir := range []string{w.home, w.files} {
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			t.Fatal(err)
@@ -70,6 +72,9 @@ func newWorld(t *testing.T) *world {
 			t.Fatal(err)
 		}
 	}
+	repository := testgit.Init(t, base)
+	repository.Commit("file", "text")
+	w.repository = repository.Dir
 	t.Cleanup(func() { w.killAll() })
 	return w
 }
@@ -246,6 +251,31 @@ func (w *world) clean() {
 		}
 	}
 	w.intact()
+	w.repositoryIsClean()
+}
+
+// repositoryIsClean fails the test if anything of a sandbox is left in the repository, or in our places for one.
+func (w *world) repositoryIsClean() {
+	w.t.Helper()
+	for _, command := range [][]string{{"for-each-ref", "--format=%(refname)"}, {"worktree", "list", "--porcelain"}, {"status", "--porcelain"}, {"fsck", "--strict"}} {
+		cmd := exec.Command("git", command...)
+		cmd.Dir, cmd.Env = w.repository, testgit.Environ(w.home)
+		out, err := cmd.CombinedOutput()
+		if err != nil || strings.Contains(string(out), "box") || command[0] == "status" && len(out) > 0 {
+			w.t.Errorf("git %q in the repository: %v\n%s", command, err, out)
+		}
+	}
+	for _, dir := range []string{"workspaces", "repositories"} {
+		entries, err := os.ReadDir(filepath.Join(w.state, dir))
+		if err != nil && !os.IsNotExist(err) {
+			w.t.Error(err)
+		}
+		for _, entry := range entries {
+			if !strings.HasPrefix(entry.Name(), ".") {
+				w.t.Errorf("%s is left in %s", entry.Name(), dir)
+			}
+		}
+	}
 }
 
 // intact fails the test unless the workspace's files are what they were.

@@ -13,6 +13,7 @@ import (
 
 	"forage"
 	"forage/internal/workspace"
+	"forage/internal/workspace/gitrepo"
 )
 
 // makeWorkspaces makes what the providers planned. The sandbox is on record by then, in PhaseCreating, so that
@@ -110,7 +111,11 @@ func (s *Service) noted(name string) ([]forage.Workspace, error) {
 	return made, err
 }
 
+// forgetWorkspaces removes the last of a sandbox whose workspaces are gone: what was kept beside the metadata, and the note.
 func (s *Service) forgetWorkspaces(name string) error {
+	if err := gitrepo.RemoveTree(filepath.Join(s.Workspaces.Places.Repositories, name)); err != nil {
+		return err
+	}
 	if err := os.Remove(s.noteFile(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
