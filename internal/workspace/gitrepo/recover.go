@@ -2,16 +2,192 @@ package gitrepo
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
 
 	"forage"
 	"forage/internal/workspace"
 )
 
-// Keep makes a ref in the host's repository, below RecoveryRefs, that holds all of w's work, uncommitted files
-// included, and returns it.
-func Keep(ctx context.Context, w forage.Workspace, sandbox, scratch string) ([]workspace.Recovery, error) {
-	return nil, forage.Errorf(forage.ErrUnsupported, "keeping removed work is not in this version")
+// RecoveryRefs is where recovery refs are: RecoveryRefs + SANDBOX/TIME[-PART]/REF, TIME being RFC 3339 in
+// UTC without colons. REF is work, the branch with what was not committed on top, or
+// what a ref inside was called, without refs/.
+const RecoveryRefs = "refs/forage/recovery/"
+
+const recoveryTime = "2006-01-02T150405Z"
+
+// Keep makes refs in the host's repository, below RecoveryRefs, that hold all of w's work that is nowhere
+// else, uncommitted files included, and returns them. What can't be had as objects of git, such as
+// repositories inside the folder and commits that don't pass git's checks, is moved to a folder.
+// The sandbox isn't running any more, and w is about to be removed.
+func Keep(ctx context.Context, w forage.Workspace, sandbox, scratch string) (kept []workspace.Recovery, err error) {
+	if w.Repository == nil {
+		return nil, nil
+	}
+	unlock, err := lockImport(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	i, err := openImport(ctx, w, scratch)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, i.close()) }()
+	staging, err := newStaging(i.host.Repository, i.from, scratch)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, staging.shadow.Close()) }()
+	k := &keeping{importing: i, staging: staging, sandbox: sandbox, made: time.Now().UTC().Truncate(time.Second)}
+	err = k.run(ctx)
+	return k.kept, err
 }
 
-// RecoveryRefs is where recovery refs are: RecoveryRefs + SANDBOX/TIME (RFC 3339 in UTC, without colons)/REF.
-const RecoveryRefs = "refs/forage/recovery/"
+// keeping is one Keep.
+type keeping struct {
+	*importing
+	staging *staging
+	sandbox string
+	made    time.Time
+	kept    []workspace.Recovery
+	spoilt  bool // something in the private metadata can't be had as objects of git
+}
+
+func (k *keeping) run(ctx context.Context) error {
+	tip, err := k.tip(ctx)
+	if err != nil {
+		return err
+	}
+	if err := k.others(ctx); err != nil {
+		return err
+	}
+	if err := k.work(ctx, tip); err != nil {
+		return err
+	}
+	if k.spoilt {
+		return k.moveAside("git", k.path())
+	}
+	return nil
+}
+
+func (k *keeping) path() string { return filepath.Join(k.w.Repository.Dir, "git") }
+
+// tip brings the branch inside to the staging and returns it, or where the branch on the host is.
+func (k *keeping) tip(ctx context.Context) (string, error) {
+	tip, err := tipInside(k.from, k.w)
+	if err == nil && tip != "" {
+		err = k.take(ctx, tip)
+	}
+	if ctx.Err() != nil {
+		return "", err
+	}
+	if k.spoilt = err != nil; !k.spoilt && tip != "" {
+		return tip, nil
+	}
+	return k.host.Branch(ctx, branchRef(k.w.Branch))
+}
+
+// take brings a commit to the staging, where it passes git's checks on its way to the host.
+func (k *keeping) take(ctx context.Context, id string) error {
+	return k.staging.transfer(ctx, k.host, []string{id}, nil)
+}
+
+// others keeps the other refs inside, and all that was stashed.
+func (k *keeping) others(ctx context.Context) error {
+	refs, odd, err := k.insideRefs()
+	if err != nil {
+		k.spoilt = true
+		return nil
+	}
+	k.spoilt = k.spoilt || len(odd) > 0
+	delete(refs, k.tipName())
+	for n, id := range k.stashed() {
+		refs[fmt.Sprintf("refs/stash-%d", n+1)] = id
+	}
+	lost, err := k.lost(ctx, refs)
+	if err != nil {
+		return err
+	}
+	for _, name := range lost {
+		err := k.take(ctx, refs[name])
+		if ctx.Err() != nil {
+			return err
+		}
+		if err != nil {
+			k.spoilt = true
+			continue
+		}
+		if err := k.keep(ctx, strings.TrimPrefix(name, "refs/"), refs[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Bounds of what is kept of the stash.
+const (
+	maxStashLog = 1 << 20
+	maxStashed  = 100
+)
+
+// stashed are the commits of the stash but its newest, which is refs/stash: newest first.
+func (k *keeping) stashed() []string {
+	text, err := k.from.read("logs/refs/stash", maxStashLog)
+	if err != nil {
+		return nil
+	}
+	var ids []string
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.SplitN(line, " ", 3); len(fields) == 3 && isHex(fields[1]) {
+			ids = append(ids, fields[1])
+		}
+	}
+	slices.Reverse(ids)
+	if len(ids) < 2 {
+		return nil
+	}
+	return ids[1:min(len(ids), maxStashed)]
+}
+
+// work keeps the branch, with what was not committed on top.
+func (k *keeping) work(ctx context.Context, tip string) error {
+	top := tip
+	if hasTree(k.w) {
+		var err error
+		if top, err = k.commitFiles(ctx, tip); err != nil {
+			return fmt.Errorf("keeping uncommitted work: %w", err)
+		}
+	}
+	if top == "" {
+		return nil
+	}
+	if top == tip {
+		if safe, err := k.host.contains(ctx, tip, branchRef(k.w.Branch)); err != nil || safe {
+			return err
+		}
+	}
+	return k.keep(ctx, "work", top)
+}
+
+// keep makes a recovery ref.
+func (k *keeping) keep(ctx context.Context, name, id string) error {
+	ref := k.prefix() + "/" + name
+	if err := k.host.MoveBranch(ctx, ref, "", id, "forage: kept for recovery"); err != nil {
+		return fmt.Errorf("keeping %s: %w", name, err)
+	}
+	k.kept = append(k.kept, workspace.Recovery{Sandbox: k.sandbox, Store: k.w.Repository.Store, Ref: ref, Made: k.made})
+	return nil
+}
+
+func (k *keeping) prefix() string {
+	prefix := RecoveryRefs + k.sandbox + "/" + k.made.Format(recoveryTime)
+	if k.w.Name != "" && k.w.Name != workspace.Main {
+		prefix += "-" + k.w.Name
+	}
+	return prefix
+}

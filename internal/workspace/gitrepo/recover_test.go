@@ -1,0 +1,107 @@
+package gitrepo
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"forage/internal/workspace"
+)
+
+// keep keeps the work of a box and returns what the recovery refs hold, by the last part of their names.
+func (b *box) keep() (refs map[string]string, kept []workspace.Recovery) {
+	b.t.Helper()
+	kept, err := Keep(b.t.Context(), b.work, "box", b.scratch)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	refs = make(map[string]string)
+	for _, r := range kept {
+		if r.Ref == "" {
+			continue
+		}
+		name, ok := strings.CutPrefix(r.Ref, RecoveryRefs+"box/"+r.Made.Format(recoveryTime)+"/")
+		if !ok || r.Store != b.work.Repository.Store || r.Sandbox != "box" {
+			b.t.Errorf("an odd recovery: %+v", r)
+		}
+		refs[name] = b.host.Git("rev-parse", r.Ref)
+	}
+	return refs, kept
+}
+
+func TestKeepHoldsAllWork(t *testing.T) {
+	b := newBox(t, newHost(t), "box")
+	for _, text := range []string{"first", "second"} {
+		write(t, filepath.Join(b.work.Path, "a"), text)
+		b.inside.Git("stash", "-q")
+	}
+	older := b.inside.Git("rev-parse", "stash@{1}")
+	b.inside.Git("checkout", "-q", "-b", "feature")
+	feature := b.inside.Commit("f", "feature\n")
+	b.inside.Git("checkout", "-q", b.work.Branch)
+	tip := b.inside.Commit("c", "three\n")
+	write(t, filepath.Join(b.work.Path, "a"), "uncommitted\n")
+	write(t, filepath.Join(b.work.Path, "sub/new"), "new\n")
+	refs, _ := b.keep()
+	work := refs["work"]
+	delete(refs, "work")
+	want := map[string]string{"heads/feature": feature, "stash": b.inside.Git("rev-parse", "stash"), "stash-1": older}
+	if diff := cmp.Diff(want, refs); diff != "" {
+		t.Errorf("refs (-want +got):\n%s", diff)
+	}
+	if got := b.host.Git("rev-parse", work+"^"); got != tip {
+		t.Errorf("uncommitted work is on top of %s, want %s", got, tip)
+	}
+	if got := b.host.Git("diff", "--name-only", tip, work); got != "a\nsub/new" {
+		t.Errorf("uncommitted work has %q", got)
+	}
+	b.sound()
+	// What was kept can be had again when everything of the sandbox is gone.
+	b.host.Git("worktree", "remove", "--force", b.work.Path)
+	b.host.Git("branch", "-q", "-D", b.work.Branch)
+	must(t, os.RemoveAll(b.work.Repository.Dir))
+	b.host.Git("gc", "-q", "--prune=now")
+	b.host.Git("checkout", "-q", "-b", "again", work)
+	if got := b.host.Git("show", "HEAD:sub/new"); got != "new" {
+		t.Errorf("the uncommitted file came back as %q", got)
+	}
+}
+
+func TestKeepOfNothing(t *testing.T) {
+	b := newBox(t, newHost(t), "box")
+	if _, kept := b.keep(); len(kept) != 0 {
+		t.Errorf("kept %+v", kept)
+	}
+}
+
+func TestKeepOfWhatGitCannotHold(t *testing.T) {
+	b := newBox(t, newHost(t), "box")
+	nested := filepath.Join(b.work.Path, "vendor/nested")
+	must(t, os.MkdirAll(nested, 0o755))
+	b.outside.Git("init", "-q", nested)
+	write(t, filepath.Join(nested, "work"), "nowhere else\n")
+	write(t, filepath.Join(b.work.Path, ".gitmodules"), "[submodule \"x\"]\n\tpath = x\n\turl = --upload-pack=evil\n")
+	// A branch with an object that is missing.
+	b.inside.Git("checkout", "-q", "-b", "broken")
+	broken := b.inside.Commit("x", "y\n")
+	blob := b.inside.Git("rev-parse", broken+":x")
+	b.inside.Git("checkout", "-q", b.work.Branch)
+	must(t, os.Remove(b.path("objects", blob[:2], blob[2:])))
+	refs, kept := b.keep()
+	if got := b.host.Git("show", refs["work"]+":.gitmodules"); !strings.Contains(got, "evil") {
+		t.Errorf("the uncommitted file came back as %q", got)
+	}
+	folder := ""
+	for _, r := range kept {
+		folder += r.Folder
+	}
+	if text, err := os.ReadFile(filepath.Join(folder, "files/vendor/nested/work")); err != nil || string(text) != "nowhere else\n" {
+		t.Errorf("the nested repository is not in %q: %v", folder, err)
+	}
+	if _, err := os.Stat(filepath.Join(folder, "git/refs/heads/broken")); err != nil {
+		t.Errorf("the metadata with the broken branch is not kept: %v", err)
+	}
+}
