@@ -152,18 +152,21 @@ func findingsAt(found []Hazard, paths []string) ([]Hazard, error) {
 // quarantineKept is how long what quarantine needs to know outlives a run.
 const quarantineKept = 30 * 24 * time.Hour
 
-// oldEnded are the notes of runs that ended long ago. What was moved aside stays for good.
-func (s *Service) oldEnded(now time.Time) ([]string, error) {
-	entries, err := os.ReadDir(filepath.Join(s.Places.State, "quarantine"))
+// quarantines removes what quarantine has to know of runs that ended long ago. What was moved aside stays for good.
+func (c *collector) quarantines() error {
+	dir := filepath.Join(c.Places.State, "quarantine")
+	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil
 	}
-	var old []string
+	errs := []error{err}
 	for _, entry := range entries {
+		name, isNote := strings.CutSuffix(entry.Name(), ".json")
 		info, err := entry.Info()
-		if err == nil && strings.HasSuffix(entry.Name(), ".json") && now.Sub(info.ModTime()) > quarantineKept {
-			old = append(old, filepath.Join(s.Places.State, "quarantine", entry.Name()))
+		if !isNote || err != nil || time.Since(info.ModTime()) < quarantineKept {
+			continue
 		}
+		errs = append(errs, c.do(name, "removed what quarantine would need", func() error { return os.Remove(filepath.Join(dir, entry.Name())) }))
 	}
-	return old, err
+	return errors.Join(errs...)
 }

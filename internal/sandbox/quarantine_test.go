@@ -1,0 +1,193 @@
+package sandbox
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"forage"
+	"forage/internal/workspace/hazard"
+)
+
+func files(t *testing.T, root string, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		name, target, link := strings.Cut(name, " -> ")
+		at := filepath.Join(root, name)
+		err := os.MkdirAll(filepath.Dir(at), 0o755)
+		if err == nil && link {
+			err = os.Symlink(target, at)
+		} else if err == nil {
+			err = os.WriteFile(at, []byte(name), 0o640)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestMoveAside(t *testing.T) {
+	root, aside := t.TempDir(), filepath.Join(t.TempDir(), "q", "main")
+	files(t, root, ".envrc", "a/b/.git/config", ".vscode -> /etc", "-x\n/.exrc")
+	for _, rel := range []string{".envrc", "a/b/.git", ".vscode", "-x\n/.exrc"} {
+		to, err := moveAside(root, rel, aside)
+		if err != nil || to != filepath.Join(aside, rel) {
+			t.Errorf("%q: %q, %v", rel, to, err)
+		}
+		if _, err := os.Lstat(filepath.Join(root, rel)); err == nil {
+			t.Errorf("%q is still there", rel)
+		}
+		if _, err := os.Lstat(to); err != nil {
+			t.Error(err)
+		}
+	}
+	if target, _ := os.Readlink(filepath.Join(aside, ".vscode")); target != "/etc" {
+		t.Errorf("the link leads to %q", target)
+	}
+}
+
+// Whatever the agent puts on the way, nothing outside the workspace is moved, and nothing is put elsewhere.
+func TestMoveAsideStaysInside(t *testing.T) {
+	outside := t.TempDir()
+	files(t, outside, "precious", "dir/precious")
+	for name, attack := range map[string]struct {
+		files []string
+		rel   string
+	}{
+		"a link on the way":       {[]string{"a -> " + outside}, "a/precious"},
+		"a link up":               {[]string{"a -> .."}, "a/x"},
+		"dots":                    {nil, "../precious"},
+		"the root":                {nil, "."},
+		"an absolute path":        {nil, filepath.Join(outside, "precious")},
+		"a folder that is a file": {[]string{"a"}, "a/x"},
+	} {
+		root := t.TempDir()
+		files(t, root, attack.files...)
+		if to, err := moveAside(root, attack.rel, filepath.Join(t.TempDir(), "q")); err == nil {
+			t.Errorf("%s: moved to %s", name, to)
+		}
+	}
+	// A link that was moved before is in the way of what comes after it.
+	root, aside := t.TempDir(), filepath.Join(t.TempDir(), "q")
+	files(t, root, ".vscode -> "+outside)
+	if _, err := moveAside(root, ".vscode", aside); err != nil {
+		t.Fatal(err)
+	}
+	files(t, root, ".vscode/planted")
+	if to, err := moveAside(root, ".vscode/planted", aside); err == nil {
+		t.Errorf("moved to %s", to)
+	}
+	left, err := os.ReadDir(outside)
+	if err != nil || len(left) != 2 {
+		t.Errorf("outside are %v, %v", left, err)
+	}
+}
+
+// To another file system what is moved is copied whole, and only then removed.
+func TestMoveFar(t *testing.T) {
+	root, to := t.TempDir(), filepath.Join(t.TempDir(), "there")
+	files(t, root, ".git/config", ".git/hooks/x", ".git/link -> /etc/passwd")
+	dir, err := os.Open(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	if err := moveFar(dir, ".git", to); err != nil {
+		t.Fatal(err)
+	}
+	if left, _ := os.ReadDir(root); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+	text, err := os.ReadFile(filepath.Join(to, "hooks/x"))
+	target, _ := os.Readlink(filepath.Join(to, "link"))
+	if err != nil || string(text) != ".git/hooks/x" || target != "/etc/passwd" {
+		t.Errorf("%q, %q, %v", text, target, err)
+	}
+	// What can't be copied stays, under a name that no tool knows.
+	if err := os.Mkdir(filepath.Join(root, ".git"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mkfifo(filepath.Join(root, ".git/fifo"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	err = moveFar(dir, ".git", to+"2")
+	left, _ := os.ReadDir(root)
+	if err == nil || len(left) != 1 || left[0].Name() == ".git" || !strings.Contains(err.Error(), left[0].Name()) {
+		t.Errorf("left %v, error %v", left, err)
+	}
+}
+
+func TestChoose(t *testing.T) {
+	finding := func(path string, kind hazard.Kind) Hazard {
+		return Hazard{Finding: hazard.Finding{Path: path, Kind: kind}, Immediate: kind.Immediate()}
+	}
+	found := []Hazard{
+		finding(".git", hazard.KindRepository), finding("a/.git", hazard.KindRepository), finding(".envrc", hazard.KindShell),
+		finding("shut", hazard.KindUnseen), finding("Makefile", hazard.KindBuild), finding("a/x.mk", hazard.KindBuild),
+	}
+	before := baselines{"main": {".git": "x", ".envrc": "y"}}
+	plan := forage.Plan{Workspace: forage.Workspace{Name: "main"}}
+	for _, test := range []struct {
+		options QuarantineOptions
+		want    []string
+	}{
+		{QuarantineOptions{}, []string{"a/.git", ".envrc"}},
+		{QuarantineOptions{All: true}, []string{"a/.git", ".envrc", "Makefile", "a/x.mk"}},
+		{QuarantineOptions{Paths: []string{"a", "./.git", "a/"}}, []string{"a/.git", "a/x.mk", ".git"}},
+		{QuarantineOptions{Paths: []string{"none"}}, nil},
+		{QuarantineOptions{Paths: []string{"../a"}}, nil},
+	} {
+		chosen, err := choose(append([]Hazard(nil), found...), before, plan, test.options)
+		if test.want == nil {
+			if !errors.Is(err, forage.ErrUsage) {
+				t.Errorf("%+v: %v", test.options, err)
+			}
+			continue
+		}
+		var got []string
+		for _, h := range chosen {
+			got = append(got, h.Path)
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" || err != nil {
+			t.Errorf("%+v: %v %s", test.options, err, diff)
+		}
+	}
+}
+
+// What is protected follows the parts of the workspace and the repository's configuration.
+func TestProtectedPaths(t *testing.T) {
+	store := filepath.Join(t.TempDir(), ".git")
+	files(t, store, "objects/x", "refs/x")
+	for config, want := range map[string]int{
+		"[core]\n\thooksPath = tools/hooks\n":    1,
+		"[core]\n\thooksPath = .git/hooks\n":     0,
+		"[core]\n\thooksPath = /elsewhere\n":     0,
+		"[core]\n\thooksPath = ../elsewhere\n":   0,
+		"[core]\n\thooksPath = .\n":              0,
+		"[core]\n\tbare = false\n":               0,
+		"[core]\n\thooksPath = WORK/hooks\n":     1,
+		"[core]\n\thooksPath = a\n[core]\nx = y": 1,
+	} {
+		work := filepath.Dir(store)
+		config = strings.ReplaceAll(config, "WORK", work)
+		if err := os.WriteFile(filepath.Join(store, "HEAD"), []byte("ref: refs/heads/main\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(store, "config"), []byte("[core]\n\trepositoryformatversion = 0\n"+config), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		plan := forage.Plan{
+			Workspace: forage.Workspace{Path: work, Target: "/workspace", Repository: &forage.Repository{Store: store}},
+			Parts:     []forage.Workspace{{Target: "/deps/ro", ReadOnly: true}, {Target: "/deps/lib"}},
+		}
+		got := protectedPaths(t.Context(), plan)
+		if len(got) != 2*len(hazard.Protected)+want {
+			t.Errorf("%q: %q", config, got)
+		}
+	}
+}
