@@ -43,7 +43,10 @@ func entries() []entry {
 		{"shell", groupReach, newShell},
 		{"ssh", groupReach, newSSH},
 		{"ssh-cmd", groupReach, newSSHCmd},
+		{"diff", groupWork, newDiff},
+		{"apply", groupWork, newApply},
 		{"snapshot", groupWork, newSnapshot},
+		{"fork", groupWork, newFork},
 		{"quarantine", groupWork, newQuarantine},
 		{"network", groupPolicy, newNetwork},
 		{"policy", groupPolicy, newPolicy},
@@ -62,7 +65,7 @@ func entries() []entry {
 // laterCommands belong to the interface and are not in this version.
 var laterCommands = []string{
 	"cp", "forward", "pick", "gateway", "requests", "approve", "deny", "grants",
-	"diff", "apply", "agent", "monitor", "web", "mcp",
+	"agent", "monitor", "web", "mcp",
 }
 
 // tree returns the root command with the one command below it that args asks

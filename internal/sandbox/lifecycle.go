@@ -94,6 +94,11 @@ func (s *Service) tell(notes []string) {
 // create makes the record and the keys of a new sandbox and starts it. When
 // that fails, nothing is left.
 func (s *Service) create(ctx context.Context, plan forage.Plan) error {
+	return s.createFilled(ctx, plan, nil)
+}
+
+// createFilled is create with what is to be done in the workspaces before anything runs there; nil is nothing.
+func (s *Service) createFilled(ctx context.Context, plan forage.Plan, fill func(context.Context, store.Record) error) error {
 	hostEnv, err := s.hostEnv(plan)
 	if err != nil {
 		return err
@@ -107,7 +112,7 @@ func (s *Service) create(ctx context.Context, plan forage.Plan) error {
 		return err
 	}
 	if err = s.prepareFiles(record, hostKey); err == nil {
-		record, err = s.furnish(ctx, record)
+		record, err = s.furnish(ctx, record, fill)
 	}
 	if err == nil {
 		err = s.keepLook(ctx, plan)
@@ -122,9 +127,14 @@ func (s *Service) create(ctx context.Context, plan forage.Plan) error {
 }
 
 // furnish makes the workspaces of a sandbox that is on record.
-func (s *Service) furnish(ctx context.Context, record store.Record) (store.Record, error) {
+func (s *Service) furnish(ctx context.Context, record store.Record, fill func(context.Context, store.Record) error) (store.Record, error) {
 	if err := s.makeWorkspaces(ctx, record.Plan); err != nil {
 		return record, err
+	}
+	if fill != nil {
+		if err := fill(ctx, record); err != nil {
+			return record, err
+		}
 	}
 	if len(madeParts(record.Plan)) == 0 {
 		return record, nil

@@ -38,9 +38,7 @@ func (p *planner) identity(context.Context) error {
 			}
 			who.UID, who.GID, who.HostUID, who.HostGID = uid, gid, uid, gid
 		} else {
-			hash := fnv.New32a()
-			hash.Write([]byte(p.plan.Name))
-			id := rootHostBase + int(hash.Sum32()%rootHostSpan)
+			id := rootHost(p.plan.Name)
 			who.UID, who.GID, who.HostUID, who.HostGID = rootAgentID, rootAgentID, id, id
 		}
 	}
@@ -55,6 +53,13 @@ func (p *planner) identity(context.Context) error {
 	}
 	p.plan.Spec.Identity = who
 	return nil
+}
+
+// rootHost is who an agent of root's is on the host, by the name of its sandbox.
+func rootHost(name string) int {
+	hash := fnv.New32a()
+	hash.Write([]byte(name))
+	return rootHostBase + int(hash.Sum32()%rootHostSpan)
 }
 
 // rootfs adds what the sandbox sees of the host's system, or the image.

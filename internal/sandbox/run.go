@@ -46,7 +46,7 @@ func (s *Service) Run(ctx context.Context, opts Options, stdio Stdio) (exit int,
 	}
 	// What was made is taken away again even when ctx has ended.
 	defer func() { err = errors.Join(err, s.discard(context.WithoutCancel(ctx), record, lock)) }()
-	if record, err = s.furnish(ctx, record); err != nil {
+	if record, err = s.furnish(ctx, record, nil); err != nil {
 		return 0, err
 	}
 	before, err := s.look(ctx, plan)

@@ -9,6 +9,7 @@ import (
 	"forage/internal/runtime/native"
 	"forage/internal/workspace"
 	"forage/internal/workspace/clone"
+	"forage/internal/workspace/copied"
 	"forage/internal/workspace/direct"
 	"forage/internal/workspace/jj"
 	"forage/internal/workspace/worktree"
@@ -58,6 +59,8 @@ func (w Workspaces) New(mode forage.WorkspaceMode) (workspace.Provider, error) {
 		return clone.Provider{Places: w.Places, Environ: os.Environ()}, nil
 	case forage.WorkspaceJJ:
 		return jj.Provider{Places: w.Places}, nil
+	case forage.WorkspaceCopy:
+		return copied.Provider{Places: w.Places}, nil
 	}
 	return nil, forage.Errorf(forage.ErrUnsupported, "workspaces of the kind %q are not in this version", mode)
 }

@@ -23,6 +23,7 @@ type intake struct {
 	err      atomic.Pointer[error]
 	added    atomic.Int64 // bytes
 	noClones atomic.Bool  // the file systems can't
+	listing  bool         // digests are wanted, and no contents
 
 	maxCopied int64 // bytes; 0 is no bound
 	copied    atomic.Int64
@@ -82,6 +83,9 @@ func (in *intake) keep(c *copier, file *os.File, e *entry) error {
 
 // content takes in size bytes of file.
 func (in *intake) content(c *copier, file *os.File, size int64) (digest, error) {
+	if in.listing {
+		return c.pass(in.ctx, file, nil, size)
+	}
 	if size <= chunkSize {
 		return in.small(c, file, size)
 	}

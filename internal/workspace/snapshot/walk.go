@@ -166,7 +166,7 @@ func (w *walker) link(dir int, at, name string, st *unix.Stat_t) error {
 // file takes a file over from the snapshot before, or has it read.
 func (w *walker) file(dir int, at, name string, st *unix.Stat_t) error {
 	e := w.add(at, kindFile, st)
-	if old := w.before.find(at); old.untouched(e) && w.in.has(old.digest, old.size) {
+	if old := w.before.find(at); old.untouched(e) && (w.in.listing || w.in.has(old.digest, old.size)) {
 		e.digest, e.xattrs = old.digest, old.xattrs
 		return nil
 	}
