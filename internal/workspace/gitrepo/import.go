@@ -166,7 +166,7 @@ func (i *importing) bring(ctx context.Context, state imported, tip, now string) 
 	for _, id := range []string{state.Tip, state.Branch, i.w.Base} {
 		stop[id] = id != ""
 	}
-	if err := i.transfer(ctx, []string{tip}, stop); err != nil {
+	if err := i.transfer(ctx, tip, stop); err != nil {
 		return false, fmt.Errorf("bringing commits from inside: %w", err)
 	}
 	if now != "" || i.w.Mode != forage.WorkspaceDirect {
@@ -176,12 +176,14 @@ func (i *importing) bring(ctx context.Context, state imported, tip, now string) 
 	return !has, err
 }
 
-func (i *importing) transfer(ctx context.Context, tips []string, stop map[string]bool) error {
+func (i *importing) transfer(ctx context.Context, tip string, stop map[string]bool) (err error) {
 	s, err := newStaging(i.host.Repository, i.from, i.scratch)
 	if err != nil {
 		return err
 	}
-	return errors.Join(s.transfer(ctx, i.host, tips, stop), s.shadow.Close())
+	defer func() { err = errors.Join(err, s.shadow.Close()) }()
+	s.commits = true
+	return s.transfer(ctx, i.host, []string{tip}, stop)
 }
 
 // bringIndex brings the index of the working folder on the host to where the branch is.

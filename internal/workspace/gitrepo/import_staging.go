@@ -16,9 +16,10 @@ import (
 // staging is where objects from inside are brought to and looked at, before any comes near the user's
 // repository: a store of ours, which finds the host's objects as well and is thrown away.
 type staging struct {
-	shadow *Shadow // of the host's repository, but with an object store of its own
-	from   *metadata
-	all    bool // every loose object was brought: every pack is to be
+	shadow  *Shadow // of the host's repository, but with an object store of its own
+	from    *metadata
+	all     bool // every loose object was brought: every pack is to be
+	commits bool // what is handed on has to be commits, as branches are at
 }
 
 func newStaging(r *Repository, from *metadata, scratch string) (*staging, error) {
@@ -250,7 +251,7 @@ func (s *Shadow) pack(ctx context.Context, tips []string) (string, error) {
 func (s *staging) transfer(ctx context.Context, host *Shadow, tips []string, stop map[string]bool) error {
 	err := s.bring(ctx, tips, stop)
 	if err == nil {
-		err = s.shadow.hand(ctx, host, tips)
+		err = s.hand(ctx, host, tips)
 	}
 	if err == nil || ctx.Err() != nil || errors.Is(err, forage.ErrRefused) {
 		return err
@@ -259,8 +260,20 @@ func (s *staging) transfer(ctx context.Context, host *Shadow, tips []string, sto
 	if ctx.Err() != nil {
 		return brought
 	}
-	if err := s.shadow.hand(ctx, host, tips); err != nil {
-		return errors.Join(err, brought)
+	again := s.hand(ctx, host, tips)
+	if again != nil && !errors.Is(again, forage.ErrRefused) {
+		return errors.Join(err, brought) // which says more
 	}
-	return nil
+	return again
+}
+
+func (s *staging) hand(ctx context.Context, host *Shadow, tips []string) error {
+	if s.commits {
+		for _, tip := range tips {
+			if kind, err := s.shadow.Line(ctx, "cat-file", "-t", tip); err != nil || kind != "commit" {
+				return errors.Join(fmt.Errorf("%s is no commit", tip), err)
+			}
+		}
+	}
+	return s.shadow.hand(ctx, host, tips)
 }

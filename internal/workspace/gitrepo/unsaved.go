@@ -77,8 +77,10 @@ func (i *importing) elsewhere(ctx context.Context, status *workspace.Status) err
 		return err
 	}
 	status.Elsewhere = lost
-	tip, _ := tipInside(i.from, i.w)
+	tip, err := tipInside(i.from, i.w)
 	switch {
+	case err != nil:
+		status.Problem = err.Error()
 	case len(odd) > 0:
 		status.Problem = fmt.Sprintf("%s inside is not what git makes there, and was not read", odd[0])
 	case moved(state, now) && slices.Contains(lost, i.tipName()):
