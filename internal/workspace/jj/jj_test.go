@@ -17,6 +17,6 @@ func TestProvider(t *testing.T) {
 		Source: func(u *workspacetest.User, dir string) string {
 			return u.JJ(filepath.Join(dir, "repo"), "--no-colocate")
 		},
-		Refuses: func(string) bool { return false },
+		Refuses: func(name string) bool { return name == "jj with conflicts" },
 	})
 }
