@@ -17,7 +17,11 @@ const maxFollowed = 40
 
 // accept looks at what the user's branch would get, and refuses what must not come out of a sandbox.
 func (s *Session) accept(ctx context.Context, t *target, r result) ([]Change, error) {
-	before, err := s.treeOf(ctx, t.commit)
+	from := t.commit
+	if from == "" {
+		from = s.Base // of a branch that is new, what the user has already is not at issue
+	}
+	before, err := s.treeOf(ctx, from)
 	if err != nil {
 		return nil, err
 	}

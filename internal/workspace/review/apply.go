@@ -18,6 +18,8 @@ type Options struct {
 	Paths []string // only these files and folders, as one commit; none: everything
 	// Name and Email are who makes the commits that Apply adds.
 	Name, Email string
+	// DryRun: everything is checked, and nothing is done.
+	DryRun bool
 }
 
 // Applied is what Apply did.
@@ -33,6 +35,9 @@ type Applied struct {
 	Folder  string   `json:"folder,omitempty"` // whose files were brought up to date
 	Notes   []string `json:"notes,omitempty"`
 }
+
+// Changes says whether there was anything to bring.
+func (a Applied) Changes() bool { return a.After != a.Before }
 
 // Apply brings the work into the user's repository, or refuses with ErrRefused and leaves the repository as it was.
 //
@@ -68,7 +73,7 @@ func (s *Session) Apply(ctx context.Context, o Options) (done Applied, err error
 	if err := s.bring(ctx, t, result.commit); err != nil {
 		return done, err
 	}
-	if err := t.install(ctx, s, result.commit); err != nil {
+	if err := t.install(ctx, s, result.commit, o.DryRun); err != nil || o.DryRun {
 		return done, err
 	}
 	if result.uncommitted != "" {

@@ -354,7 +354,7 @@ func TestApplyIsTakenBackWhenTheBranchCannotMove(t *testing.T) {
 	before := b.everything()
 	// It is not where it was thought to be, with the same files.
 	target.commit = b.user.Git("commit-tree", "-m", "another", "main^{tree}")
-	if err := target.install(t.Context(), s, s.tip); err == nil {
+	if err := target.install(t.Context(), s, s.tip, false); err == nil {
 		t.Fatal("the branch was moved although it was elsewhere")
 	}
 	if diff := cmp.Diff(before, b.everything()); diff != "" {

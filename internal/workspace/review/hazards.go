@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -44,6 +45,44 @@ func (s *Session) findHazards(ctx context.Context, tree gitrepo.Tree) error {
 	hazard.Sort(s.Hazards)
 	return nil
 }
+
+// AddHazards adds what was found by looking through the folder. What git ignores is no change, and is executed all the same; what
+// is in the base as it is has come to the user before.
+func (s *Session) AddHazards(ctx context.Context, found []hazard.Finding) error {
+	args := []string{"ls-tree", "-z", "--name-only", s.base, "--"}
+	changed := make(map[string]bool)
+	for _, c := range s.Changes {
+		changed[c.Path] = true
+	}
+	var more []hazard.Finding
+	for _, f := range found {
+		if !slices.ContainsFunc(s.Hazards, func(known hazard.Finding) bool { return known.Path == f.Path && known.Kind == f.Kind }) {
+			more = append(more, f)
+			args = append(args, f.Path)
+		}
+	}
+	if len(more) == 0 {
+		return nil
+	}
+	list, err := s.staging.Git(ctx, gitrepo.Call{Args: args[:min(len(args), maxAsked)]})
+	if err != nil {
+		return err
+	}
+	had := make(map[string]bool)
+	for name := range strings.SplitSeq(string(list), "\x00") {
+		had[name] = true
+	}
+	for _, f := range more {
+		if !had[f.Path] || changed[f.Path] {
+			s.Hazards = append(s.Hazards, f)
+		}
+	}
+	hazard.Sort(s.Hazards)
+	return nil
+}
+
+// maxAsked bounds the arguments of one command.
+const maxAsked = 1000
 
 // targets are what links say, by the id of their blob. One that is too long to be a link isn't among them.
 func (s *Session) targets(ctx context.Context, ids []string) (map[string]string, error) {

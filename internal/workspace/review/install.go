@@ -18,7 +18,10 @@ import (
 )
 
 // install moves the branch, and the user's folder and index with it where it is checked out there. What fails is undone.
-func (t *target) install(ctx context.Context, s *Session, commit string) error {
+func (t *target) install(ctx context.Context, s *Session, commit string, dryRun bool) error {
+	if !t.checkedOut && dryRun {
+		return nil
+	}
 	if !t.checkedOut {
 		return t.moveBranch(ctx, s, commit)
 	}
@@ -33,7 +36,7 @@ func (t *target) install(ctx context.Context, s *Session, commit string) error {
 	if err := i.begin(ctx); err != nil {
 		return err
 	}
-	if err := i.try(ctx); err != nil {
+	if err := i.try(ctx); err != nil || dryRun {
 		return err
 	}
 	err = i.finish(ctx, s, commit)

@@ -217,8 +217,14 @@ func (s *Session) compare(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
+		reviewed := make(map[string]bool)
+		for _, c := range s.Changes {
+			reviewed[c.Path], reviewed[c.OldPath] = true, true
+		}
 		for _, c := range changes {
-			s.Uncommitted = append(s.Uncommitted, c.Path)
+			if reviewed[c.Path] { // else the user has it from an earlier apply
+				s.Uncommitted = append(s.Uncommitted, c.Path)
+			}
 		}
 	}
 	return s.findHazards(ctx, tree)

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"forage/internal/sandbox"
+	"forage/internal/term"
+	"forage/internal/workspace/review"
+)
+
+func newApply(a *app) *cobra.Command {
+	var o sandbox.ApplyOptions
+	var f format
+	c := &cobra.Command{
+		Use:   "apply NAME",
+		Short: "Bring the work of a sandbox into your repository",
+		Long: `
+Brings the sandbox's commits to the branch that is checked out in your
+repository, or to another with --into, by moving it forward or by a merge. What
+is not committed comes as one more commit. Your folder follows, if the branch is
+checked out there. With --paths only those files come, as one commit.
+
+In the folder that you gave a sandbox directly the files are yours already: only
+the branch follows.
+
+It is all or nothing. Refused, with nothing changed: conflicts, changes of your
+own in the way, a locked index, links that leave the tree, names that git or
+another file system takes for .git. No hook and no filter runs. It doesn't
+push.`,
+		Example: `
+forage-ctl apply work
+forage-ctl apply work --into feature/login
+forage-ctl apply work --paths src,go.mod`,
+		Annotations:       map[string]string{exitNote: "2 6 7"},
+		Args:              oneName,
+		ValidArgsFunction: a.completeName,
+		RunE:              func(c *cobra.Command, args []string) error { return runApply(c, a, f, o, args[0]) },
+	}
+	c.Flags().StringVar(&o.Into, "into", "", "bring it to this `BRANCH`, which is made if there is none")
+	c.Flags().StringSliceVar(&o.Paths, "paths", nil, "only what is at or below these `PATHS` of the repository")
+	c.Flags().StringVar(&o.Part, "part", "", "only this `PART` of a composed workspace")
+	c.Flags().BoolVar(&o.DryRun, "dry-run", false, "check everything, say what would be done and do nothing")
+	f.add(c)
+	return c
+}
+
+func runApply(c *cobra.Command, a *app, f format, o sandbox.ApplyOptions, name string) error {
+	service, err := a.service()
+	if err != nil {
+		return err
+	}
+	done, err := service.Apply(c.Context(), name, o)
+	if f.json(a) {
+		return firstError(err, printList(a, done))
+	}
+	for _, d := range done {
+		printApplied(a, d, o.DryRun, len(done) > 1)
+	}
+	return err
+}
+
+func printApplied(a *app, d review.Applied, dryRun, named bool) {
+	part := ""
+	if named {
+		part = term.Escape(d.Part) + ": "
+	}
+	if !d.Changes() {
+		fmt.Fprintf(a.out, "%sthere is nothing to apply\n", part)
+		return
+	}
+	did, how := "is now at", "moved forward"
+	if dryRun {
+		did = "would be at"
+	}
+	switch {
+	case d.Merged:
+		how = "merged"
+	case d.Before == "":
+		how = "made"
+	}
+	fmt.Fprintf(a.out, "%s%s %s %.10s (%s, %s)\n", part, term.Escape(d.Branch), did, d.After, how, plural(d.Files, "file"))
+	if d.Before != "" && d.Folder != "" && !dryRun {
+		fmt.Fprintf(a.out, "to take it back: git -C %s reset --keep %.10s\n", term.Escape(shellWord(d.Folder)), d.Before)
+	}
+	a.notes(d.Notes)
+}

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"forage/internal/term"
+	"forage/internal/workspace/review"
+)
+
+// paper is what a review is printed on.
+type paper struct {
+	out    io.Writer
+	colour bool
+}
+
+// heading writes a line that stands out, where there is colour.
+func (p paper) heading(format string, args ...any) error {
+	text := fmt.Sprintf(format, args...)
+	if p.colour {
+		text = "\x1b[1m" + text + "\x1b[m"
+	}
+	_, err := fmt.Fprintln(p.out, text)
+	return err
+}
+
+// printReviews prints all parts: of each what host tools would execute, before all else.
+func printReviews(ctx context.Context, p paper, sessions []*review.Session, stat bool) error {
+	for i, session := range sessions {
+		if len(sessions) > 1 {
+			if i > 0 {
+				fmt.Fprintln(p.out)
+			}
+			if err := p.heading("== %s ==", term.Escape(session.Part)); err != nil {
+				return err
+			}
+		}
+		if err := printReview(ctx, p, session, stat); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func printReview(ctx context.Context, p paper, s *review.Session, stat bool) error {
+	for _, section := range [...]func(paper, review.Review) error{printFindings, printLeft, printCommits} {
+		if err := section(p, s.Review); err != nil {
+			return err
+		}
+	}
+	for _, note := range s.Notes {
+		fmt.Fprintf(p.out, "%s\n", term.Escape(note))
+	}
+	if stat {
+		return printStat(p, s.Review)
+	}
+	if len(s.Uncommitted) > 0 {
+		fmt.Fprintf(p.out, "Not committed: %s\n\n", someNames(s.Uncommitted))
+	}
+	return s.Patch(ctx, p.out, p.colour)
+}
+
+// printFindings lists what tools of the host would execute: to be looked at first.
+func printFindings(p paper, r review.Review) error {
+	if len(r.Hazards) == 0 {
+		return nil
+	}
+	if err := p.heading("Look at these first: tools of the host execute them"); err != nil {
+		return err
+	}
+	table := term.NewTable("", "PATH", "KIND", "WHY")
+	for _, h := range r.Hazards {
+		mark := ""
+		if h.Kind.Immediate() {
+			mark = "!"
+		}
+		table.Row(mark, h.Path, string(h.Kind), h.Why)
+	}
+	if err := table.Write(p.out); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(p.out)
+	return err
+}
+
+// printLeft lists what is not shown below.
+func printLeft(p paper, r review.Review) error {
+	if len(r.Left) == 0 {
+		return nil
+	}
+	if err := p.heading("Not part of this review, nor of what apply brings"); err != nil {
+		return err
+	}
+	table := term.NewTable("PATH", "WHY")
+	for _, left := range r.Left {
+		table.Row(left.Path, left.Why)
+	}
+	if err := table.Write(p.out); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(p.out)
+	return err
+}
+
+func printCommits(p paper, r review.Review) error {
+	if r.CommitsCount == 0 {
+		return nil
+	}
+	if err := p.heading("%s on %s", plural(r.CommitsCount, "commit"), term.Escape(r.Branch)); err != nil {
+		return err
+	}
+	if more := r.CommitsCount - len(r.Commits); more > 0 {
+		fmt.Fprintf(p.out, "(%d older ones)\n", more)
+	}
+	for _, commit := range r.Commits {
+		fmt.Fprintf(p.out, "%.10s %s\n", commit.ID, term.Escape(commit.Subject))
+	}
+	_, err := fmt.Fprintln(p.out)
+	return err
+}
+
+// printStat lists the files with counts of lines.
+func printStat(p paper, r review.Review) error {
+	if len(r.Changes) == 0 {
+		return nil
+	}
+	uncommitted := make(map[string]bool)
+	for _, path := range r.Uncommitted {
+		uncommitted[path] = true
+	}
+	table := term.NewTable("PATH", "STATUS", "LINES", "COMMITTED")
+	added, removed := 0, 0
+	for _, c := range r.Changes {
+		path, lines, committed := c.Path, fmt.Sprintf("+%d -%d", c.Added, c.Removed), "yes"
+		if c.OldPath != "" {
+			path = c.OldPath + " => " + c.Path
+		}
+		if c.Binary {
+			lines = "binary"
+		}
+		if uncommitted[c.Path] {
+			committed = "no"
+		}
+		added, removed = added+c.Added, removed+c.Removed
+		table.Row(path, string(c.Status), lines, committed)
+	}
+	if err := table.Write(p.out); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(p.out, "%s, +%d -%d\n", plural(len(r.Changes), "file"), added, removed)
+	return err
+}
+
+// someNames are the first of a list, escaped, in one line.
+func someNames(names []string) string {
+	const most = 10
+	escaped := make([]string, 0, most)
+	for _, name := range names[:min(len(names), most)] {
+		escaped = append(escaped, term.Escape(name))
+	}
+	text := strings.Join(escaped, ", ")
+	if more := len(names) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -1,0 +1,169 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"forage"
+	"forage/internal/store"
+	"forage/internal/workspace"
+	"forage/internal/workspace/hazard"
+	"forage/internal/workspace/review"
+)
+
+// ReviewOptions say what Diff and Apply are about.
+type ReviewOptions struct {
+	Part string // of a composed workspace; "" is all of it
+}
+
+// ApplyOptions say what Apply brings, and where.
+type ApplyOptions struct {
+	ReviewOptions
+	Into  string   // branch of the user's repository; "" is the one that is checked out
+	Paths []string // only these
+	// DryRun: everything is checked, and nothing is done.
+	DryRun bool
+}
+
+// Diff brings the commits of a sandbox to the host's repository and reviews what was done, part by part. show may be called as
+// long as it likes; whole says that it showed the contents, so that Apply can tell when they are others.
+func (s *Service) Diff(ctx context.Context, name string, o ReviewOptions, show func([]*review.Session) (whole bool, err error)) (err error) {
+	record, err := s.Store.Load(name)
+	if err != nil {
+		return err
+	}
+	sessions, err := s.reviews(ctx, record, o)
+	defer func() { err = errors.Join(err, closeAll(sessions)) }()
+	if err != nil {
+		return err
+	}
+	whole, err := show(sessions)
+	if err != nil || !whole {
+		return err
+	}
+	var failed []error
+	for _, session := range sessions {
+		failed = append(failed, session.MarkShown())
+	}
+	return errors.Join(failed...)
+}
+
+func closeAll(sessions []*review.Session) error {
+	var failed []error
+	for _, session := range sessions {
+		failed = append(failed, session.Close())
+	}
+	return errors.Join(failed...)
+}
+
+// reviews opens one for each part that has something to compare with.
+func (s *Service) reviews(ctx context.Context, record store.Record, o ReviewOptions) ([]*review.Session, error) {
+	parts, err := chosen(record.Plan, o.Part)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.updateWorkspaces(ctx, record.Plan); err != nil {
+		s.notify(fmt.Sprintf("what is shown is as it was brought last: %v", err))
+	}
+	found, err := s.hazardsOf(ctx, record)
+	if err != nil {
+		s.notify(fmt.Sprintf("the workspace could not be looked through for what host tools execute: %v", err))
+	}
+	var sessions []*review.Session
+	for _, w := range parts {
+		session, err := review.Open(ctx, review.Subject{Sandbox: record.Name, Workspace: w, Places: s.Workspaces.Places})
+		if err != nil {
+			if errors.Is(err, forage.ErrUnsupported) && len(parts) > 1 {
+				s.notify(err.Error())
+				continue
+			}
+			return sessions, fmt.Errorf("%s: %w", partName(record.Name, w), err)
+		}
+		sessions = append(sessions, session)
+		if err := session.AddHazards(ctx, hazardsIn(found, w, record.Plan.Workspace.Name)); err != nil {
+			return sessions, err
+		}
+	}
+	return sessions, nil
+}
+
+// chosen are the parts of a workspace that a user means.
+func chosen(plan forage.Plan, part string) ([]forage.Workspace, error) {
+	all := plan.Workspaces()
+	if part == "" {
+		return all, nil
+	}
+	for _, w := range all {
+		if w.Name == part || part == workspace.Main && w.Name == "" {
+			return []forage.Workspace{w}, nil
+		}
+	}
+	return nil, forage.Errorf(forage.ErrUsage, "the workspace of %s has no part %q", plan.Name, part)
+}
+
+// hazardsIn are those of one part.
+func hazardsIn(found []Hazard, w forage.Workspace, main string) []hazard.Finding {
+	var list []hazard.Finding
+	for _, h := range found {
+		if h.Part == w.Name || h.Part == "" && w.Name == main {
+			list = append(list, h.Finding)
+		}
+	}
+	return list
+}
+
+// Apply brings the work of a sandbox, which may run, into the user's repositories: each part as a whole or not at all, and
+// none before all are found to go. What was done is returned beside an error too.
+func (s *Service) Apply(ctx context.Context, name string, o ApplyOptions) (all []review.Applied, err error) {
+	err = s.locked(ctx, name, func(record store.Record) (err error) {
+		sessions, err := s.reviews(ctx, record, o.ReviewOptions)
+		defer func() { err = errors.Join(err, closeAll(sessions)) }()
+		if err != nil {
+			return err
+		}
+		who := callersGit(ctx, s.Caller)
+		options := review.Options{Into: o.Into, Paths: o.Paths, Name: who.name, Email: who.email, DryRun: true}
+		would, err := applyAll(ctx, sessions, options)
+		if err != nil || o.DryRun {
+			all = would
+			return err
+		}
+		if !slices.ContainsFunc(would, review.Applied.Changes) {
+			all = would
+			return nil
+		}
+		s.SnapshotBefore(ctx, record, "apply")
+		s.tellUnseen(sessions)
+		options.DryRun = false
+		all, err = applyAll(ctx, sessions, options)
+		return err
+	})
+	return all, err
+}
+
+func applyAll(ctx context.Context, sessions []*review.Session, o review.Options) ([]review.Applied, error) {
+	all := []review.Applied{}
+	for _, session := range sessions {
+		done, err := session.Apply(ctx, o)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, done)
+	}
+	return all, nil
+}
+
+// tellUnseen says where what is brought is not what the user was shown.
+func (s *Service) tellUnseen(sessions []*review.Session) {
+	for _, session := range sessions {
+		switch same, any := session.Seen(); {
+		case len(session.Changes) == 0 || same:
+		case any:
+			s.notify("the files were changed since `diff` showed them last")
+		default:
+			s.notify("`diff` has not shown these changes yet")
+		}
+	}
+}
