@@ -31,7 +31,7 @@ func newStaging(r *Repository, from *metadata, scratch string) (*staging, error)
 	err = errors.Join(
 		os.Remove(objects), // the link to the host's
 		os.MkdirAll(filepath.Join(objects, "info"), 0o700),
-		os.WriteFile(filepath.Join(objects, "info/alternates"), []byte(filepath.Join(r.Common, "objects")+"\n"), 0o600))
+		os.WriteFile(filepath.Join(objects, "info/alternates"), []byte(quoteAlternate(filepath.Join(r.Common, "objects"))+"\n"), 0o600))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("staging for %s: %w", r.Common, err), shadow.Close())
 	}

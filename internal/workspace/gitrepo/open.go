@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"forage"
+	"forage/internal/hostexec"
 )
 
 // Repository is a git repository of the host's, as it was found: facts, read
@@ -69,7 +70,7 @@ func Open(ctx context.Context, path string) (*Repository, error) {
 	if err := r.loadConfig(); err != nil {
 		return nil, err
 	}
-	if err := r.checkFormat(); err != nil {
+	if err := errors.Join(r.checkFormat(), r.checkRefFormat(ctx)); err != nil {
 		return nil, err
 	}
 	return r, r.readHead(ctx)
@@ -259,4 +260,23 @@ func (r *Repository) partial(setting string) error {
 	return forage.WithHint(
 		forage.Errorf(forage.ErrUnsupported, "%s is a partial clone: objects that it lacks would have to be fetched in the middle of things", r.Common),
 		"fetch them first: git fetch --refetch --no-filter, then git config --unset "+setting)
+}
+
+// checkRefFormat refuses refs that the git of this host is too old for.
+func (r *Repository) checkRefFormat(ctx context.Context) error {
+	if r.RefFormat == "files" {
+		return nil
+	}
+	const since, minor = "2.45", 45 // git's release notes: reftable
+	out, err := hostexec.Run(ctx, hostexec.Command{Argv: []string{"git", "version"}, Env: environment()})
+	if err != nil {
+		return gitError(err, out)
+	}
+	var has [2]int
+	if _, err := fmt.Sscanf(string(out.Stdout), "git version %d.%d", &has[0], &has[1]); err == nil && (has[0] > 2 || has[0] == 2 && has[1] >= minor) {
+		return nil
+	}
+	return forage.WithHint(
+		forage.Errorf(forage.ErrUnsupported, "the refs of %s are kept as %q, which takes git %s; this is %s", r.Common, r.RefFormat, since, strings.TrimSpace(string(out.Stdout))),
+		"install a newer git in the system's folders, or: git refs migrate --ref-format=files")
 }

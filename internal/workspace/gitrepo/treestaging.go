@@ -21,7 +21,7 @@ func (r *Repository) Staging(scratch, objects string) (*Shadow, error) {
 	alternate := filepath.Join(objects, "info/alternates")
 	err = errors.Join(
 		os.MkdirAll(filepath.Dir(alternate), 0o700),
-		os.WriteFile(alternate, []byte(filepath.Join(r.Common, "objects")+"\n"), 0o600),
+		os.WriteFile(alternate, []byte(quoteAlternate(filepath.Join(r.Common, "objects"))+"\n"), 0o600),
 		os.Remove(link),
 		os.Symlink(objects, link))
 	if err != nil {
