@@ -14,7 +14,7 @@ type Odd struct {
 	Make func(u *User, dir string) string
 	JJ   bool // a jj repository
 	Bare bool // it has no working folder
-	// Newer says that it takes NewerGit to make and to use it.
+	// Newer says that it takes NewerGit to make it and to use it. Who has only an older git refuses it.
 	Newer bool
 }
 
@@ -84,7 +84,7 @@ func Odds() []Odd {
 			u.Commit(repo, ".gitattributes", "*.bat text eol=crlf\n*.bin -text\n")
 			u.Commit(repo, "run.bat", "echo\r\n")
 		})},
-		{Name: "sha256", Newer: true, Make: func(u *User, dir string) string {
+		{Name: "sha256", Make: func(u *User, dir string) string {
 			return u.Repository(filepath.Join(dir, "repo"), "--object-format=sha256")
 		}},
 		{Name: "reftable", Newer: true, Make: func(u *User, dir string) string {
@@ -189,7 +189,7 @@ func unfinishedMerge(u *User, repo string) {
 }
 
 // ManyRefs is how many refs the repository with many has.
-const ManyRefs = 20_000
+const ManyRefs = 5_000
 
 func manyRefs(u *User, repo string) {
 	head := u.Git(repo, "rev-parse", "HEAD")

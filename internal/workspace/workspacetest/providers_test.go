@@ -35,7 +35,7 @@ func TestWorktree(t *testing.T) {
 	workspacetest.Run(t, workspacetest.Subject{
 		New:     func(p workspace.Places) workspace.Provider { return worktree.Provider{Places: p} },
 		Source:  gitSource,
-		Refuses: refuses("partial clone", ".git is a link", "HEAD is a link"),
+		Refuses: refuses("partial clone", "reftable", ".git is a link", "HEAD is a link"),
 	})
 }
 
@@ -43,7 +43,7 @@ func TestDirect(t *testing.T) {
 	workspacetest.Run(t, workspacetest.Subject{
 		New:     func(p workspace.Places) workspace.Provider { return direct.Provider{Places: p} },
 		Source:  gitSource,
-		Refuses: refuses("bare", "partial clone", ".git is a link", "HEAD is a link"),
+		Refuses: refuses("bare", "partial clone", "reftable", ".git is a link", "HEAD is a link"),
 	})
 }
 
@@ -51,6 +51,7 @@ func TestDirectJJ(t *testing.T) {
 	workspacetest.Run(t, workspacetest.Subject{
 		New:    func(p workspace.Places) workspace.Provider { return direct.Provider{Places: p} },
 		Source: jjSource, JJ: true,
+		Refuses: refuses("jj with conflicts"),
 	})
 }
 
@@ -58,5 +59,6 @@ func TestJJ(t *testing.T) {
 	workspacetest.Run(t, workspacetest.Subject{
 		New:    func(p workspace.Places) workspace.Provider { return jj.Provider{Places: p} },
 		Source: jjSource, JJ: true,
+		Refuses: refuses("jj with conflicts"),
 	})
 }

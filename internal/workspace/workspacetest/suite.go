@@ -177,7 +177,7 @@ func (m *Made) sourceState() string {
 	for _, args := range [][]string{{"for-each-ref"}, {"status", "--porcelain", "--ignored"}, {"symbolic-ref", "-q", "HEAD"}, {"config", "--local", "--list"}} {
 		out, _ := m.Try(m.Source, append([]string{"git", "--no-optional-locks"}, args...)...) // a bare one has no status: no matter
 		for line := range strings.Lines(out + "\n") {
-			if !strings.Contains(line, "refs/heads/"+workspace.BranchPrefix) && !strings.Contains(line, "refs/forage/") && !strings.Contains(line, "refs/jj/") {
+			if line != "\n" && !strings.Contains(line, "refs/heads/"+workspace.BranchPrefix) && !strings.Contains(line, "refs/forage/") && !strings.Contains(line, "refs/jj/") {
 				state.WriteString(line)
 			}
 		}
@@ -187,7 +187,9 @@ func (m *Made) sourceState() string {
 		m.Fatal(err)
 	}
 	for _, file := range files {
-		state.WriteString(file.Name() + "\n")
+		if name := file.Name(); name != "worktrees" && name != "logs" { // of a bare one
+			state.WriteString(name + "\n")
+		}
 	}
 	return state.String()
 }

@@ -1,0 +1,197 @@
+package acceptance
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// hostile is content of a workspace that is a trap for whoever reads it: not by what is in
+// it, but by what it is.
+type hostile struct {
+	name   string
+	script string
+	// blind: the user's own git is not for such a folder either.
+	blind bool
+	check func(h *host, m mode)
+}
+
+func hostiles() []hostile {
+	return []hostile{
+		{name: "links that leave", script: `
+rm -rf docs file.txt
+ln -s "$OUTSIDE" docs; ln -s "$OUTSIDE/guide.txt" file.txt; ln -s "$OUTSIDE" .vscode; ln -s /proc/self/root loop; ln -s . here; ln -s ../../../../../../../.. up
+mkdir real; ln -s "$OUTSIDE/guide.txt" real/.envrc; ln -s "$OUTSIDE" real/folder
+git add -A && git commit -qm links && git rm -rq --cached docs && rm docs && mkdir docs && echo changed >docs/guide.txt && git add -A && git commit -qm back
+rm -rf docs && ln -s "$OUTSIDE" docs
+`},
+		{name: "FIFOs and devices", blind: true, script: `
+rm -f file.txt .gitignore; mkfifo file.txt .gitignore .gitattributes docs/.gitignore docs/.gitattributes docs/pipe .envrc .gitmodules package.json Makefile
+python3 -c "import socket; socket.socket(socket.AF_UNIX).bind('socket')"
+mknod null c 1 3; mkdir -p .vscode && mkfifo .vscode/tasks.json
+`},
+		{name: "names", script: `
+for name in "$(printf 'red\033[31m')" "$(printf 'new\nline')" "$(printf 'bidi\342\200\256txt')" -rf --help '$(x)' "$(printf '\377\376')" ' ' ':(top)' '"quoted"' 'back\slash'; do
+	echo x >"./$name"; mkdir -p "folder-$name" && echo x >"folder-$name/.envrc"
+done
+git add -A; git commit -qm "$(printf 'red \033[31m and \342\200\256 and \r over')"; jj commit -m "$(printf 'red \033[31m and \342\200\256')"
+git checkout -q -b "$(printf 'bidi\342\200\256')" && git stash -q; git tag "$(printf 'bidi\342\200\256')"
+echo more >>"$(printf 'red\033[31m')"
+`},
+		{name: "files without an end", blind: true, script: `
+truncate -s 4T sparse; truncate -s 100G docs/sparse.txt; rm file.txt; truncate -s 1T file.txt; truncate -s 50G .gitignore .gitattributes .envrc package.json Makefile
+dir=$(git rev-parse --git-dir); truncate -s 50G "$dir/packed-refs" "$dir/logs/HEAD" "$dir/objects/pack/pack-1234567890123456789012345678901234567890.pack" "$dir/refs/heads/large"
+[ ! -d .jj ] || truncate -s 50G .jj/repo/op_heads/heads/* .jj/working_copy/tree_state
+`},
+		{name: "without permission", script: `
+mkdir -p closed/deeper/still && echo x >closed/deeper/file && chmod 000 closed/deeper/file closed/deeper closed
+echo more >>file.txt; git add file.txt; git commit -qm closed
+dir=$(git rev-parse --git-dir); chmod 000 "$dir"/objects/?? "$dir/refs/heads" "$dir/config" "$dir/index" "$dir/logs"; chmod 000 "$dir"
+[ ! -d .jj ] || chmod -R 000 .jj/repo .jj/working_copy
+chmod 000 docs
+`},
+		{name: "deep folders", script: `
+python3 - <<'END'
+import os
+os.mkdir('deep'); os.chdir('deep')
+for n in range(600):
+    os.mkdir('d' * 100); os.chdir('d' * 100)
+open('.envrc', 'w').write('x'); os.mkdir('.git')
+END
+`},
+		{name: "trees that git refuses", script: `
+blob=$(echo '#!/bin/sh' | git hash-object -w --stdin)
+for name in .git .. . .GIT 'git~1' '.gitmodules/x' 'a/b' ''; do
+	python3 - "$name" "$blob" <<'END' >tree
+import sys
+sys.stdout.buffer.write(b'40000 ' + sys.argv[1].encode() + b'\0' + bytes.fromhex('4b825dc642cb6eb9a060e54bf8d69288fbee4904'))
+END
+	tree=$(git hash-object -t tree --literally -w tree) && commit=$(git commit-tree -p HEAD -m "bad $name" "$tree") &&
+		git update-ref "refs/heads/bad-$(echo "$commit" | cut -c1-8)" "$commit" && last=$commit
+done
+rm -f tree
+git hash-object -t tree --literally -w /dev/null
+link=$(printf '../../x' | git hash-object -w --stdin)
+bad=$(printf '120000 blob %s\t.gitmodules\n' "$link" | git mktree)
+git update-ref "$(git symbolic-ref HEAD)" "$(git commit-tree -p HEAD -m 'a link for .gitmodules' "$bad")"
+echo "BAD $last $bad"
+`, check: func(h *host, _ mode) {
+			out, _ := h.Try(h.repo, "git", "log", "--all", "--format=%s")
+			if strings.Contains(out, "bad ") || strings.Contains(out, "a link for .gitmodules") {
+				h.Errorf("commits that git refuses were brought:\n%s", out)
+			}
+		}},
+		{name: "objects that lie", script: `
+git commit -q --allow-empty -m honest
+dir=$(git rev-parse --git-dir)
+object=$(git rev-parse HEAD:file.txt); other=$(echo 'planted' | git hash-object -w --stdin)
+mkdir -p "$dir/objects/$(echo "$object" | cut -c1-2)"
+cp "$dir/objects/$(echo "$other" | sed 's|^..|&/|')" "$dir/objects/$(echo "$object" | sed 's|^..|&/|')"
+fake=0123456789012345678901234567890123456789
+mkdir -p "$dir/objects/01" && cp "$dir/objects/$(echo "$other" | sed 's|^..|&/|')" "$dir/objects/01/23456789012345678901234567890123456789"
+echo "$fake" >"$dir/refs/heads/fake"; head=$(git symbolic-ref HEAD); [ -z "$head" ] || echo "$fake" >"$dir/$head"
+`, check: func(h *host, _ mode) {
+			if out, err := h.Try(h.repo, "git", "cat-file", "-e", "0123456789012345678901234567890123456789"); err == nil {
+				h.Errorf("an object that isn't what it says was brought\n%s", out)
+			}
+			if out := h.Git(h.repo, "show", "HEAD:file.txt"); strings.Contains(out, "planted") {
+				h.Errorf("file.txt of HEAD is %q", out)
+			}
+		}},
+	}
+}
+
+// TestWorkspaceHostile: no content of a workspace makes Forage hang, write or read
+// outside of it, or print what a terminal obeys; and it can be taken down.
+func TestWorkspaceHostile(t *testing.T) {
+	for _, m := range modes() {
+		for _, c := range hostiles() {
+			t.Run(m.name+"/"+c.name, func(t *testing.T) {
+				t.Parallel()
+				survives(newHost(t), m, c)
+			})
+		}
+	}
+}
+
+const outsideText = "the host's secret\n"
+
+func survives(h *host, m mode, c hostile) {
+	m.prepare(h)
+	outside := filepath.Join(h.base, "outside")
+	h.Write(outside, "guide.txt", outsideText)
+	h.up("box", m)
+	h.Logf("inside:\n%s", tail(h.inside("box", prelude(c.name, h.canary)+"OUTSIDE="+outside+"\n"+c.script)))
+	folder := m.folder(h, "box")
+	for _, args := range [][]string{
+		{"status", "box"}, {"ps"}, {"diff", "box"}, {"diff", "box", "-o", "json"}, {"snapshot", "box", "create"}, {"snapshot", "box", "list"},
+		{"apply", "box"}, {"quarantine", "box"}, {"stop", "box"}, {"start", "box"}, {"down", "box"},
+	} {
+		h.commandEnds(args)
+	}
+	if !c.blind {
+		h.tour(folder, looking)
+		h.tour(h.repo, looking)
+	}
+	if c.check != nil {
+		c.check(h, m)
+	}
+	h.commandEnds([]string{"down", "box", "--force"})
+	if out := h.forage("ps"); strings.Contains(out, "box") {
+		h.Errorf("down --force left\n%s", out)
+	}
+	for _, dir := range []string{"workspaces", "repositories"} {
+		if left, err := os.ReadDir(filepath.Join(h.state, dir)); err == nil && len(left) > 0 {
+			h.Errorf("down --force left %s/%s", dir, left[0].Name())
+		}
+	}
+	h.outsideUntouched(outside)
+	h.opened(folder)
+}
+
+// commandEnds runs a command that may fail, and has to end, quietly.
+func (h *host) commandEnds(args []string) {
+	h.Helper()
+	start := time.Now()
+	out, err := h.try(args...)
+	if time.Since(start) > time.Minute {
+		h.Errorf("forage-ctl %q doesn't end (%v)\n%s", args, err, out)
+	}
+	if strings.ContainsAny(out, "\x1b\r\u202e") {
+		h.Errorf("forage-ctl %q prints what a terminal obeys: %q", args, out)
+	}
+	if strings.Contains(out, strings.TrimSpace(outsideText)) {
+		h.Errorf("forage-ctl %q shows what is outside: %s", args, out)
+	}
+	if strings.Contains(out, "goroutine ") {
+		h.Errorf("forage-ctl %q: %s", args, out)
+	}
+	h.quiet(fmt.Sprintf("forage-ctl %q", args))
+}
+
+// outsideUntouched checks that a folder of the host is as it was, and that nothing of it was read into the repository or the state.
+func (h *host) outsideUntouched(outside string) {
+	h.Helper()
+	entries, err := os.ReadDir(outside)
+	if err != nil || len(entries) != 1 {
+		h.Errorf("the folder outside has %v (%v)", entries, err)
+	}
+	text, err := os.ReadFile(filepath.Join(outside, "guide.txt"))
+	if err != nil || string(text) != outsideText {
+		h.Errorf("the file outside holds %q (%v)", text, err)
+	}
+	if out, _ := h.Try(h.repo, "git", "grep", "-l", strings.TrimSpace(outsideText), "HEAD"); out != "" {
+		h.Errorf("what is outside was read into %s", out)
+	}
+}
+
+// opened makes a user's folder one that the test can remove.
+func (h *host) opened(folder string) {
+	h.Helper()
+	if _, err := os.Stat(folder); err == nil {
+		h.Must(folder, "chmod", "-R", "u+rwX", ".")
+	}
+}
