@@ -124,7 +124,7 @@ func (s *Service) Apply(ctx context.Context, name string, o ApplyOptions) (all [
 			return err
 		}
 		who := callersGit(ctx, s.Caller)
-		options := review.Options{Into: o.Into, Paths: o.Paths, Name: who.name, Email: who.email, DryRun: true}
+		options := review.Options{Into: o.Into, Paths: o.Paths, Name: who.name, Email: who.email, DryRun: true, Quiet: s.nobodyWrites}
 		would, err := applyAll(ctx, sessions, options)
 		if err != nil || o.DryRun {
 			all = would
@@ -166,4 +166,26 @@ func (s *Service) tellUnseen(sessions []*review.Session) {
 			s.notify("`diff` has not shown these changes yet")
 		}
 	}
+}
+
+// nobodyWrites refuses to write files into a folder that a running sandbox can write to: while we go to a file by its path, it
+// could turn a folder on the way into a link.
+func (s *Service) nobodyWrites(folder string) error {
+	records, broken, err := s.Store.List()
+	if err != nil || len(broken) > 0 {
+		return errors.Join(err, fmt.Errorf("whether a sandbox writes to %s is not known: there are records that can't be read", folder))
+	}
+	for _, record := range records {
+		if !s.alive(record.Name) {
+			continue
+		}
+		for _, m := range record.Plan.Spec.Mounts {
+			if m.Writable && (workspace.Within(m.Source, folder) || workspace.Within(folder, m.Source)) {
+				return forage.WithHint(
+					forage.Errorf(forage.ErrRefused, "the sandbox %s is running, and can write to %s", record.Name, m.Source),
+					"stop it with `forage-ctl stop "+record.Name+"`, or apply to another branch with --into")
+			}
+		}
+	}
+	return nil
 }

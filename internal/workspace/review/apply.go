@@ -20,6 +20,8 @@ type Options struct {
 	Name, Email string
 	// DryRun: everything is checked, and nothing is done.
 	DryRun bool
+	// Quiet refuses, if it has to, that files are written below a folder of the user's; nil: it never has to.
+	Quiet func(folder string) error
 }
 
 // Applied is what Apply did.
@@ -54,6 +56,11 @@ func (s *Session) Apply(ctx context.Context, o Options) (done Applied, err error
 		return done, err
 	}
 	defer func() { err = errors.Join(err, t.close()) }()
+	if folder := t.folder(); folder != "" && o.Quiet != nil {
+		if err := o.Quiet(folder); err != nil {
+			return done, err
+		}
+	}
 	if err := t.recoverApply(ctx, s); err != nil {
 		return done, err
 	}
