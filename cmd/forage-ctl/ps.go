@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -38,9 +39,18 @@ func printPs(a *app, f format, all []sandbox.Status) error {
 	if f.json(a) {
 		return printList(a, all)
 	}
-	table := term.NewTable("NAME", "TEMPLATE", "RUNTIME", "PORT", "WORKSPACE", "STATUS", "TMUX", "FINDINGS")
+	columns := []string{"NAME", "TEMPLATE", "RUNTIME", "PORT", "WORKSPACE", "STATUS", "TMUX"}
+	found := slices.ContainsFunc(all, func(s sandbox.Status) bool { return s.HazardCount != 0 })
+	if found { // a column that is hardly ever needed stands out when it is
+		columns = append(columns, "FINDINGS")
+	}
+	table := term.NewTable(columns...)
 	for _, s := range all {
-		table.Row(s.Name, s.Template, s.Runtime, port(s.Port), s.Workspace, s.Status, s.Tmux, hazardCount(s.HazardCount))
+		row := []string{s.Name, s.Template, s.Runtime, port(s.Port), s.Workspace, s.Status, s.Tmux}
+		if found {
+			row = append(row, hazardCount(s.HazardCount))
+		}
+		table.Row(row...)
 	}
 	return table.Write(a.out)
 }
