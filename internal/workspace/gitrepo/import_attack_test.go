@@ -68,6 +68,7 @@ func (b *box) setBranch(text string) {
 // and nothing of what was planted is in it.
 func TestAttacksOnImport(t *testing.T) {
 	blob := func(b *box) string { return b.loose("blob", "planted\n") }
+	host := newHost(t)
 	// Each returns an object that must not come to the host's repository, or "".
 	for _, attack := range []struct {
 		name string
@@ -295,8 +296,7 @@ func TestAttacksOnImport(t *testing.T) {
 		}},
 	} {
 		t.Run(attack.name, func(t *testing.T) {
-			t.Parallel()
-			b := newBox(t, newHost(t), "box")
+			b := newBox(t, host, strings.Map(plain, attack.name))
 			planted := attack.do(t, b)
 			began := time.Now()
 			update, err := Import(t.Context(), b.work, b.scratch)
@@ -311,9 +311,20 @@ func TestAttacksOnImport(t *testing.T) {
 			if status, err := Unsaved(t.Context(), b.work, b.scratch); err == nil && !status.Unsaved() {
 				t.Errorf("nothing unsaved: %+v", status)
 			}
-			b.sound()
+			b.clean()
 		})
 	}
+	if out, messages, err := host.Run(nil, "fsck", "--full", "--strict", "--no-dangling"); err != nil {
+		t.Errorf("the host's repository: %v\n%s%s", err, out, messages)
+	}
+}
+
+// plain makes a name of a text.
+func plain(r rune) rune {
+	if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+		return r
+	}
+	return '-'
 }
 
 // TestImportIgnoresWhatIsNotTheBranch: what is odd in the metadata does not keep good commits from being imported.

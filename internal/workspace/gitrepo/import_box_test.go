@@ -122,6 +122,12 @@ func (b *box) sound() {
 	if out, messages, err := b.host.Run(nil, "fsck", "--full", "--strict", "--no-dangling"); err != nil {
 		b.t.Errorf("the host's repository: %v\n%s%s", err, out, messages)
 	}
+	b.clean()
+}
+
+// clean fails the test when something of ours is left in the scratch folder.
+func (b *box) clean() {
+	b.t.Helper()
 	left, err := filepath.Glob(filepath.Join(b.scratch, "*"))
 	if err != nil || len(left) > 0 {
 		b.t.Errorf("left in the scratch folder: %q %v", left, err)

@@ -138,8 +138,8 @@ func (m *metadata) list(name string, limit int) ([]listed, error) {
 
 // branch is the commit that a ref is at, "" if it has none.
 func (m *metadata) branch(name string) (string, error) {
-	if _, err := m.read("reftable/tables.list", maxInsideRef); !errors.Is(err, fs.ErrNotExist) {
-		return "", forage.Errorf(forage.ErrUnsupported, "the repository inside was changed to reftable, which is not read here")
+	if err := m.hasFiles(); err != nil {
+		return "", err
 	}
 	for range maxSymbolic {
 		text, err := m.read(name, maxInsideRef) // before packed-refs: what is packed meanwhile is found in one of the two
@@ -159,6 +159,14 @@ func (m *metadata) branch(name string) (string, error) {
 		name = target
 	}
 	return "", fmt.Errorf("%s: refs that name each other: %w", name, errIrregular)
+}
+
+// hasFiles says whether refs are files: in a reftable there would seem to be none.
+func (m *metadata) hasFiles() error {
+	if _, err := m.read("reftable/tables.list", maxInsideRef); !errors.Is(err, fs.ErrNotExist) {
+		return forage.Errorf(forage.ErrUnsupported, "the repository inside was changed to reftable, which is not read here")
+	}
+	return nil
 }
 
 // isFolder says whether what can't be read is a folder, as of the branches x/y where x was: git takes x for absent.
@@ -207,6 +215,9 @@ func (m *metadata) head() (id, branch string, err error) {
 
 // refs are all refs by full name, and what among them can't be read. Symbolic ones are left out.
 func (m *metadata) refs() (found map[string]string, odd []string, err error) {
+	if err := m.hasFiles(); err != nil {
+		return nil, nil, err
+	}
 	found = make(map[string]string)
 	loose := make(map[string]bool)
 	left := maxInsideRefs
@@ -233,7 +244,7 @@ func (m *metadata) refs() (found map[string]string, odd []string, err error) {
 				switch {
 				case errors.Is(err, fs.ErrNotExist): // packed or deleted meanwhile
 				case err != nil || parseErr != nil:
-					odd = append(odd, name)
+					odd, loose[name] = append(odd, name), true
 				default:
 					found[name], loose[name] = id, true
 				}
