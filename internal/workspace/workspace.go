@@ -95,8 +95,13 @@ func (p Places) Repository(sandbox, part string) string {
 
 // Kept is where the repository of a removed clone is kept, while what is in it can be recovered.
 func (p Places) Kept(sandbox, part string, at time.Time) string {
-	return filepath.Join(p.Repositories, ".recovery", sandbox+"."+part+"."+at.UTC().Format("20060102T150405.000000000Z")+".git")
+	return filepath.Join(p.Repositories, keptFolder, sandbox+"."+part+"."+at.UTC().Format("20060102T150405.000000000Z")+".git")
 }
+
+const keptFolder = ".recovery"
+
+// IsKept says whether a repository is where Kept puts them.
+func IsKept(store string) bool { return filepath.Base(filepath.Dir(store)) == keptFolder }
 
 // Main is the name of a workspace's only, or first, part.
 const Main = "main"

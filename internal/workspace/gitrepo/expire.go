@@ -11,11 +11,14 @@ import (
 	"forage/internal/workspace"
 )
 
-// Expire lets kept work go for good: its ref below RecoveryRefs, or its folder. A branch is not ours any
+// Expire lets kept work go for good: its ref below RecoveryRefs, its folder, or the repository of a removed clone. A branch is not ours any
 // more, and what is gone already is as good as expired.
 func Expire(ctx context.Context, kept workspace.Recovery, scratch string) (err error) {
 	if kept.Folder != "" {
 		return RemoveTree(kept.Folder)
+	}
+	if workspace.IsKept(kept.Store) { // of a clone: nothing else is in it
+		return RemoveStore(kept.Store)
 	}
 	if !strings.HasPrefix(kept.Ref, RecoveryRefs) {
 		return nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"forage"
 	"forage/internal/workspace"
@@ -29,7 +30,7 @@ func BeforeRemoval(
 	}
 	stays := how == workspace.RemoveButBranch && status.CommitsCount > 0
 	if stays {
-		kept = append(kept, workspace.Recovery{Sandbox: Sandbox(w), Store: w.Repository.Store, Ref: "refs/heads/" + w.Branch})
+		kept = append(kept, workspace.Recovery{Sandbox: Sandbox(w), Store: w.Repository.Store, Ref: "refs/heads/" + w.Branch, Made: time.Now()})
 		status.CommitsCount = 0
 	}
 	if status.Unsaved() {
@@ -39,15 +40,22 @@ func BeforeRemoval(
 		}
 		kept = append(kept, more...)
 	}
-	if stays || status.Problem != "" { // who changed the branch on the host wants to have it
+	r, gone := Moved(w)
+	if stays || gone != nil {
 		return kept, "", nil
 	}
-	r, err := Moved(w)
-	if err != nil {
-		return kept, "", err
-	}
 	refs, err := r.Refs(ctx, places.Scratch)
-	return kept, refs.Values["refs/heads/"+w.Branch], err
+	branch = refs.Values["refs/heads/"+w.Branch]
+	if status.Problem != "" && !asWeLeftIt(w, branch) { // who changed the branch on the host wants to have it
+		branch = ""
+	}
+	return kept, branch, err
+}
+
+// asWeLeftIt says whether the host's branch is where it was when it was made, or where the last import left it.
+func asWeLeftIt(w forage.Workspace, branch string) bool {
+	state, err := loadImported(w)
+	return branch == w.Base || err == nil && branch == state.Branch
 }
 
 // Sandbox is the name of the sandbox whose workspace w is.
