@@ -98,6 +98,11 @@ func finished(ctx context.Context, git *gitrepo.Shadow, at string) (work, dirty 
 // Import brings the work in the private repository to the bookmark w.Branch. A bookmark that the user moved
 // meanwhile is not touched; Unsaved says so.
 func (s *Shadow) Import(ctx context.Context, w forage.Workspace) (_ workspace.Update, err error) {
+	unlock, err := lock(stateFile(*w.Repository) + ".lock") // the supervisor imports, and so does whoever looks
+	if err != nil {
+		return workspace.Update{}, err
+	}
+	defer unlock()
 	last, err := readState(*w.Repository)
 	if err != nil {
 		return workspace.Update{}, err

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
-	"strconv"
+	"os"
+	"path/filepath"
 	"time"
 
 	"forage"
@@ -14,80 +14,108 @@ import (
 	"forage/internal/workspace/gitrepo"
 )
 
+// keeping is one Keep.
+type keeping struct {
+	*Shadow
+	w       forage.Workspace
+	in      *inside
+	sandbox string
+	made    time.Time
+	saved   []string // revisions whose commits need not be kept
+	kept    []workspace.Recovery
+}
+
 // Keep makes refs in the host's repository, below gitrepo.RecoveryRefs, that hold all of w's work that nothing else has:
-// uncommitted files as one more commit, and each head. None when there is nothing to keep.
-func (s *Shadow) Keep(ctx context.Context, w forage.Workspace, sandbox string, uncommittedOnly bool) (kept []workspace.Recovery, err error) {
-	in, err := s.look(ctx, w)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, in.staging.Close()) }()
-	saved, err := s.saved(ctx, w)
-	if err != nil {
+// uncommitted files as one more commit, and each head. A private repository out of which no commits can be had
+// is moved to a folder. butBranch leaves out what the bookmark has: it stays.
+func (s *Shadow) Keep(ctx context.Context, w forage.Workspace, sandbox string, butBranch bool) (_ []workspace.Recovery, err error) {
+	k := keeping{Shadow: s, w: w, sandbox: sandbox, made: time.Now().UTC().Truncate(time.Second)}
+	if k.saved, err = s.saved(ctx, w); err != nil {
 		return nil, err
 	}
 	at, err := s.Git.Branch(ctx, "refs/heads/"+w.Branch)
 	if err != nil {
 		return nil, err
 	}
-	tips := slices.Clone(in.others)
-	if uncommittedOnly {
-		saved = append(saved, notRoot([]string{at})...)
+	if butBranch {
+		k.saved = append(k.saved, notRoot([]string{at})...)
 	}
-	top, err := s.withFiles(ctx, in, w, sandbox)
-	if err != nil {
-		return nil, err
+	if k.in, err = s.look(ctx, w); err != nil {
+		if err := k.damaged(ctx, at, err); err != nil {
+			return k.kept, err
+		}
 	}
-	tips = slices.Compact(append([]string{top, at}, tips...))
-	now := time.Now().UTC()
-	for _, tip := range notRoot(tips) {
-		if tip == "" {
-			continue
-		}
-		fresh, err := in.staging.Line(ctx, append([]string{"rev-list", "--max-count=1", tip, "--not"}, saved...)...)
-		if err != nil {
-			return kept, err
-		}
-		if fresh == "" {
-			continue
-		}
-		if err := in.staging.Hand(ctx, []string{tip}); err != nil {
-			return kept, err
-		}
-		ref := fmt.Sprintf("%s%s/%s/%s", gitrepo.RecoveryRefs, sandbox, now.Format("2006-01-02T150405Z"), strconv.Itoa(len(kept)))
-		if err := s.Git.MoveBranch(ctx, ref, "", tip, "forage: kept"); err != nil {
-			return kept, err
-		}
-		kept = append(kept, workspace.Recovery{Sandbox: sandbox, Store: w.Repository.Store, Ref: ref, Made: now})
-		saved = append(saved, tip)
+	defer func() { err = errors.Join(err, k.in.staging.Close()) }()
+	if err := k.files(ctx); err != nil {
+		return k.kept, fmt.Errorf("keeping uncommitted work: %w", err)
 	}
-	return kept, nil
+	for n, tip := range append(k.in.others, at) {
+		if err := k.keep(ctx, fmt.Sprintf("head-%d", n+1), tip); err != nil {
+			return k.kept, err
+		}
+	}
+	return k.kept, nil
 }
 
-// withFiles is the work's commit, or one more on top of it with the files that it doesn't have.
-func (s *Shadow) withFiles(ctx context.Context, in *inside, w forage.Workspace, sandbox string) (string, error) {
-	if w.Mode == forage.WorkspaceDirect || w.ReadOnly {
-		return in.work, nil
+// damaged goes on without what is inside, which is moved aside as it is.
+func (k *keeping) damaged(ctx context.Context, at string, why error) (err error) {
+	if ctx.Err() != nil {
+		return why
 	}
-	tree, err := s.tree(ctx, in, w)
-	if errors.Is(err, fs.ErrNotExist) {
-		if in.dirty != "" {
-			return in.dirty, nil
+	var there []string
+	for _, name := range []string{gitFolder, jjFolder} {
+		if _, err := os.Lstat(filepath.Join(k.w.Repository.Dir, name)); err == nil {
+			there = append(there, name)
 		}
-		return in.work, nil
 	}
-	if err != nil {
-		return "", err
+	if k.kept, err = gitrepo.KeepMetadata(k.w, k.sandbox, k.made, there...); err != nil {
+		return errors.Join(why, err)
 	}
-	base, err := treeOf(ctx, in.staging, in.work)
-	if err != nil || tree == base {
-		return in.work, err
+	k.in = &inside{work: at}
+	if at == "" {
+		k.in.work = k.w.Base
 	}
-	args := []string{"commit-tree", "-m", sandbox + ": uncommitted work", tree}
-	if in.work != "" {
-		args = append(args, "-p", in.work)
+	k.in.staging, err = k.Repository.Git.Staging(k.scratch, filepath.Join(k.Dir, "staging"))
+	return err
+}
+
+// files keeps the work's commit, with the files that it doesn't have on top.
+func (k *keeping) files(ctx context.Context) error {
+	top := k.in.work
+	if k.w.Mode != forage.WorkspaceDirect && !k.w.ReadOnly {
+		if _, err := os.Lstat(k.w.Path); errors.Is(err, fs.ErrNotExist) {
+			if k.in.dirty != "" {
+				top = k.in.dirty // the last copy of the files
+			}
+		} else {
+			commit, more, err := gitrepo.KeepFiles(ctx, k.in.staging, k.w, k.sandbox, top, k.made)
+			k.kept = append(k.kept, more...)
+			if err != nil {
+				return err
+			}
+			top = commit
+		}
 	}
-	id := []string{"GIT_AUTHOR_NAME=forage", "GIT_AUTHOR_EMAIL=forage@localhost", "GIT_COMMITTER_NAME=forage", "GIT_COMMITTER_EMAIL=forage@localhost"}
-	out, err := in.staging.Git(ctx, gitrepo.Call{Args: args, Env: id})
-	return trim(out), err
+	return k.keep(ctx, "work", top)
+}
+
+// keep makes a recovery ref, unless the commit is safe.
+func (k *keeping) keep(ctx context.Context, name, id string) error {
+	if len(notRoot([]string{id})) == 0 || id == "" {
+		return nil
+	}
+	fresh, err := k.in.staging.Line(ctx, append([]string{"rev-list", "--max-count=1", id, "--not"}, k.saved...)...)
+	if err != nil || fresh == "" {
+		return err
+	}
+	if err := k.in.staging.Hand(ctx, []string{id}); err != nil {
+		return err
+	}
+	ref := gitrepo.RecoveryPrefix(k.w, k.sandbox, k.made) + "/" + name
+	if err := k.Git.MoveBranch(ctx, ref, "", id, "forage: kept for recovery"); err != nil {
+		return fmt.Errorf("keeping %s: %w", name, err)
+	}
+	k.kept = append(k.kept, workspace.Recovery{Sandbox: k.sandbox, Store: k.w.Repository.Store, Ref: ref, Made: k.made})
+	k.saved = append(k.saved, id)
+	return nil
 }

@@ -14,12 +14,13 @@ import (
 // BeforeRemoval brings w up to date and does what how says about work that is nowhere else. Without an error
 // w may be removed: its bookmark is gone, or stays for a reason.
 func (s *Shadow) BeforeRemoval(ctx context.Context, w forage.Workspace, how workspace.Removal) ([]workspace.Recovery, error) {
-	if _, err := s.Import(ctx, w); err != nil {
-		return nil, err
-	}
+	_, importErr := s.Import(ctx, w)
 	status, err := s.Unsaved(ctx, w)
-	if err != nil {
-		return nil, err
+	if err := errors.Join(importErr, err); err != nil {
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		status.Problem = err.Error() // the work can't be had as commits
 	}
 	sandbox := gitrepo.Sandbox(w)
 	switch {

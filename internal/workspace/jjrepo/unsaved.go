@@ -139,28 +139,32 @@ func (s *Shadow) uncommitted(ctx context.Context, in *inside, w forage.Workspace
 	if err != nil {
 		return err
 	}
-	out, err := in.staging.Git(ctx, gitrepo.Call{Args: []string{"diff-tree", "-r", "-z", "--name-only", "--no-renames", "--ignore-submodules=all", base, tree}})
+	out, err := in.staging.Git(ctx, gitrepo.Call{Args: []string{"diff-tree", "-r", "-z", "--name-only", "--no-renames", "--ignore-submodules=all", base, tree.ID}})
 	if err != nil {
 		return err
 	}
-	for name := range bytes.SplitSeq(bytes.TrimSuffix(out, []byte{0}), []byte{0}) {
-		if len(name) == 0 {
+	names := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
+	names = append(names, tree.Nested...)
+	for _, file := range tree.Left {
+		names = append(names, file.Path)
+	}
+	for _, name := range names {
+		if name == "" {
 			continue
 		}
 		if status.UncommittedCount++; status.UncommittedCount <= workspace.MaxListed {
-			status.Uncommitted = append(status.Uncommitted, string(name))
+			status.Uncommitted = append(status.Uncommitted, name)
 		}
 	}
 	return nil
 }
 
 // tree is the content of the folder, as an object in the staging. fs.ErrNotExist: there is no folder.
-func (s *Shadow) tree(ctx context.Context, in *inside, w forage.Workspace) (string, error) {
+func (s *Shadow) tree(ctx context.Context, in *inside, w forage.Workspace) (gitrepo.Tree, error) {
 	if _, err := os.Lstat(w.Path); err != nil {
-		return "", err
+		return gitrepo.Tree{}, err
 	}
-	tree, err := in.staging.WriteTree(ctx, gitrepo.Folder{Path: w.Path, Base: in.work, Index: filepath.Join(w.Repository.Dir, "tree.index")})
-	return tree.ID, err
+	return in.staging.WriteTree(ctx, gitrepo.Folder{Path: w.Path, Base: in.work, Index: filepath.Join(w.Repository.Dir, "tree.index")})
 }
 
 // treeOf is the tree of a commit; of "", the empty one.

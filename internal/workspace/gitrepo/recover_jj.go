@@ -1,0 +1,40 @@
+package gitrepo
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"time"
+
+	"forage"
+	"forage/internal/workspace"
+)
+
+// KeepFiles makes a commit, in the repository of a staging, of what is in w's working folder, on top of tip; it is tip when
+// nothing has changed. What can't be in a commit is moved to a folder. It is what jjrepo has of Keep, as is KeepMetadata.
+func KeepFiles(ctx context.Context, from *Shadow, w forage.Workspace, sandbox, tip string, made time.Time) (commit string, kept []workspace.Recovery, err error) {
+	host, err := from.Repository.Shadow(filepath.Dir(from.Dir))
+	if err != nil {
+		return "", nil, err
+	}
+	defer func() { err = errors.Join(err, host.Close()) }()
+	k := keeping{importing: &importing{w: w, host: host}, staging: &staging{shadow: from}, sandbox: sandbox, made: made}
+	commit, err = k.commitFiles(ctx, tip)
+	return commit, k.kept, err
+}
+
+// KeepMetadata moves folders of w's private metadata, out of which no commits could be had, to where they are kept.
+func KeepMetadata(w forage.Workspace, sandbox string, made time.Time, names ...string) ([]workspace.Recovery, error) {
+	k := keeping{importing: &importing{w: w}, sandbox: sandbox, made: made}
+	var errs []error
+	for _, name := range names {
+		errs = append(errs, k.moveAside(name, filepath.Join(w.Repository.Dir, name)))
+	}
+	return k.kept, errors.Join(errs...)
+}
+
+// RecoveryPrefix is what the recovery refs of a part begin with, made at a time.
+func RecoveryPrefix(w forage.Workspace, sandbox string, made time.Time) string {
+	k := keeping{importing: &importing{w: w}, sandbox: sandbox, made: made}
+	return k.prefix()
+}

@@ -1,0 +1,187 @@
+package jj_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"forage/internal/workspace"
+)
+
+// TestHostileMetadata changes the private repository in ways that jj would not. None of it may come to the host, or
+// keep us waiting, and what was brought before stays.
+func TestHostileMetadata(t *testing.T) {
+	only := func(dir string) string { // the one operation at the head
+		entries, err := os.ReadDir(filepath.Join(dir, "repo/op_heads/heads"))
+		if err != nil || len(entries) != 1 {
+			t.Fatalf("%v: %v", entries, err)
+		}
+		return entries[0].Name()
+	}
+	instead := func(name string, make func(path string) error) func(string) error {
+		return func(dir string) error {
+			path := filepath.Join(dir, name)
+			if err := os.RemoveAll(path); err != nil {
+				return err
+			}
+			return make(path)
+		}
+	}
+	fifo := func(path string) error { return syscall.Mkfifo(path, 0o600) }
+	for name, test := range map[string]struct {
+		attack func(dir string) error
+		fine   bool // it is no attack on what we read
+	}{
+		"configuration": {func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "repo/config.toml"), []byte("ui.editor='false'"), 0o600)
+		}, true},
+		"git target elsewhere": {func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "repo/store/git_target"), []byte("/"), 0o600)
+		}, true},
+		"other types": {func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "repo/store/type"), []byte("simple"), 0o600)
+		}, true},
+		"no operation":           {instead("repo/op_heads/heads", func(p string) error { return os.Mkdir(p, 0o700) }), false},
+		"heads are a FIFO":       {instead("repo/op_heads/heads", fifo), false},
+		"heads are a link":       {instead("repo/op_heads/heads", func(p string) error { return os.Symlink("/etc", p) }), false},
+		"an operation is absent": {instead("repo/op_store/operations", func(p string) error { return os.Mkdir(p, 0o700) }), false},
+		"checkout is a FIFO":     {instead("working_copy/checkout", fifo), false},
+		"checkout is a link":     {instead("working_copy/checkout", func(p string) error { return os.Symlink("/dev/zero", p) }), false},
+		"checkout is garbage":    {instead("working_copy/checkout", func(p string) error { return os.WriteFile(p, []byte{0x1a, 0xff, 0xff, 0xff, 0xff, 0x0f}, 0o600) }), false},
+		"the folder is a link":   {instead("", func(p string) error { return os.Symlink("/etc", p) }), false},
+		"the folder is gone":     {instead("", func(string) error { return nil }), false},
+		"an operation is a FIFO": {func(dir string) error { return instead("repo/op_store/operations/"+only(dir), fifo)(dir) }, false},
+		"an operation is garbage": {func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "repo/op_store/operations", only(dir)), []byte("garbage"), 0o600)
+		}, false},
+		"an endless operation": {func(dir string) error {
+			return os.Truncate(filepath.Join(dir, "repo/op_store/operations", only(dir)), 1<<40)
+		}, false},
+		"a view's heads aren't there": {func(dir string) error {
+			view := append([]byte{0x0a, 20}, []byte(strings.Repeat("x", 20))...)
+			return overwriteView(dir, only(dir), view)
+		}, false},
+		"a view is a bomb": {func(dir string) error {
+			return overwriteView(dir, only(dir), []byte(strings.Repeat("\x0a\x14"+strings.Repeat("y", 20), 200_000)))
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBox(t)
+			b.inside().Commit("new.txt", "from inside\n")
+			before := b.update().After
+			b.inside().Run("jj describe -m 'second'")
+			if err := test.attack(filepath.Join(b.work.Repository.Dir, "jj")); err != nil {
+				t.Fatal(err)
+			}
+			begun := time.Now()
+			u, err := b.Update(t.Context(), b.work)
+			if test.fine != (err == nil) {
+				t.Errorf("update: %+v, %v", u, err)
+			}
+			status, err := b.Status(t.Context(), b.work)
+			if err != nil || !test.fine && status.Problem == "" {
+				t.Errorf("status: %+v, %v", status, err)
+			}
+			if took := time.Since(begun); took > 30*time.Second {
+				t.Errorf("it took %v", took)
+			}
+			if _, err := b.Remove(t.Context(), b.work, workspace.RemoveSaved); err == nil {
+				t.Error("the workspace is removed, and with it what could not be read")
+			}
+			if got := b.jj("log", "--no-graph", "-r", "forage-box", "-T", "commit_id"); !test.fine && got != before {
+				t.Errorf("the bookmark is at %s", got)
+			}
+			if out := b.jj("status"); strings.Contains(out, "stale") {
+				t.Errorf("jj status shows\n%s", out)
+			}
+		})
+	}
+}
+
+// overwriteView replaces the view of an operation, which names it in its first field.
+func overwriteView(dir, operation string, view []byte) error {
+	text, err := os.ReadFile(filepath.Join(dir, "repo/op_store/operations", operation))
+	if err != nil {
+		return err
+	}
+	const digits = "0123456789abcdef"
+	var name strings.Builder
+	for _, b := range text[2:66] {
+		name.WriteByte(digits[b>>4])
+		name.WriteByte(digits[b&15])
+	}
+	return os.WriteFile(filepath.Join(dir, "repo/op_store/views", name.String()), view, 0o600)
+}
+
+// TestUsersChange has somebody inside make a commit that says it is the user's own change. The user's commit,
+// bookmarks and working copy stay what they are.
+func TestUsersChange(t *testing.T) {
+	b := newBox(t)
+	state := func() string {
+		return b.jj("log", "--no-graph", "-r", "main | @", "-T", `commit_id ++ "\n"`)
+	}
+	before := state()
+	b.inside().Run("echo more >>file.txt && jj squash --into main -m 'rewritten inside' --ignore-immutable")
+	b.update()
+	if after := state(); after != before {
+		t.Errorf("the user's commits were\n%s\nand are\n%s", before, after)
+	}
+	if out := b.jj("status"); strings.Contains(out, "stale") {
+		t.Errorf("jj status shows\n%s", out)
+	}
+	if got := b.jj("log", "--no-graph", "-r", "forage-box", "-T", "description"); !strings.Contains(got, "rewritten inside") {
+		t.Errorf("the bookmark is at %q", got)
+	}
+}
+
+// TestOtherHeads has work that is on no bookmark and not where the sandbox is.
+func TestOtherHeads(t *testing.T) {
+	b := newBox(t)
+	i := b.inside()
+	i.Commit("one.txt", "1\n")
+	i.Run("jj new main -m 'another head' && echo two >two.txt && jj new main")
+	b.update()
+	status, err := b.Status(t.Context(), b.work)
+	if err != nil || len(status.Elsewhere) != 2 {
+		t.Fatalf("status: %+v, %v", status, err)
+	}
+	if _, err := b.Remove(t.Context(), b.work, workspace.RemoveSaved); err == nil {
+		t.Fatal("removed, with commits that are nowhere else")
+	}
+	kept, err := b.Remove(t.Context(), b.work, workspace.RemoveForced)
+	if err != nil || len(kept) != 2 {
+		t.Fatalf("kept %+v, %v", kept, err)
+	}
+	var files []string
+	for _, r := range kept {
+		files = append(files, b.Git(r.Store, "--git-dir=.", "ls-tree", "--name-only", r.Ref))
+	}
+	if all := strings.Join(files, "\n"); !strings.Contains(all, "one.txt") || !strings.Contains(all, "two.txt") {
+		t.Errorf("kept are\n%s", all)
+	}
+}
+
+// TestDamaged removes a workspace whose private repository can't be read: by force, and what there is is kept.
+func TestDamaged(t *testing.T) {
+	b := newBox(t)
+	b.inside().Commit("one.txt", "1\n")
+	b.update()
+	b.inside().Run("echo two >two.txt")
+	if err := os.RemoveAll(filepath.Join(b.work.Repository.Dir, "jj/repo/op_heads")); err != nil {
+		t.Fatal(err)
+	}
+	kept, err := b.Remove(t.Context(), b.work, workspace.RemoveForced)
+	if err != nil || len(kept) != 2 {
+		t.Fatalf("kept %+v, %v", kept, err)
+	}
+	if got, err := os.ReadDir(kept[0].Folder); err != nil || len(got) != 2 {
+		t.Errorf("of the metadata is kept %v, %v", got, err)
+	}
+	if got := b.Git(kept[1].Store, "--git-dir=.", "ls-tree", "--name-only", kept[1].Ref); !strings.Contains(got, "one.txt\ntwo.txt") {
+		t.Errorf("kept are\n%s", got)
+	}
+}
