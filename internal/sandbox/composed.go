@@ -3,6 +3,7 @@ package sandbox
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -128,6 +129,35 @@ func makeRoom(plan forage.Plan) error {
 		}
 	}
 	return nil
+}
+
+// hideParts has the private metadata of a part that others are mounted in ignore them, as if its owner had: they are
+// no files of its repository. It is for who makes the workspace: later the metadata is the agent's.
+func hideParts(parts []forage.Workspace) error {
+	for _, w := range parts {
+		outer, ok := holds(parts, w.Target)
+		if !ok || outer.Repository == nil {
+			continue
+		}
+		info := filepath.Join(outer.Repository.Dir, "git/info")
+		if err := os.MkdirAll(info, 0o755); err != nil {
+			return err
+		}
+		file, err := os.OpenFile(filepath.Join(info, "exclude"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(file, "\n%s/\n", excludePattern(strings.TrimPrefix(w.Target, outer.Target)))
+		if err := errors.Join(err, file.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// excludePattern is a path as a pattern of gitignore(5) that matches it alone.
+func excludePattern(path string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, ` `, `\ `).Replace(path)
 }
 
 // makeFolder makes place, and what leads to it, below root.

@@ -343,7 +343,10 @@ func (s *Service) downOrphan(ctx context.Context, name string, how workspace.Rem
 			return err
 		}
 	}
-	return s.removeWorkspaces(ctx, name, made, how)
+	if err := s.removeWorkspaces(ctx, name, made, how); err != nil {
+		return err
+	}
+	return s.Store.Delete(name, false) // what was kept beside the record
 }
 
 // removeBroken removes a sandbox whose record says nothing, by its name.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"forage"
@@ -32,7 +33,7 @@ func (s *Service) makeWorkspaces(ctx context.Context, plan forage.Plan) error {
 			return fmt.Errorf("making the workspace: %w", err)
 		}
 	}
-	return makeRoom(plan)
+	return errors.Join(makeRoom(plan), hideParts(plan.Workspaces()))
 }
 
 // removeWorkspaces takes away what was made, the last part first.
@@ -43,7 +44,7 @@ func (s *Service) removeWorkspaces(ctx context.Context, name string, parts []for
 		provider, err := s.Workspaces.New(w.Mode)
 		if err == nil {
 			var recovered []workspace.Recovery
-			recovered, err = provider.Remove(ctx, w, how)
+			recovered, err = s.removePart(ctx, provider, name, w, how)
 			kept = append(kept, recovered...)
 		}
 		failed = append(failed, err)
@@ -56,6 +57,52 @@ func (s *Service) removeWorkspaces(ctx context.Context, name string, parts []for
 		err = s.forgetWorkspaces(name)
 	}
 	return err
+}
+
+// removePart removes one part. Work that can't be kept where it belongs, since the repository is gone or what
+// is inside can't be read, is set aside as it is: who asks for it with force is not left with it.
+func (s *Service) removePart(ctx context.Context, provider workspace.Provider, name string, w forage.Workspace, how workspace.Removal) ([]workspace.Recovery, error) {
+	kept, err := provider.Remove(ctx, w, how)
+	if err == nil || how == workspace.RemoveSaved || how == workspace.RemoveUnused || ctx.Err() != nil {
+		return kept, err
+	}
+	folder, asideErr := s.setAside(name, w)
+	if asideErr != nil || folder == "" {
+		return kept, errors.Join(err, asideErr)
+	}
+	s.notify(err.Error())
+	kept = append(kept, workspace.Recovery{Sandbox: name, Folder: folder, Made: time.Now().UTC()})
+	_, err = provider.Remove(ctx, w, workspace.RemoveUnused)
+	return kept, err
+}
+
+// setAside moves what was made for a part to a folder of its own, and returns that; "" if there is nothing of it.
+func (s *Service) setAside(name string, w forage.Workspace) (string, error) {
+	made := map[string]string{}
+	if below(w.Path, workspace.Resolved(s.Workspaces.Places.Trees)) {
+		made["files"] = w.Path
+	}
+	if w.Repository != nil {
+		made["repository"], made["store"] = w.Repository.Dir, w.Repository.Dir+".store"
+	}
+	folder := strings.TrimSuffix(s.recoveryFile(name, time.Now()), ".json") + "." + w.Name
+	moved := false
+	for as, path := range made {
+		if !exists(path) {
+			continue
+		}
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			return "", err
+		}
+		if err := os.Rename(path, filepath.Join(folder, as)); err != nil {
+			return "", err
+		}
+		moved = true
+	}
+	if !moved {
+		return "", nil
+	}
+	return folder, nil
 }
 
 // partName is a sandbox, or one part of its workspace, in a message.
@@ -146,6 +193,8 @@ func recoveryNote(r workspace.Recovery) string {
 	switch {
 	case r.Folder != "":
 		return fmt.Sprintf("the files of %s are kept for %d days in %s", r.Sandbox, days, r.Folder)
+	case isBranch(r.Ref) && workspace.IsKept(r.Store):
+		return fmt.Sprintf("the commits of %s are kept for %d days: git fetch %s %s brings them", r.Sandbox, days, r.Store, r.Ref[len(branchRefs):])
 	case isBranch(r.Ref):
 		return fmt.Sprintf("the commits of %s are on the branch %s of %s", r.Sandbox, r.Ref[len(branchRefs):], r.Store)
 	default:

@@ -73,11 +73,15 @@ func (s *Service) nothingUnsaved(ctx context.Context, name string, parts []forag
 
 // wayOut says what can be done about unsaved work.
 func wayOut(name string, unsaved []Work) string {
-	branch := ""
+	branch, known := "", false
 	for _, u := range unsaved {
+		known = known || u.Problem == ""
 		if u.Branch != "" && u.CommitsCount > 0 {
 			branch = u.Branch
 		}
+	}
+	if !known {
+		return "put that right, or `forage-ctl down --force " + name + "` keeps what can be found of the work for 30 days and removes the sandbox"
 	}
 	ways := "`forage-ctl diff " + name + "` shows it, `forage-ctl apply " + name + "` brings it into your repository"
 	if branch != "" {
