@@ -65,8 +65,9 @@ func (s *Service) Run(ctx context.Context, opts Options, stdio Stdio) (exit int,
 		Plan: plan, Runtime: rt, Dir: paths.Dir, Network: plan.Network,
 		LogPath: paths.Log, AuditPath: paths.Audit, ImageCache: paths.ImageCache,
 		HostKey: hostKey, ClientKey: sshkeys.Line(signer.PublicKey()), HostEnv: hostEnv, SecretEnv: s.secretEnv(plan),
-		Reachable: func() { go s.logIn(ctx, record, logins) }, // beside the rest of the start
-		Update:    func(change func(*store.Record)) error { change(&record); return s.Store.Save(record) },
+		Reachable:  func() { go s.logIn(ctx, record, logins) }, // beside the rest of the start
+		Update:     func(change func(*store.Record)) error { change(&record); return s.Store.Save(record) },
+		Workspaces: s.Workspaces,
 	})
 	if err != nil {
 		return 0, err

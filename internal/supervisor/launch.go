@@ -17,6 +17,7 @@ import (
 	"forage/internal/limits"
 	"forage/internal/sshkeys"
 	"forage/internal/store"
+	"forage/internal/workspace"
 )
 
 // Argument is the first argument of a detached supervisor's command line.
@@ -177,6 +178,7 @@ func hold(ctx context.Context, launch Launch) (_ *held, err error) {
 		Listen: launch.Listen, Port: record.Port,
 		HostKey: hostKey, ClientKey: sshkeys.Line(client.PublicKey()),
 		HostEnv: launch.HostEnv, SecretEnv: launch.SecretEnv, UsagePath: paths.Usage, Update: update,
+		Workspaces: Workspaces{Places: workspace.PlacesIn(launch.StateDir, launch.RuntimeDir)},
 	})
 	if err != nil {
 		return nil, err

@@ -48,6 +48,8 @@ type Setup struct {
 	// Reachable, if set, is called as soon as the guest can be logged in to; it
 	// must return at once. What is asked for before Start returns is held back by the guest.
 	Reachable func()
+	// Workspaces brings commits that are made inside to the host's repositories; its zero value doesn't.
+	Workspaces Workspaces
 	// Update changes the sandbox's record; nil where there is none to change.
 	Update func(func(*store.Record)) error
 }
@@ -101,6 +103,7 @@ func Start(ctx context.Context, setup Setup) (_ *Sandbox, err error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, err
 	}
+	s.importCommits()
 	if err := s.settle(); err != nil {
 		return nil, err
 	}
