@@ -1,0 +1,118 @@
+package copied_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"forage"
+	"forage/internal/workspace"
+	"forage/internal/workspace/copied"
+	"forage/internal/workspace/snapshot"
+)
+
+// TestCopy: what is done in a copy is known, kept when it is removed by force, and nowhere else.
+func TestCopy(t *testing.T) {
+	dir := t.TempDir()
+	places := workspace.PlacesIn(filepath.Join(dir, "state"), filepath.Join(dir, "run"))
+	source := filepath.Join(dir, "source")
+	must(t, os.Mkdir(source, 0o755), os.WriteFile(filepath.Join(source, "a"), []byte("1"), 0o644))
+	p := copied.Provider{Places: places}
+	request := workspace.Request{Sandbox: "box", Name: "deps", Path: source, Target: "/deps", Places: places}
+	w, err := p.Plan(t.Context(), request)
+	must(t, err)
+	want := forage.Workspace{Name: "deps", Mode: forage.WorkspaceCopy, Path: filepath.Join(places.Trees, "box.deps"), Target: "/deps", Source: source}
+	if d := cmp.Diff(want, w); d != "" {
+		t.Fatalf("-want +got\n%s", d)
+	}
+	if _, err := os.Lstat(places.Trees); err == nil {
+		t.Error("planning made something")
+	}
+	must(t, p.Create(t.Context(), w))
+	if err := p.Create(t.Context(), w); !errors.Is(err, forage.ErrRefused) {
+		t.Errorf("made twice: %v", err)
+	}
+	if _, err := p.Plan(t.Context(), request); !errors.Is(err, forage.ErrRefused) || forage.Hint(err) == "" {
+		t.Errorf("planned again: %v", err)
+	}
+	fill(t, places, p, w)
+
+	checkStatus(t, p, w, nil)
+	must(t, os.WriteFile(filepath.Join(w.Path, "a"), []byte("2"), 0o644), os.Mkdir(filepath.Join(w.Path, "closed"), 0o700))
+	checkStatus(t, p, w, []string{"a", "closed"})
+	if _, err := p.Remove(t.Context(), w, workspace.RemoveSaved); !errors.Is(err, forage.ErrRefused) {
+		t.Errorf("removed with work in it: %v", err)
+	}
+	kept, err := p.Remove(t.Context(), w, workspace.RemoveForced)
+	must(t, err)
+	if len(kept) != 1 || kept[0].Sandbox != "box" {
+		t.Fatalf("%+v", kept)
+	}
+	if text, err := os.ReadFile(filepath.Join(kept[0].Folder, "a")); err != nil || string(text) != "2" {
+		t.Errorf("%q, %v", text, err)
+	}
+	for _, path := range []string{w.Path, places.Repository("box", "deps")} {
+		if _, err := os.Lstat(path); err == nil {
+			t.Errorf("%s is there still", path)
+		}
+	}
+	if text, err := os.ReadFile(filepath.Join(source, "a")); err != nil || string(text) != "1" {
+		t.Errorf("the source has %q, %v", text, err)
+	}
+	again, err := p.Remove(t.Context(), w, workspace.RemoveForced)
+	if err != nil || len(again) > 0 {
+		t.Errorf("what is gone: %v, %v", again, err)
+	}
+}
+
+// fill does what fork does.
+func fill(t *testing.T, places workspace.Places, p copied.Provider, w forage.Workspace) {
+	t.Helper()
+	store := snapshot.Store{Dir: places.Snapshots}
+	made, err := store.Create(t.Context(), snapshot.Request{Sandbox: "first", Of: time.Now(), Folders: []snapshot.Folder{{Name: "deps", Path: w.Source}}})
+	must(t, err)
+	must(t, store.Export(t.Context(), "first", made.ID, []snapshot.Folder{{Name: "deps", Path: w.Path}}))
+	must(t, store.WriteListing("first", made.ID, "deps", p.Base(w)))
+}
+
+func checkStatus(t *testing.T, p copied.Provider, w forage.Workspace, want []string) {
+	t.Helper()
+	status, err := p.Status(t.Context(), w)
+	must(t, err)
+	if d := cmp.Diff(workspace.Status{Uncommitted: want, UncommittedCount: len(want)}, status); d != "" {
+		t.Errorf("-want +got\n%s", d)
+	}
+}
+
+// TestUnused: a creation that came to nothing leaves nothing.
+func TestUnused(t *testing.T) {
+	dir := t.TempDir()
+	places := workspace.PlacesIn(filepath.Join(dir, "state"), filepath.Join(dir, "run"))
+	p := copied.Provider{Places: places}
+	w, err := p.Plan(t.Context(), workspace.Request{Sandbox: "box", Name: workspace.Main, Path: dir, Places: places})
+	must(t, err, p.Create(t.Context(), w))
+	if _, err := p.Remove(t.Context(), w, workspace.RemoveUnused); err != nil {
+		t.Error(err)
+	}
+	for _, path := range []string{w.Path, places.Repository("box", workspace.Main)} {
+		if _, err := os.Lstat(path); err == nil {
+			t.Errorf("%s is there still", path)
+		}
+	}
+	// Without the listing nobody knows what was done: then all of it is work.
+	must(t, os.MkdirAll(w.Path, 0o700))
+	if status, err := p.Status(t.Context(), w); err != nil || !status.Unsaved() {
+		t.Errorf("%+v, %v", status, err)
+	}
+}
+
+func must(t *testing.T, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
