@@ -56,7 +56,13 @@ func guardedPaths(b *boot) []guarded {
 			list = append(list, guarded{target: target, host: at(target), attrs: attrReadOnly})
 		}
 		for _, t := range b.Mounts {
-			if slices.Contains(metadata, path.Base(t.Target)) && b.holder(t.Target) == s.Target {
+			switch own := t.Source == at(t.Target); {
+			case t.System || b.holder(t.Target) != s.Target:
+			case own && t.Writable:
+				list = append(list, guarded{target: t.Target, host: t.Source})
+			case own:
+				list = append(list, guarded{target: t.Target, host: t.Source, attrs: attrReadOnly})
+			case slices.Contains(metadata, path.Base(t.Target)):
 				list = append(list, guarded{target: t.Target, host: at(t.Target), other: true})
 			}
 		}

@@ -70,6 +70,28 @@ func TestGuardEnds(t *testing.T) {
 	}
 }
 
+// A folder that the spec mounts on itself, to hold what is in it, is watched as well.
+func TestGuardOwnMounts(t *testing.T) {
+	dir := makeTree(t, "libs/sub/.git", "empty/", "x")
+	private := makeTree(t, "pointer")
+	spec := with(baseSpec(t, dir),
+		forage.Mount{Source: dir + "/libs", Target: "/workspace/libs", Writable: true},
+		forage.Mount{Source: dir + "/empty", Target: "/workspace/empty"},
+		forage.Mount{Source: private + "/pointer", Target: "/workspace/libs/sub/.git"})
+	i, err := boxed(t, spec, sleeping())
+	must(t, err)
+	must(t, os.Remove(dir+"/empty"))
+	must(t, os.Mkdir(dir+"/empty", 0o755))
+	waitFor(t, "the folder to be read-only again", func() bool { return isMounted(i, "/workspace/empty") })
+	must(t, os.Rename(dir+"/libs", dir+"/libs.was"))
+	must(t, os.MkdirAll(dir+"/libs/sub", 0o755))
+	must(t, os.WriteFile(dir+"/libs/sub/.git", nil, 0o644))
+	<-i.Done()
+	if err := i.Err(); err == nil || !strings.Contains(err.Error(), "libs/sub/.git") {
+		t.Errorf("ended with %v", err)
+	}
+}
+
 // Whatever whoever is inside does while the host saves again and again, what is at the path is protected in the end. It
 // may win the race for what the host saves, and have put something else there: that is for hazard.Scan to find.
 func TestGuardRace(t *testing.T) {
