@@ -62,9 +62,12 @@ func (p *planner) keepsStores() error {
 	return nil
 }
 
-// coveredAt says whether something else is mounted over the place inside that mount would show.
+// coveredAt says whether something else is mounted over the place inside that mount would show, or over a
+// folder that it is in.
 func coveredAt(mounts []forage.Mount, inside string, mount forage.Mount) bool {
-	return slices.ContainsFunc(mounts, func(over forage.Mount) bool { return over.Target == inside && over != mount })
+	return slices.ContainsFunc(mounts, func(over forage.Mount) bool {
+		return over.Target != mount.Target && rootfs.Within(over.Target, mount.Target) && rootfs.Within(inside, over.Target)
+	})
 }
 
 // keepsRules refuses mounts through which the sandbox could change the configuration: the rules
