@@ -77,7 +77,10 @@ func (s *Shadow) CreatePrivate(ctx context.Context, p Private) (err error) {
 		return fmt.Errorf("making the private jj repository: %w", err)
 	}
 	made := filepath.Join(work, ".jj")
-	if err := write(filepath.Join(made, "repo/store/git_target"), target(p.Repository)); err != nil {
+	err = errors.Join(
+		write(filepath.Join(made, "repo/store/git_target"), target(p.Repository)),
+		write(filepath.Join(made, ".gitignore"), "/*\n")) // git's status shows nothing of it, as jj has it
+	if err != nil {
 		return err
 	}
 	if p.TreeState != "" {
