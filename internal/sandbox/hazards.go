@@ -57,7 +57,8 @@ func hooksOf(ctx context.Context, w forage.Workspace) []string {
 	if len(values) == 0 {
 		return nil
 	}
-	dir := path.Clean(values[len(values)-1])
+	// Husky's are in .husky/_ and run those of the same name in .husky.
+	dir := strings.TrimSuffix(path.Clean(values[len(values)-1]), "/_")
 	if path.IsAbs(dir) {
 		below, err := filepath.Rel(w.Path, dir)
 		if err != nil {
