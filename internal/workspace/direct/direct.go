@@ -46,6 +46,9 @@ func (Provider) Plan(ctx context.Context, request workspace.Request) (forage.Wor
 	if err := planGit(ctx, request, &w); err != nil {
 		return w, err
 	}
+	if w.Repository != nil && request.Existing != nil && w.Repository == request.Existing.Repository {
+		return w, nil
+	}
 	return w, planJJ(ctx, request, &w)
 }
 

@@ -21,13 +21,18 @@ func planGit(ctx context.Context, request workspace.Request, w *forage.Workspace
 	}
 	r, err := gitrepo.Open(ctx, w.Path)
 	if errors.Is(err, gitrepo.ErrNoRepository) {
-		return nil
+		return withoutGit(ctx, request, w)
 	}
 	if err != nil {
-		return err
+		return forage.WithHint(err, "make it whole, or use --git-worktree or --clone")
 	}
 	if w.Branch, w.Base, err = start(ctx, r, request); err != nil {
 		return err
+	}
+	if kept := request.Existing; kept != nil && kept.Repository != nil && kept.Repository.Store == r.Common &&
+		kept.Path == w.Path && kept.Target == w.Target && kept.ReadOnly == w.ReadOnly {
+		w.Repository = kept.Repository // whatever the user has checked out since
+		return nil
 	}
 	pointer, err := isFile(filepath.Join(w.Path, ".git"))
 	if err != nil {
@@ -41,6 +46,34 @@ func planGit(ctx context.Context, request workspace.Request, w *forage.Workspace
 		return err
 	}
 	return planSubmodules(ctx, request, r, w)
+}
+
+// withoutGit looks at a folder without a repository of its own: it may still be in one, whose git enters submodules.
+func withoutGit(ctx context.Context, request workspace.Request, w *forage.Workspace) error {
+	if _, err := os.Lstat(filepath.Join(w.Path, ".git")); err == nil {
+		return forage.WithHint(
+			forage.Errorf(forage.ErrRefused, "%s has a .git that is no repository, and could be made one from inside", w.Path),
+			"remove it, or make it one: git init")
+	}
+	if w.ReadOnly {
+		return nil
+	}
+	root, r := gitrepo.Around(ctx, w.Path)
+	if r == nil {
+		return nil
+	}
+	links, err := r.Gitlinks(ctx, filepath.Join(r.GitDir, "index"), request.Places.Scratch)
+	if err != nil {
+		return err
+	}
+	for _, link := range links {
+		if at := filepath.Join(root, link); workspace.Within(at, w.Path) {
+			return forage.WithHint(
+				forage.Errorf(forage.ErrRefused, "%s is a submodule of %s: what is put into it, a git status there executes", at, root),
+				"name the repository itself, whose submodules are protected: -w "+root)
+		}
+	}
+	return nil
 }
 
 // start is the branch that commits are brought to, and where they start from.

@@ -220,14 +220,22 @@ func StartOf(ctx context.Context, r *Repository, revision, scratch string) (comm
 	return commit, nil
 }
 
-// HintAbove says where the repository is, when path is a folder inside one; "" if there is none.
+// HintAbove says where the repository is, when path is a folder inside one.
 func HintAbove(ctx context.Context, path string) string {
-	for dir := filepath.Dir(path); dir != "/" && dir != "."; dir = filepath.Dir(dir) {
-		if _, err := Open(ctx, dir); err == nil {
-			return "the repository is " + dir
-		}
+	if root, _ := Around(ctx, path); root != "" {
+		return "the repository is " + root
 	}
 	return "make one there: git init"
+}
+
+// Around is the repository in whose working folder path is, and that folder; nil if there is none.
+func Around(ctx context.Context, path string) (string, *Repository) {
+	for dir := filepath.Dir(path); dir != "/" && dir != "."; dir = filepath.Dir(dir) {
+		if r, err := Open(ctx, dir); err == nil && r.WorkTree != "" {
+			return dir, r
+		}
+	}
+	return "", nil
 }
 
 // Moved opens the repository that keeps the work of w, and says what to do when it isn't where it was.

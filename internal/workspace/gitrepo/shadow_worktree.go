@@ -113,12 +113,35 @@ func (s *Shadow) sparseInto(admin string) error {
 	return os.WriteFile(filepath.Join(admin, "config.worktree"), []byte(c.String()), 0o666)
 }
 
+// CheckSparse refuses a repository whose worktrees can't be made so that git keeps out of submodules.
+func (r *Repository) CheckSparse(ctx context.Context, scratch string) error {
+	links, err := r.Gitlinks(ctx, filepath.Join(r.GitDir, "index"), scratch)
+	if err != nil {
+		return err
+	}
+	return r.sparseAgainst(links)
+}
+
+// sparseAgainst refuses submodules in a sparse checkout that all worktrees share: git would look for folders that it
+// was told to skip, and one that appears would be entered. See sparseInto for the setting against that.
+func (r *Repository) sparseAgainst(links []string) error {
+	if len(links) == 0 || !r.flag("core.sparsecheckout") || r.flag("extensions.worktreeconfig") {
+		return nil
+	}
+	return forage.WithHint(
+		forage.Errorf(forage.ErrUnsupported, "%s has submodules, and a sparse checkout that is configured for all of its worktrees at once", r.Common),
+		"run `git sparse-checkout reapply` after `git config extensions.worktreeConfig true` and moving core.sparseCheckout to config.worktree, or use --clone")
+}
+
 // HoldGitlinks marks the submodules in an index of the host's worktree, so that no git of the user's enters
 // their folders: what is in them was put there by whoever is inside, and git runs what a repository's
 // configuration names.
 func (s *Shadow) HoldGitlinks(ctx context.Context, index string) error {
 	links, err := s.Repository.Gitlinks(ctx, index, s.Dir)
 	if err != nil || len(links) == 0 {
+		return err
+	}
+	if err := s.Repository.sparseAgainst(links); err != nil {
 		return err
 	}
 	_, err = s.Git(ctx, Call{
