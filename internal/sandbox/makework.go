@@ -180,7 +180,7 @@ func (s *Service) recoveryDir() string {
 
 // remember notes what was kept, so that gc knows when to let it go. A branch is the user's from now on.
 func (s *Service) remember(kept []workspace.Recovery) error {
-	kept = slices.DeleteFunc(slices.Clone(kept), func(r workspace.Recovery) bool { return isBranch(r.Ref) })
+	kept = slices.DeleteFunc(slices.Clone(kept), func(r workspace.Recovery) bool { return isBranch(r.Ref) && !workspace.IsKept(r.Store) })
 	if len(kept) == 0 {
 		return nil
 	}
