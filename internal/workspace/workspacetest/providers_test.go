@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"forage/internal/workspace"
+	"forage/internal/workspace/clone"
 	"forage/internal/workspace/direct"
 	"forage/internal/workspace/jj"
 	"forage/internal/workspace/workspacetest"
@@ -52,6 +53,14 @@ func TestDirectJJ(t *testing.T) {
 		New:    func(p workspace.Places) workspace.Provider { return direct.Provider{Places: p} },
 		Source: jjSource, JJ: true,
 		Refuses: refuses("jj with conflicts"),
+	})
+}
+
+func TestClone(t *testing.T) {
+	workspacetest.Run(t, workspacetest.Subject{
+		New:     func(p workspace.Places) workspace.Provider { return clone.Provider{Places: p} },
+		Source:  gitSource,
+		Refuses: refuses("partial clone", "reftable", ".git is a link", "HEAD is a link"),
 	})
 }
 

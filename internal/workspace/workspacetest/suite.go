@@ -152,7 +152,7 @@ func (m *Made) nothingLeft() {
 	m.Helper()
 	for _, dir := range []string{m.Places.Trees, m.Places.Repositories, m.Places.Scratch} {
 		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-			if err == nil && path != dir && path != filepath.Join(m.Places.Repositories, m.Request.Sandbox) {
+			if err == nil && path != dir && path != filepath.Join(m.Places.Repositories, m.Request.Sandbox) && !strings.HasPrefix(path, filepath.Join(m.Places.Repositories, ".recovery")) {
 				m.Errorf("%s is left", path)
 				if d.IsDir() {
 					return fs.SkipDir
