@@ -90,6 +90,7 @@ type treeWriter struct {
 	root   *folderRoot
 	index  string
 	base   string // id of the tree of folder.Base
+	exact  bool   // no conversion of line ends or encodings
 	tree   Tree
 }
 

@@ -121,7 +121,7 @@ const (
 // convertible says of which of the files line ends or encodings are converted.
 func (w *treeWriter) convertible(ctx context.Context, names []string) (map[string]conversion, error) {
 	found := make(map[string]conversion)
-	if len(names) == 0 {
+	if len(names) == 0 || w.exact {
 		return found, nil
 	}
 	if auto := w.shadow.Repository.last("core.autocrlf"); auto == "true" || auto == "input" {

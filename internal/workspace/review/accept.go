@@ -29,6 +29,11 @@ func (s *Session) accept(ctx context.Context, t *target, r result) ([]Change, er
 	if err != nil {
 		return nil, err
 	}
+	return s.acceptTree(ctx, before, after, nil)
+}
+
+// acceptTree is accept for trees. around are links beside those of the trees.
+func (s *Session) acceptTree(ctx context.Context, before, after string, around map[string]string) ([]Change, error) {
 	changes, err := s.changes(ctx, before, after, false)
 	if err != nil {
 		return nil, err
@@ -47,7 +52,7 @@ func (s *Session) accept(ctx context.Context, t *target, r result) ([]Change, er
 		refused = append(refused, term.Escape(doubled)+" (it is there twice)")
 	}
 	if links {
-		leaving, err := s.leaving(ctx, before, after)
+		leaving, err := s.leaving(ctx, before, after, around)
 		if err != nil {
 			return nil, err
 		}
@@ -108,7 +113,7 @@ func (s *Session) doubled(ctx context.Context, tree string) (string, error) {
 }
 
 // leaving are the links of after that lead out of the tree or into .git, and did not before.
-func (s *Session) leaving(ctx context.Context, before, after string) ([]string, error) {
+func (s *Session) leaving(ctx context.Context, before, after string, around map[string]string) ([]string, error) {
 	old, err := s.links(ctx, before)
 	if err != nil {
 		return nil, err
@@ -116,6 +121,11 @@ func (s *Session) leaving(ctx context.Context, before, after string) ([]string, 
 	links, err := s.links(ctx, after)
 	if err != nil {
 		return nil, err
+	}
+	for name, target := range around {
+		if _, there := old[name]; !there { // else it is one that was changed or removed
+			old[name], links[name] = target, target
+		}
 	}
 	var refused []string
 	for name, target := range links {

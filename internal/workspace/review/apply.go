@@ -51,6 +51,9 @@ func (s *Session) Apply(ctx context.Context, o Options) (done Applied, err error
 	if len(s.Changes) == 0 && s.CommitsCount == 0 {
 		return done, nil
 	}
+	if s.plain != nil {
+		return s.applyPlain(ctx, o)
+	}
 	t, err := s.target(ctx, o.Into)
 	if err != nil {
 		return done, err

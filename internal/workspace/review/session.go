@@ -43,11 +43,15 @@ type Session struct {
 	tip     string              // the commit that was imported last
 	base    string              // tree of Base
 	state   state
+	plain   *plain // of a copy of a folder without a repository; nil: there is one
 }
 
 // Open reviews a part. Close it.
 func Open(ctx context.Context, subject Subject) (_ *Session, err error) {
 	w := subject.Workspace
+	if w.Mode == forage.WorkspaceCopy {
+		return openPlain(ctx, subject)
+	}
 	if w.Repository == nil {
 		return nil, forage.WithHint(
 			forage.Errorf(forage.ErrUnsupported, "%s has no repository: nothing says what its files were before", w.Path),

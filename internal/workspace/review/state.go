@@ -11,12 +11,14 @@ import (
 
 // state is what is remembered of a part from one call to the next.
 //
-//	{"shown": "TREE", "applied": "COMMIT", "appliedTip": "COMMIT"}
+//	{"shown": "TREE", "applied": "COMMIT", "appliedTip": "COMMIT", "files": {"PATH": "100644 ID 0"}}
 type state struct {
 	Shown string `json:"shown,omitempty"` // tree that the user saw last
 	// Applied is the commit that the last apply made of uncommitted work on top of AppliedTip.
 	Applied    string `json:"applied,omitempty"`
 	AppliedTip string `json:"appliedTip,omitempty"`
+	// Files are what apply made of files of a folder without a repository: "" is gone.
+	Files map[string]string `json:"files,omitempty"`
 }
 
 func stateFile(folder string) string { return filepath.Join(folder, "state.json") }

@@ -27,8 +27,10 @@ type note struct {
 
 func noteFile(folder string) string { return filepath.Join(folder, "applying.json") }
 
-func (i *installation) note(commit string) error {
-	text, err := json.Marshal(note{i.repo.GitDir, i.branch, i.commit, commit})
+func (i *installation) note(commit string) error { return i.noteFrom(i.commit, commit) }
+
+func (i *installation) noteFrom(from, to string) error {
+	text, err := json.Marshal(note{i.repo.GitDir, i.branch, from, to})
 	if err != nil {
 		return err
 	}
@@ -42,14 +44,25 @@ func (i *installation) forget() error {
 	return nil
 }
 
+// readNote is the note of an apply that didn't come to its end; it is empty if there is none.
+func readNote(folder string) (n note, err error) {
+	text, err := os.ReadFile(noteFile(folder))
+	if errors.Is(err, fs.ErrNotExist) {
+		return n, nil
+	}
+	if err != nil {
+		return n, err
+	}
+	if err := json.Unmarshal(text, &n); err != nil {
+		return n, fmt.Errorf("reading %s: %w", noteFile(folder), err)
+	}
+	return n, nil
+}
+
 // recoverApply takes back what an apply that was killed had done of its work, unless it had come to its end.
 func (t *target) recoverApply(ctx context.Context, s *Session) error {
-	text, err := os.ReadFile(noteFile(s.subject.folder()))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	var n note
-	if err := errors.Join(err, json.Unmarshal(text, &n)); err != nil {
+	n, err := readNote(s.subject.folder())
+	if err != nil || n.To == "" {
 		return err
 	}
 	i := &installation{target: t, folder: s.subject.folder(), index: filepath.Join(t.shadow.Dir, "index")}

@@ -1,0 +1,232 @@
+package review
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"forage"
+	"forage/internal/term"
+	"forage/internal/workspace/copied"
+	"forage/internal/workspace/gitrepo"
+	"forage/internal/workspace/snapshot"
+)
+
+// plain is what a session knows of a copy of a folder that has no repository. The trees of such a session have only the
+// files that the work changed: of the source as it is now, and of the copy.
+type plain struct {
+	moved map[string]bool // files of the source that were changed there since the copy was made
+}
+
+// openPlain reviews a copy: what differs from the listing that was taken when it was made.
+func openPlain(ctx context.Context, subject Subject) (_ *Session, err error) {
+	w := subject.Workspace
+	s := &Session{Review: Review{Part: subject.part(), Changes: []Change{}}, subject: subject, plain: &plain{moved: make(map[string]bool)}}
+	if err := os.MkdirAll(subject.folder(), 0o700); err != nil {
+		return nil, err
+	}
+	if s.state, err = readState(subject.folder()); err != nil {
+		return nil, err
+	}
+	if s.store, err = gitrepo.Plain(ctx, filepath.Join(subject.folder(), "plain"), w.Source); err != nil {
+		return nil, err
+	}
+	if s.staging, err = s.store.Shadow(subject.Places.Scratch); err != nil {
+		return nil, err
+	}
+	if err := s.comparePlain(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("reviewing %s: %w", subject.Sandbox, err), s.Close())
+	}
+	return s, nil
+}
+
+func (s *Session) comparePlain(ctx context.Context) error {
+	w := s.subject.Workspace
+	base := copied.Provider{Places: s.subject.Places}.Base(w)
+	found, err := snapshot.Compare(ctx, base, snapshot.Folder{Path: w.Path}, filepath.Join(s.subject.folder(), "copy"))
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, d := range found {
+		if d.Path != "" {
+			names = append(names, d.Path)
+		}
+	}
+	moved, err := snapshot.Compare(ctx, base, snapshot.Folder{Path: w.Source}, filepath.Join(s.subject.folder(), "source"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return gone(w.Source, err)
+	}
+	if err != nil {
+		return err
+	}
+	for _, d := range moved {
+		s.plain.moved[d.Path] = true
+	}
+	before, err := s.staging.TreeOf(ctx, w.Source, names)
+	if err != nil {
+		return err
+	}
+	after, err := s.staging.TreeOf(ctx, w.Path, names)
+	if err != nil {
+		return err
+	}
+	s.base, s.Tree, s.Left = before.ID, after.ID, after.Left
+	if s.Changes, err = s.changes(ctx, s.base, s.Tree, true); err != nil {
+		return err
+	}
+	if both := s.bothChanged(s.Changes); len(both) > 0 {
+		s.Notes = append(s.Notes, fmt.Sprintf("%s changed in %s too since the copy was made, and compared with what is there now: %s", are(len(both)), w.Source, strings.Join(both, ", ")))
+	}
+	return s.findHazards(ctx, after)
+}
+
+func are(n int) string {
+	if n == 1 {
+		return "1 file was"
+	}
+	return fmt.Sprintf("%d files were", n)
+}
+
+// bothChanged are the changes that the source has other ones of, escaped.
+func (s *Session) bothChanged(changes []Change) []string {
+	var both []string
+	for _, c := range changes {
+		applied, ok := s.state.Files[c.Path]
+		ours := ok && applied == stage(c.OldMode, c.oldID) // from an earlier apply
+		if s.plain.moved[c.Path] && !ours || c.OldPath != "" && s.plain.moved[c.OldPath] {
+			both = append(both, term.Escape(c.Path))
+		}
+	}
+	return both
+}
+
+// applyPlain writes the changed files to the folder that was copied, all of them or none.
+func (s *Session) applyPlain(ctx context.Context, o Options) (done Applied, err error) {
+	source := s.store.WorkTree
+	done.Part, done.Folder, done.Before, done.After = s.Part, source, s.base, s.base
+	if o.Into != "" {
+		return done, forage.Errorf(forage.ErrUsage, "%s has no repository: there is no branch to apply to", source)
+	}
+	if o.Quiet != nil {
+		if err := o.Quiet(source); err != nil {
+			return done, err
+		}
+	}
+	t := &target{repo: s.store, shadow: s.staging, checkedOut: true}
+	i := &installation{target: t, folder: s.subject.folder(), index: filepath.Join(s.staging.Dir, "index"), before: s.base, after: s.Tree}
+	if recovered, err := i.recoverPlain(ctx); err != nil || recovered {
+		return done, errors.Join(err, again(recovered, s.subject.Sandbox))
+	}
+	if len(o.Paths) > 0 {
+		if i.after, err = s.selectTree(ctx, o.Paths, false); err != nil {
+			return done, err
+		}
+	}
+	changes, err := s.acceptTree(ctx, i.before, i.after, linksOf(source))
+	if err != nil {
+		return done, err
+	}
+	if both := s.bothChanged(changes); len(both) > 0 {
+		return done, forage.WithHint(
+			forage.Errorf(forage.ErrRefused, "changed in %s since the copy was made: %s", source, strings.Join(both, ", ")),
+			"bring the two together by hand, or choose the other files with --paths")
+	}
+	done.After, done.Files = i.after, len(changes)
+	if err := i.installPlain(ctx, changes, o.DryRun); err != nil || o.DryRun {
+		return done, err
+	}
+	if s.state.Files == nil {
+		s.state.Files = make(map[string]string)
+	}
+	for _, c := range changes {
+		s.state.Files[c.Path] = stage(c.NewMode, c.newID)
+	}
+	return done, s.saveState()
+}
+
+// linksOf are the links in a folder of the user's.
+func linksOf(folder string) map[string]string {
+	links := make(map[string]string)
+	_ = filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.Type() != fs.ModeSymlink {
+			return nil // what can't be read can't be followed
+		}
+		target, err := os.Readlink(path)
+		if name, rel := filepath.Rel(folder, path); err == nil && rel == nil {
+			links[name] = target
+		}
+		return nil
+	})
+	return links
+}
+
+// installPlain writes the files. Those that were there keep who may read them.
+func (i *installation) installPlain(ctx context.Context, changes []Change, dryRun bool) error {
+	if _, err := i.git(ctx, nil, "read-tree", i.before); err != nil {
+		return err
+	}
+	_, _ = i.git(ctx, nil, "update-index", "-q", "--refresh")
+	if err := i.try(ctx); err != nil || dryRun {
+		return err
+	}
+	modes := make(map[string]fs.FileMode)
+	for _, c := range changes {
+		if info, err := os.Lstat(filepath.Join(i.repo.WorkTree, c.Path)); err == nil && info.Mode().IsRegular() {
+			modes[c.Path] = info.Mode().Perm()
+		}
+	}
+	if err := i.noteFrom(i.before, i.after); err != nil {
+		return err
+	}
+	_, err := i.git(ctx, nil, i.readTree()...)
+	if err != nil {
+		undone := i.undoFiles(context.WithoutCancel(ctx), changes)
+		if undone == nil {
+			undone = i.forget()
+		}
+		return errors.Join(fmt.Errorf("updating %s: %w", i.repo.WorkTree, err), undone)
+	}
+	for _, c := range changes {
+		mode, had := modes[c.Path]
+		if !had || c.NewMode == 0 || c.NewMode == modeLink {
+			continue
+		}
+		if mode &^= 0o111; c.NewMode == 0o100755 {
+			mode |= mode >> 2 & 0o111
+		}
+		if err := os.Chmod(filepath.Join(i.repo.WorkTree, c.Path), mode); err != nil {
+			return err
+		}
+	}
+	return i.forget()
+}
+
+// recoverPlain takes back what an apply that was killed had written.
+func (i *installation) recoverPlain(ctx context.Context) (bool, error) {
+	n, err := readNote(i.folder)
+	if err != nil || n.To == "" {
+		return false, err
+	}
+	undo := *i
+	undo.before, undo.after = n.From, n.To
+	changes, err := undo.changed(ctx)
+	if err != nil {
+		return false, err
+	}
+	return true, errors.Join(undo.undoFiles(ctx, changes), i.forget())
+}
+
+// again says that the comparison is of files that aren't so any more.
+func again(recovered bool, sandbox string) error {
+	if !recovered {
+		return nil
+	}
+	return forage.WithHint(
+		forage.Errorf(forage.ErrRefused, "an earlier apply was killed; what it had written was taken back now"),
+		"forage-ctl apply "+sandbox)
+}
