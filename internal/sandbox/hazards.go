@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -37,11 +38,30 @@ func protectedPaths(ctx context.Context, plan forage.Plan) []string {
 			continue
 		}
 		for _, name := range slices.Concat(hazard.Protected, hooksOf(ctx, w)) {
-			list = append(list, path.Join(w.Target, name))
+			for _, name := range throughLinks(w.Path, name) {
+				list = append(list, path.Join(w.Target, name))
+			}
 		}
 	}
 	slices.Sort(list)
 	return slices.Compact(list)
+}
+
+// throughLinks are name and, where it is a link, what it leads to in the same tree, and so on: to change that is to change name.
+func throughLinks(root, name string) []string {
+	list := []string{name}
+	for range 10 {
+		target, err := os.Readlink(filepath.Join(root, name))
+		if err != nil || filepath.IsAbs(target) {
+			break
+		}
+		name = filepath.Join(filepath.Dir(name), target)
+		if !filepath.IsLocal(name) || name == "." {
+			break
+		}
+		list = append(list, name)
+	}
+	return list
 }
 
 // hooksOf are the folders of a workspace's tree in which the host's git looks for hooks.

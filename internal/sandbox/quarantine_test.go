@@ -174,6 +174,10 @@ func TestProtectedPaths(t *testing.T) {
 		"[core]\n\thooksPath = a\n[core]\nx = y": 1,
 	} {
 		work := filepath.Dir(store)
+		os.RemoveAll(filepath.Join(work, "conf"))
+		for _, name := range []string{".claude", ".idea", ".codex", ".vscode"} {
+			os.Remove(filepath.Join(work, name))
+		}
 		config = strings.ReplaceAll(config, "WORK", work)
 		if err := os.WriteFile(filepath.Join(store, "HEAD"), []byte("ref: refs/heads/main\n"), 0o644); err != nil {
 			t.Fatal(err)
@@ -185,6 +189,8 @@ func TestProtectedPaths(t *testing.T) {
 			Workspace: forage.Workspace{Path: work, Target: "/workspace", Repository: &forage.Repository{Store: store}},
 			Parts:     []forage.Workspace{{Target: "/deps/ro", ReadOnly: true}, {Target: "/deps/lib"}},
 		}
+		files(t, work, ".claude -> conf/claude", "conf/claude -> ../real", ".idea -> ../outside", ".codex -> .", ".vscode -> /etc")
+		want += 2
 		got := protectedPaths(t.Context(), plan)
 		if len(got) != 2*len(hazard.Protected)+want {
 			t.Errorf("%q: %q", config, got)

@@ -2,6 +2,7 @@ package hazard
 
 import (
 	"fmt"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -56,7 +57,18 @@ type scanner struct {
 	full    bool // maxEntries were seen
 	found   []Finding
 	count   map[Kind]int
+	named   map[string]bool // paths that were reported
+	linked  []linked
 }
+
+// linked is a folder that a link leads to in the place of a folder with a rule: .claude -> tools/claude.
+type linked struct {
+	path string
+	rule rule
+}
+
+// maxLinked bounds how many of them are looked through once more.
+const maxLinked = 100
 
 func scan(root string, before Baseline, hooks []string) (*scanner, error) {
 	fd, err := unix.Open(root, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -64,13 +76,19 @@ func scan(root string, before Baseline, hooks []string) (*scanner, error) {
 		return nil, fmt.Errorf("looking through %s: %w", root, err)
 	}
 	defer unix.Close(fd)
-	s := &scanner{root: fd, before: before, now: Baseline{}, hooks: map[string]bool{}, buf: make([]byte, 64<<10), count: map[Kind]int{}}
+	s := &scanner{root: fd, before: before, now: Baseline{}, hooks: map[string]bool{}, buf: make([]byte, 64<<10), count: map[Kind]int{}, named: map[string]bool{}}
 	for _, dir := range hooks {
 		if dir = path.Clean(dir); dir != "." && !strings.HasPrefix(dir, "../") && !path.IsAbs(dir) {
 			s.hooks[dir] = true
 		}
 	}
 	s.folder(folder{fd: fd})
+	for _, l := range s.linked {
+		if fd := openBelow(s.root, l.path); fd >= 0 {
+			s.folder(folder{fd: fd, path: l.path, under: l.rule})
+			unix.Close(fd)
+		}
+	}
 	return s, nil
 }
 
@@ -80,9 +98,10 @@ func (s *scanner) report(file string, r rule, state string) {
 		s.now[file] = state
 		return
 	}
-	if s.same(file, state) {
+	if s.same(file, state) || s.named[file] {
 		return
 	}
+	s.named[file] = true
 	if s.count[r.kind]++; s.count[r.kind] <= maxFindings {
 		s.found = append(s.found, Finding{file, r.kind, r.why})
 	}
@@ -255,10 +274,44 @@ func (s *scanner) link(f folder, name, file string) {
 	switch {
 	case !ok:
 	case s.counts(f, r):
-		s.report(file, r, "link "+target)
+		s.report(file, r, "link "+target+s.behind(file, r))
 	default:
 		f.bulk.text(file + "\x00" + target)
 	}
+}
+
+// behind is the state of the file in the tree that a link with a rule leads to: it is executed in the link's place.
+// A folder is looked through later.
+func (s *scanner) behind(file string, r rule) string {
+	fd, err := unix.Openat2(s.root, file, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH})
+	if err != nil {
+		return ""
+	}
+	defer unix.Close(fd)
+	top, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", s.root))
+	if err != nil {
+		return ""
+	}
+	at, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
+	rel, inside := strings.CutPrefix(at, top+"/")
+	var st unix.Stat_t
+	if err != nil || !inside || unix.Fstat(fd, &st) != nil {
+		return ""
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFREG:
+		if s.isNew(file) {
+			return ""
+		}
+		d := newDigest()
+		d.text(readBelow(s.root, rel))
+		return " " + d.sum()
+	case unix.S_IFDIR:
+		if l := (linked{rel, r}); r.kind != KindLink && len(s.linked) < maxLinked && !slices.Contains(s.linked, l) {
+			s.linked = append(s.linked, l)
+		}
+	}
+	return ""
 }
 
 // escapes asks the file system whether the path leads out of the root through links.

@@ -154,6 +154,9 @@ func TestScanShowsChanges(t *testing.T) {
 			os.Remove(filepath.Join(root, "up"))
 			plant(t, root, "up -> ../y")
 		}, []string{"link up"}},
+		{"a file behind a link", write("conf/envrc", "evil"), []string{"shell .envrc"}},
+		{"a file in a folder behind a link", write("conf/claude/settings.json", "evil"), []string{"agent conf/claude/settings.json"}},
+		{"a new file in a folder behind a link", write("conf/claude/more.json", "evil"), []string{"agent conf/claude/more.json"}},
 		{"a link that becomes one out", func(t *testing.T, root string) {
 			os.RemoveAll(filepath.Join(root, "d"))
 			plant(t, root, "d -> ..")
@@ -179,7 +182,7 @@ func TestScanShowsChanges(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			root := t.TempDir()
 			plant(t, root, "Makefile", "lib/.git/config", "lib/.git/HEAD", "lib/.git/hooks/a", "lib/.git/modules/a/b/HEAD", "lib/.git/modules/a/b/config",
-				"run.sh +x", "node_modules/.bin/x +x", "up -> ../x", "d/x", "through -> d/x")
+				"run.sh +x", "node_modules/.bin/x +x", "up -> ../x", "d/x", "through -> d/x", "conf/envrc", "conf/claude/settings.json", ".envrc -> conf/envrc", ".claude -> conf/claude", "loop -> loop", ".vscode -> .")
 			before, err := hazard.Take(root)
 			if err != nil {
 				t.Fatal(err)
