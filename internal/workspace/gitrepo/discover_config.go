@@ -87,7 +87,7 @@ func (p *configParser) item() error {
 		return nil
 	case c == '[':
 		return p.head()
-	case isLetter(c) && p.section != "":
+	case isLetter(c):
 		p.at--
 		return p.entry()
 	default:
@@ -105,12 +105,12 @@ func (p *configParser) head() error {
 	for {
 		c := p.next()
 		switch {
-		case c == ']':
+		case c == ']' && name.Len() > 0:
 			p.section = strings.ToLower(name.String()) + "."
 			return nil
 		case isKey(c) || c == '.':
 			name.WriteByte(c)
-		case c == ' ' || c == '\t':
+		case (c == ' ' || c == '\t') && name.Len() > 0:
 			return p.subsection(strings.ToLower(name.String()))
 		default:
 			return errors.New("the head of a section is broken")
