@@ -70,6 +70,14 @@ func printApplied(a *app, d review.Applied, dryRun, named bool) {
 		fmt.Fprintf(a.out, "%sthere is nothing to apply\n", part)
 		return
 	}
+	if d.Branch == "" {
+		has := "has"
+		if dryRun {
+			has = "would have"
+		}
+		fmt.Fprintf(a.out, "%s%s %s %s changed\n", part, term.Escape(d.Folder), has, plural(d.Files, "file"))
+		return
+	}
 	did, how := "is now at", "moved forward"
 	if dryRun {
 		did = "would be at"
