@@ -49,7 +49,8 @@ func (Provider) Plan(ctx context.Context, request workspace.Request) (forage.Wor
 	if w.Repository != nil && request.Existing != nil && w.Repository == request.Existing.Repository {
 		return w, nil
 	}
-	return w, planJJ(ctx, request, &w)
+	err = planJJ(ctx, request, &w)
+	return w, err
 }
 
 // tooMuch refuses a folder that holds more than a project.

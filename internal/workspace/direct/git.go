@@ -200,7 +200,8 @@ func (p Provider) Status(ctx context.Context, w forage.Workspace) (workspace.Sta
 		add(&whole, status, w.Repository.Nested[i-1].Path)
 	}
 	whole.Uncommitted, whole.UncommittedCount = nil, 0
-	return whole, nil
+	err := p.elsewhereJJ(ctx, w, &whole)
+	return whole, err
 }
 
 // add adds what a submodule would lose.
@@ -244,6 +245,10 @@ func (p Provider) Remove(ctx context.Context, w forage.Workspace, how workspace.
 		if branch != "" {
 			delete = append(delete, func() error { return gitrepo.DeleteBranch(ctx, part, branch, p.Places.Scratch) })
 		}
+	}
+	more, err := p.keepJJ(ctx, w)
+	if kept = append(kept, more...); err != nil {
+		return kept, err
 	}
 	var errs []error
 	for _, f := range delete {

@@ -130,6 +130,37 @@ func (p Provider) statusJJ(ctx context.Context, w forage.Workspace) (status work
 	return status, err
 }
 
+// shared says whether git and jj share the repository of w.
+func shared(w forage.Workspace) bool { return !isJJ(w) && jjrepo.Has(w.Repository) }
+
+// elsewhereJJ adds the heads that jj alone knows, where git has been asked.
+func (p Provider) elsewhereJJ(ctx context.Context, w forage.Workspace, whole *workspace.Status) error {
+	if _, err := os.Lstat(w.Repository.Dir); err != nil || !shared(w) {
+		return nil
+	}
+	err := p.onJJ(ctx, w, func(s *jjrepo.Shadow) error {
+		heads, err := s.Elsewhere(ctx, w)
+		whole.Elsewhere = append(whole.Elsewhere, heads...)
+		return err
+	})
+	if err != nil && ctx.Err() == nil && whole.Problem == "" {
+		whole.Problem, err = err.Error(), nil
+	}
+	return err
+}
+
+// keepJJ keeps them.
+func (p Provider) keepJJ(ctx context.Context, w forage.Workspace) (kept []workspace.Recovery, err error) {
+	if _, err := os.Lstat(w.Repository.Dir); err != nil || !shared(w) {
+		return nil, nil
+	}
+	err = p.onJJ(ctx, w, func(s *jjrepo.Shadow) error {
+		kept, err = s.KeepElsewhere(ctx, w, gitrepo.Sandbox(w))
+		return err
+	})
+	return kept, err
+}
+
 // removeJJ is Remove where jj alone has the repository.
 func (p Provider) removeJJ(ctx context.Context, w forage.Workspace, how workspace.Removal) (kept []workspace.Recovery, err error) {
 	if _, err := os.Lstat(w.Repository.Dir); err != nil || how == workspace.RemoveUnused {

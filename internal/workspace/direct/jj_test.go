@@ -23,3 +23,34 @@ func TestJJ(t *testing.T) {
 		})
 	}
 }
+
+// TestOtherHeads has a head in a repository that git and jj share, which git is not at and no branch leads to.
+func TestOtherHeads(t *testing.T) {
+	u := workspacetest.NewUser(t)
+	repo := u.JJ(filepath.Join(workspacetest.Dir(t), "repo"), "--colocate")
+	base := workspacetest.Dir(t)
+	p := direct.Provider{Places: workspace.PlacesIn(filepath.Join(base, "state"), filepath.Join(base, "run"))}
+	w, err := p.Plan(t.Context(), workspace.Request{
+		Sandbox: "box", Name: workspace.Main, Path: repo, Target: "/workspace", Home: u.Home, Places: p.Places,
+	})
+	if err == nil {
+		err = p.Create(t.Context(), w)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	workspacetest.NewInside(u, w).Run("jj new main -m 'another head' && echo two >two.txt && jj new main && git status --porcelain")
+	if _, err := p.Update(t.Context(), w); err != nil {
+		t.Fatal(err)
+	}
+	if status, err := p.Status(t.Context(), w); err != nil || len(status.Elsewhere) != 1 {
+		t.Errorf("status: %+v, %v", status, err)
+	}
+	if _, err := p.Remove(t.Context(), w, workspace.RemoveSaved); err == nil {
+		t.Fatal("removed, with a commit that is nowhere else")
+	}
+	kept, err := p.Remove(t.Context(), w, workspace.RemoveForced)
+	if err != nil || len(kept) != 1 || u.Git(repo, "show", kept[0].Ref+":two.txt") != "two" {
+		t.Errorf("kept %+v, %v", kept, err)
+	}
+}

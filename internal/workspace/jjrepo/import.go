@@ -58,7 +58,7 @@ func (s *Shadow) look(ctx context.Context, w forage.Workspace) (_ *inside, err e
 	return in, nil
 }
 
-// notRoot leaves out the root, which git has no commit for.
+// notRoot leaves out the root, which git has no commit for, and what is "".
 func notRoot(ids []string) []string {
 	var rest []string
 	for _, id := range ids {

@@ -57,6 +57,32 @@ func (s *Shadow) Keep(ctx context.Context, w forage.Workspace, sandbox string, b
 	return k.kept, nil
 }
 
+// KeepElsewhere keeps what Elsewhere names.
+func (s *Shadow) KeepElsewhere(ctx context.Context, w forage.Workspace, sandbox string) (_ []workspace.Recovery, err error) {
+	k := keeping{Shadow: s, w: w, sandbox: sandbox, made: time.Now().UTC().Truncate(time.Second)}
+	at, err := s.Git.Branch(ctx, "refs/heads/"+w.Branch)
+	if err != nil {
+		return nil, err
+	}
+	if k.saved, err = s.saved(ctx, w); err != nil {
+		return nil, err
+	}
+	k.saved = append(k.saved, notRoot([]string{at})...)
+	if k.in, err = s.look(ctx, w); err != nil {
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		return gitrepo.KeepMetadata(w, sandbox, k.made, jjFolder)
+	}
+	defer func() { err = errors.Join(err, k.in.staging.Close()) }()
+	for n, tip := range append(k.in.others, k.in.work) {
+		if err := k.keep(ctx, fmt.Sprintf("jj-%d", n+1), tip); err != nil {
+			return k.kept, err
+		}
+	}
+	return k.kept, nil
+}
+
 // damaged goes on without what is inside, which is moved aside as it is.
 func (k *keeping) damaged(ctx context.Context, at string, why error) (err error) {
 	if ctx.Err() != nil {
@@ -101,7 +127,7 @@ func (k *keeping) files(ctx context.Context) error {
 
 // keep makes a recovery ref, unless the commit is safe.
 func (k *keeping) keep(ctx context.Context, name, id string) error {
-	if len(notRoot([]string{id})) == 0 || id == "" {
+	if len(notRoot([]string{id})) == 0 {
 		return nil
 	}
 	fresh, err := k.in.staging.Line(ctx, append([]string{"rev-list", "--max-count=1", id, "--not"}, k.saved...)...)

@@ -41,7 +41,24 @@ func (s *Shadow) Unsaved(ctx context.Context, w forage.Workspace) (status worksp
 	if w.Mode == forage.WorkspaceDirect {
 		return status, nil
 	}
-	return status, s.uncommitted(ctx, in, w, &status)
+	err = s.uncommitted(ctx, in, w, &status)
+	return status, err
+}
+
+// Elsewhere says of a repository that git and jj share which heads are known to jj only: no branch leads to them, and
+// HEAD doesn't.
+func (s *Shadow) Elsewhere(ctx context.Context, w forage.Workspace) (_ []string, err error) {
+	at, err := s.Git.Branch(ctx, "refs/heads/"+w.Branch)
+	if err != nil {
+		return nil, err
+	}
+	in, err := s.look(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	var status workspace.Status
+	err = s.commits(ctx, in, w, at, &status)
+	return status.Elsewhere, errors.Join(err, in.staging.Close())
 }
 
 // commits fills in what the bookmark alone has, and what not even the bookmark has.
