@@ -57,7 +57,7 @@ func TestKilledAtAnyInstant(t *testing.T) {
 		{"gc", func() { w.interrupt(at(), "up", "box"); w.interrupt(at(), "gc") }},
 		{"up in a worktree", func() { w.interrupt(2*at(), "up", "box", "--git-worktree", w.repository) }},
 		{"run in a worktree", func() {
-			w.interrupt(2*at(), "run", "--name", "box", "--git-worktree", w.repository, "--", "sleep", "0.05")
+			w.interrupt(2*at(), "run", "--git-worktree", w.repository, "--", "sleep", "0.05")
 		}},
 		{"down of a worktree", func() { w.run("up", "box", "--git-worktree", w.repository); w.interrupt(2*at(), "down", "box") }},
 		{"gc of a worktree", func() {

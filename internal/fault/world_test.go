@@ -261,7 +261,7 @@ func (w *world) repositoryIsClean() {
 		cmd := exec.Command("git", command...)
 		cmd.Dir, cmd.Env = w.repository, testgit.Environ(w.home)
 		out, err := cmd.CombinedOutput()
-		if err != nil || strings.Contains(string(out), "box") || command[0] == "status" && len(out) > 0 {
+		if err != nil || strings.Contains(string(out), "refs/heads/forage-") || strings.Contains(string(out), "refs/forage/") || strings.Contains(string(out), w.state) || command[0] == "status" && len(out) > 0 {
 			w.t.Errorf("git %q in the repository: %v\n%s", command, err, out)
 		}
 	}
