@@ -177,11 +177,11 @@ func (i *importing) bring(ctx context.Context, state imported, tip, now string) 
 }
 
 func (i *importing) transfer(ctx context.Context, tip string, stop map[string]bool) (err error) {
-	s, err := newStaging(i.host.Repository, i.from, i.scratch)
+	s, err := newStaging(i.host.Repository, i.from)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.shadow.Close()) }()
+	defer func() { err = errors.Join(err, s.close()) }()
 	s.commits = true
 	return s.transfer(ctx, i.host, []string{tip}, stop)
 }

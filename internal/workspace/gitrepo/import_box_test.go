@@ -128,9 +128,10 @@ func (b *box) sound() {
 // clean fails the test when something of ours is left in the scratch folder.
 func (b *box) clean() {
 	b.t.Helper()
-	left, err := filepath.Glob(filepath.Join(b.scratch, "*"))
-	if err != nil || len(left) > 0 {
-		b.t.Errorf("left in the scratch folder: %q %v", left, err)
+	for _, pattern := range []string{filepath.Join(b.scratch, "*"), b.work.Repository.Dir + stagingSuffix} {
+		if left, err := filepath.Glob(pattern); err != nil || len(left) > 0 {
+			b.t.Errorf("left behind: %q %v", left, err)
+		}
 	}
 }
 

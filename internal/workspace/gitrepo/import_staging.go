@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"forage"
 )
@@ -22,8 +23,17 @@ type staging struct {
 	commits bool // what is handed on has to be commits, as branches are at
 }
 
-func newStaging(r *Repository, from *metadata, scratch string) (*staging, error) {
-	shadow, err := r.Shadow(scratch)
+// stagingSuffix is the folder beside private metadata in which stagings are: on a disk, where a folder for scratch may be
+// in memory, which a pack from inside would fill.
+const stagingSuffix = ".staging"
+
+// stagingKept is how long after a crash what is left of a staging stays.
+const stagingKept = 24 * time.Hour
+
+func newStaging(r *Repository, from *metadata) (*staging, error) {
+	folder := filepath.Dir(from.path) + stagingSuffix
+	sweep(folder)
+	shadow, err := r.Shadow(folder)
 	if err != nil {
 		return nil, err
 	}
@@ -38,22 +48,38 @@ func newStaging(r *Repository, from *metadata, scratch string) (*staging, error)
 	return &staging{shadow: shadow, from: from}, nil
 }
 
+func (s *staging) close() error {
+	err := s.shadow.Close()
+	_ = os.Remove(filepath.Dir(s.shadow.Dir)) // unless there are others
+	return err
+}
+
+// sweep removes what killed processes of ours have left. What can't be removed now is found the next time.
+func sweep(folder string) {
+	entries, _ := os.ReadDir(folder)
+	for _, entry := range entries {
+		if info, err := entry.Info(); err == nil && time.Since(info.ModTime()) > stagingKept {
+			_ = os.RemoveAll(filepath.Join(folder, entry.Name()))
+		}
+	}
+}
+
 // Take takes commits, and all that they need, from a private git directory to a staging: a Shadow of the repository that
 // writes to a store of its own, which is gone when it is closed. What is taken is complete, and its digests are
 // checked; git's fsck comes with Hand.
-func (r *Repository) Take(ctx context.Context, privateGit string, tips []string, scratch string) (_ *Shadow, err error) {
+func (r *Repository) Take(ctx context.Context, privateGit string, tips []string, _ string) (_ *Shadow, err error) {
 	from, err := openMetadata(privateGit)
 	if err != nil {
 		return nil, err
 	}
 	defer from.close()
-	s, err := newStaging(r, from, scratch)
+	s, err := newStaging(r, from)
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.shadow.Close())
+			err = errors.Join(err, s.close())
 		}
 	}()
 	if err = s.bring(ctx, tips, nil); err == nil {

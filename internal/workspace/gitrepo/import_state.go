@@ -98,18 +98,3 @@ func lockImport(ctx context.Context, w forage.Workspace) (unlock func(), err err
 		}
 	}
 }
-
-// Forget removes what Import, Unsaved and Keep have kept beside the private metadata of w. It comes last
-// when a workspace is removed.
-func Forget(w forage.Workspace) error {
-	if w.Repository == nil {
-		return nil
-	}
-	var errs []error
-	for _, suffix := range [...]string{importedSuffix, indexSuffix, lockSuffix} {
-		if err := os.Remove(w.Repository.Dir + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
-}

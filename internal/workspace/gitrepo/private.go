@@ -68,7 +68,7 @@ func CreatePrivate(ctx context.Context, r *Repository, p Private) (err error) {
 // RemovePrivate takes away all private metadata of a workspace, and what is noted beside it. What is in it was
 // written inside: nothing is followed, and folders that were closed are opened.
 func RemovePrivate(repository forage.Repository) error {
-	err := removeAll(repository.Dir)
+	err := errors.Join(removeAll(repository.Dir), removeAll(repository.Dir+stagingSuffix))
 	for _, suffix := range [...]string{importedSuffix, lockSuffix, indexSuffix} {
 		if gone := os.Remove(repository.Dir + suffix); !errors.Is(gone, fs.ErrNotExist) {
 			err = errors.Join(err, gone)

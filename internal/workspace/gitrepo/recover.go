@@ -38,11 +38,11 @@ func Keep(ctx context.Context, w forage.Workspace, sandbox, scratch string) (kep
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, i.close()) }()
-	staging, err := newStaging(i.host.Repository, i.from, scratch)
+	staging, err := newStaging(i.host.Repository, i.from)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, staging.shadow.Close()) }()
+	defer func() { err = errors.Join(err, staging.close()) }()
 	k := &keeping{importing: i, staging: staging, sandbox: sandbox, made: time.Now().UTC().Truncate(time.Second)}
 	err = k.run(ctx)
 	return k.kept, err
