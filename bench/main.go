@@ -37,7 +37,8 @@ type options struct {
 	only      *regexp.Regexp
 	sandboxes int
 	size      int64
-	idle      int // seconds
+	workspace int64 // bytes
+	idle      int   // seconds
 	programs  string
 }
 
@@ -48,6 +49,7 @@ func parse() (options, error) {
 	flag.StringVar(&only, "only", "", "measure only the groups that match `regexp`: "+groupNames())
 	flag.IntVar(&o.sandboxes, "sandboxes", 100, "how many are brought up in the group many")
 	flag.Int64Var(&o.size, "size", 1<<30, "`bytes` of the download")
+	flag.Int64Var(&o.workspace, "workspace", 2<<30, "`bytes` of the workspace in the group snapshot")
 	flag.IntVar(&o.idle, "idle", 10, "`seconds` over which wake-ups are counted")
 	flag.StringVar(&o.programs, "programs", "", "`folder` with programs built already (bench itself uses it)")
 	flag.Parse()
@@ -102,6 +104,7 @@ func groups() []group {
 		{"tls", (*bench).tls},
 		{"workspace", (*bench).workspace},
 		{"large", (*bench).large},
+		{"snapshot", (*bench).snapshot},
 		{"idle", (*bench).idle},
 		{"many", (*bench).many},
 	}
