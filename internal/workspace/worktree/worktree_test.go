@@ -7,31 +7,28 @@ import (
 	"testing"
 
 	"forage"
-	"forage/internal/testgit"
 	"forage/internal/workspace"
+	"forage/internal/workspace/workspacetest"
 	"forage/internal/workspace/worktree"
 )
 
 // site is a user's repository and the folders of Forage.
 type site struct {
-	repo   *testgit.Repo
+	*workspacetest.User
+	repo   string
 	places workspace.Places
 }
 
 func newSite(t *testing.T) site {
 	t.Helper()
-	base, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	repo := testgit.Init(t, base)
-	repo.Commit("a.txt", "one\n")
-	return site{repo, workspace.PlacesIn(filepath.Join(base, "state"), filepath.Join(base, "run"))}
+	u := workspacetest.NewUser(t)
+	base := workspacetest.Dir(t)
+	return site{u, u.Repository(filepath.Join(workspacetest.Dir(t), "repo")), workspace.PlacesIn(filepath.Join(base, "state"), filepath.Join(base, "run"))}
 }
 
 func (s site) request(name string) workspace.Request {
 	return workspace.Request{
-		Sandbox: name, Name: workspace.Main, Path: s.repo.Dir, Target: forage.WorkspacePath, Places: s.places,
+		Sandbox: name, Name: workspace.Main, Path: s.repo, Target: forage.WorkspacePath, Places: s.places,
 		Ours: []string{filepath.Dir(s.places.Trees)},
 	}
 }
@@ -39,38 +36,146 @@ func (s site) request(name string) workspace.Request {
 func (s site) provider() worktree.Provider { return worktree.Provider{Places: s.places} }
 
 // make plans and makes a worktree.
-func (s site) make(t *testing.T, request workspace.Request) forage.Workspace {
-	t.Helper()
-	w, err := s.provider().Plan(t.Context(), request)
+func (s site) make(request workspace.Request) forage.Workspace {
+	s.Helper()
+	w, err := s.provider().Plan(s.Context(), request)
 	if err != nil {
-		t.Fatal(err)
+		s.Fatal(err)
 	}
-	if err := s.provider().Create(t.Context(), w); err != nil {
-		t.Fatal(err)
+	if err := s.provider().Create(s.Context(), w); err != nil {
+		s.Fatal(err)
 	}
 	return w
 }
 
 func TestTheHostsWorktreeIsWhole(t *testing.T) {
 	s := newSite(t)
-	w := s.make(t, s.request("one"))
-	tree := *s.repo
-	tree.Dir = w.Path
-	if got := tree.Git("status", "--porcelain", "--branch"); got != "## forage-one" {
+	w := s.make(s.request("one"))
+	if got := s.Git(w.Path, "status", "--porcelain", "--branch"); got != "## forage-one" {
 		t.Errorf("status in the worktree: %q", got)
 	}
-	if got := s.repo.Git("worktree", "list", "--porcelain"); !strings.Contains(got, "worktree "+w.Path+"\n") {
+	if got := s.Git(s.repo, "worktree", "list", "--porcelain"); !strings.Contains(got, "worktree "+w.Path+"\n") {
 		t.Errorf("git worktree list has no %s:\n%s", w.Path, got)
 	}
-	if got := s.repo.Git("status", "--porcelain"); got != "" {
-		t.Errorf("the user's own working folder changed: %q", got)
+	if out, err := s.Try(s.repo, "git", "worktree", "remove", w.Path); err == nil || !strings.Contains(out, "forage-ctl down") {
+		t.Errorf("git worktree remove did not say what to do instead: %v\n%s", err, out)
 	}
-	tree.Commit("b.txt", "two\n")
-	tree.Git("fsck", "--strict")
-	if _, err := os.Stat(filepath.Join(s.places.Scratch)); err == nil {
-		entries, _ := os.ReadDir(s.places.Scratch)
-		if len(entries) > 0 {
-			t.Errorf("left in the scratch folder: %v", entries)
+	s.Git(s.repo, "worktree", "prune", "--expire", "now")
+	s.Commit(w.Path, "b.txt", "two\n")
+	s.Git(w.Path, "fsck", "--strict")
+	if entries, _ := os.ReadDir(s.places.Scratch); len(entries) > 0 {
+		t.Errorf("left in the scratch folder: %v", entries)
+	}
+}
+
+// TestTheFirstStatusInsideHasNothingToDo: git would write the index anew if any of the times and numbers in it
+// were not those of the files.
+func TestTheFirstStatusInsideHasNothingToDo(t *testing.T) {
+	s := newSite(t)
+	w := s.make(s.request("one"))
+	inside := workspacetest.NewInside(s.User, w)
+	index := func() string {
+		text, err := os.ReadFile(filepath.Join(w.Repository.Dir, "git/index"))
+		if err != nil {
+			t.Fatal(err)
 		}
+		return string(text)
+	}
+	before := index()
+	if got := inside.Run("git status --porcelain"); got != "" || index() != before {
+		t.Errorf("the index was written anew; git status: %q", got)
+	}
+	s.Must("/", "touch", "-d", "2001-02-03", filepath.Join(w.Path, "file.txt"))
+	if inside.Run("git status --porcelain"); index() == before {
+		t.Error("git does not write the index anew when times differ: this test tests nothing")
+	}
+}
+
+func TestWhereItStarts(t *testing.T) {
+	s := newSite(t)
+	s.Git(s.repo, "checkout", "-q", "-b", "feature")
+	s.Commit(s.repo, "feature.txt", "x\n")
+	feature := s.Git(s.repo, "rev-parse", "HEAD")
+	s.Git(s.repo, "checkout", "-q", "main")
+	for _, test := range []struct {
+		branch, want string
+		exit         int
+	}{
+		{"", s.Git(s.repo, "rev-parse", "main"), 0},
+		{"feature", feature, 0},
+		{"feature~1", s.Git(s.repo, "rev-parse", "main"), 0},
+		{feature[:12], feature, 0},
+		{"absent", "", 64},
+		{"--all", "", 64},
+		{"feature:feature.txt", "", 64},
+	} {
+		request := s.request("one")
+		request.Branch = test.branch
+		w, err := s.provider().Plan(t.Context(), request)
+		if forage.ExitCode(err) != test.exit || w.Base != test.want {
+			t.Errorf("from %q: base %s (%v), want %s and exit code %d", test.branch, w.Base, err, test.want, test.exit)
+		}
+	}
+}
+
+func TestWhatIsTakenIsRefused(t *testing.T) {
+	for name, take := range map[string]func(s site){
+		"branch":           func(s site) { s.Git(s.repo, "branch", "forage-one") },
+		"branch below":     func(s site) { s.Git(s.repo, "branch", "forage-one/x") },
+		"packed branch":    func(s site) { s.Git(s.repo, "branch", "forage-one"); s.Git(s.repo, "pack-refs", "--all") },
+		"folder":           func(s site) { s.Write(s.places.Trees, "one/file", "x") },
+		"private metadata": func(s site) { s.Write(s.places.Repositories, "one/main/git/HEAD", "x") },
+		"worktree":         func(s site) { s.Write(s.repo, ".git/worktrees/forage-one/gitdir", "/elsewhere/.git\n") },
+		"same sandbox":     func(s site) { s.make(s.request("one")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			take(s)
+			before := s.Git(s.repo, "for-each-ref")
+			if _, err := s.provider().Plan(t.Context(), s.request("one")); forage.ExitCode(err) != 7 || forage.Hint(err) == "" {
+				t.Errorf("planned: %v (hint %q), want it refused", err, forage.Hint(err))
+			}
+			if got := s.Git(s.repo, "for-each-ref"); got != before {
+				t.Errorf("the refs changed:\n%s\n%s", before, got)
+			}
+		})
+	}
+}
+
+func TestAnotherPlanOfTheSameSandboxKeepsItsBase(t *testing.T) {
+	s := newSite(t)
+	w := s.make(s.request("one"))
+	s.Commit(s.repo, "later.txt", "x\n")
+	request := s.request("one")
+	request.Existing = &w
+	again, err := s.provider().Plan(t.Context(), request)
+	if err != nil || again.Base != w.Base {
+		t.Errorf("planned again: base %s (%v), want %s", again.Base, err, w.Base)
+	}
+	s.Git(s.repo, "worktree", "unlock", w.Path)
+	s.Git(s.repo, "worktree", "remove", "--force", w.Path)
+	if _, err := s.provider().Plan(t.Context(), request); forage.ExitCode(err) != 7 || forage.Hint(err) == "" {
+		t.Errorf("planned again after the worktree was removed: %v, want it refused", err)
+	}
+}
+
+// TestSubmodulesAreNotEntered has somebody inside make a submodule of which the repository's git would execute the configuration.
+func TestSubmodulesAreNotEntered(t *testing.T) {
+	s := newSite(t)
+	sub := s.Repository(filepath.Join(workspacetest.Dir(t), "sub"))
+	s.Git(s.repo, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", sub, "sub")
+	s.Git(s.repo, "commit", "-q", "-m", "sub")
+	w := s.make(s.request("one"))
+	workspacetest.NewInside(s.User, w).Run(`
+		git init -q sub && git -C sub commit -q --allow-empty -m x
+		git -C sub config core.fsmonitor "echo ran >>$PWD/ran; false"`)
+	for _, args := range [][]string{{"status"}, {"diff"}, {"add", "-A"}, {"commit", "-q", "-a", "--allow-empty", "-m", "x"}, {"stash"}} {
+		_, _ = s.Try(w.Path, append([]string{"git"}, args...)...)
+		if _, err := os.Stat(filepath.Join(w.Path, "ran")); err == nil {
+			t.Fatalf("git %v executed what came from inside", args)
+		}
+	}
+	if got := workspacetest.NewInside(s.User, w).Run("git ls-files -v sub"); got != "H sub" {
+		t.Errorf("inside, the submodule is marked: %q", got)
 	}
 }
