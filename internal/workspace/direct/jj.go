@@ -166,6 +166,12 @@ func (p Provider) removeJJ(ctx context.Context, w forage.Workspace, how workspac
 	if _, err := os.Lstat(w.Repository.Dir); err != nil || how == workspace.RemoveUnused {
 		return nil, gitrepo.RemovePrivate(*w.Repository)
 	}
+	if _, gone := jjrepo.Open(ctx, w.Path); gone != nil && ctx.Err() == nil && how != workspace.RemoveSaved {
+		if kept, err = jjrepo.KeepWhole(w); err != nil {
+			return kept, err
+		}
+		return kept, gitrepo.RemovePrivate(*w.Repository)
+	}
 	err = p.onJJ(ctx, w, func(s *jjrepo.Shadow) error {
 		if kept, err = s.BeforeRemoval(ctx, w, how); err != nil {
 			return err

@@ -33,6 +33,13 @@ func KeepMetadata(w forage.Workspace, sandbox string, made time.Time, names ...s
 	return k.kept, errors.Join(errs...)
 }
 
+// KeepTree moves w's working folder to where it is kept: with its metadata, all that is left of work on a repository that is gone.
+func KeepTree(w forage.Workspace, sandbox string, made time.Time) ([]workspace.Recovery, error) {
+	k := keeping{importing: &importing{w: w}, sandbox: sandbox, made: made}
+	err := k.moveAside("files", w.Path)
+	return k.kept, err
+}
+
 // RecoveryPrefix is what the recovery refs of a part begin with, made at a time.
 func RecoveryPrefix(w forage.Workspace, sandbox string, made time.Time) string {
 	k := keeping{importing: &importing{w: w}, sandbox: sandbox, made: made}

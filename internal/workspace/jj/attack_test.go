@@ -185,3 +185,25 @@ func TestDamaged(t *testing.T) {
 		t.Errorf("kept are\n%s", got)
 	}
 }
+
+// TestRepositoryGone removes a workspace whose repository the user has deleted: by force only, and all of it is kept.
+func TestRepositoryGone(t *testing.T) {
+	b := newBox(t)
+	b.inside().Commit("one.txt", "1\n")
+	if err := os.RemoveAll(b.repo); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Remove(t.Context(), b.work, workspace.RemoveSaved); err == nil {
+		t.Fatal("removed, with work that nobody can look at")
+	}
+	kept, err := b.Remove(t.Context(), b.work, workspace.RemoveForced)
+	if err != nil || len(kept) != 1 {
+		t.Fatalf("kept %+v, %v", kept, err)
+	}
+	if text, err := os.ReadFile(filepath.Join(kept[0].Folder, "files/one.txt")); err != nil || string(text) != "1\n" {
+		t.Errorf("kept is %q, %v", text, err)
+	}
+	if _, err := os.Lstat(b.work.Path); err == nil {
+		t.Error("the folder is left")
+	}
+}

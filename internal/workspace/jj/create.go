@@ -45,6 +45,9 @@ func (p Provider) make(ctx context.Context, shadow *jjrepo.Shadow, w forage.Work
 	if err := shadow.AddWorkspace(ctx, name(w), w.Path, []string{parent}); err != nil {
 		return err
 	}
+	if err := noGit(w); err != nil {
+		return err
+	}
 	refs, err := shadow.Refs(ctx)
 	if err != nil {
 		return err
@@ -62,8 +65,9 @@ func (p Provider) make(ctx context.Context, shadow *jjrepo.Shadow, w forage.Work
 
 // takeAway removes all that make makes, as far as it is there.
 func (p Provider) takeAway(ctx context.Context, shadow *jjrepo.Shadow, w forage.Workspace) error {
-	return errors.Join(
-		shadow.ForgetWorkspace(ctx, name(w)),
-		gitrepo.RemovePrivate(forage.Repository{Dir: w.Path}),
-		gitrepo.RemovePrivate(*w.Repository))
+	return errors.Join(shadow.ForgetWorkspace(ctx, name(w)), p.removeFolders(w))
+}
+
+func (p Provider) removeFolders(w forage.Workspace) error {
+	return errors.Join(gitrepo.RemoveTree(w.Path), gitrepo.RemovePrivate(*w.Repository))
 }

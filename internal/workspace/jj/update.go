@@ -51,6 +51,9 @@ func (p Provider) Remove(ctx context.Context, w forage.Workspace, how workspace.
 	if p.absent(w) {
 		return nil, nil
 	}
+	if _, gone := jjrepo.Open(ctx, w.Source); gone != nil && ctx.Err() == nil {
+		return p.removeAlone(w, how, gone)
+	}
 	err = p.in(ctx, w, func(s *jjrepo.Shadow) error {
 		if how != workspace.RemoveUnused {
 			if kept, err = s.BeforeRemoval(ctx, w, how); err != nil {
@@ -60,6 +63,22 @@ func (p Provider) Remove(ctx context.Context, w forage.Workspace, how workspace.
 		return p.takeAway(ctx, s, w)
 	})
 	return kept, wrap("removing", w, err)
+}
+
+// removeAlone removes a workspace whose repository can't be opened any more.
+func (p Provider) removeAlone(w forage.Workspace, how workspace.Removal, gone error) (kept []workspace.Recovery, err error) {
+	switch how {
+	case workspace.RemoveSaved:
+		return nil, forage.WithHint(
+			forage.Errorf(forage.ErrRefused, "the repository %s of this workspace is gone, and its work can't be looked at: %w", w.Source, gone),
+			"move it back; or use --force, which keeps all of the workspace for 30 days")
+	case workspace.RemoveUnused:
+	default:
+		if kept, err = jjrepo.KeepWhole(w); err != nil {
+			return kept, wrap("keeping", w, err)
+		}
+	}
+	return kept, wrap("removing", w, p.removeFolders(w))
 }
 
 // absent says whether nothing is left that Create made.

@@ -120,21 +120,26 @@ func (s *Shadow) Import(ctx context.Context, w forage.Workspace) (_ workspace.Up
 		return same, err
 	}
 	defer func() { err = errors.Join(err, in.staging.Close()) }()
-	if err := s.moved(ctx, w, at, last); err != nil || in.work == "" {
-		if errors.Is(err, errMoved) {
-			err = nil
-		}
-		return same, err
+	if in.work == "" {
+		return same, nil
 	}
 	news, err := s.news(ctx, in, w, at)
 	if err != nil {
 		return same, err
 	}
 	if news {
+		if err := s.moved(ctx, w, at, last); errors.Is(err, errMoved) {
+			return same, nil
+		} else if err != nil {
+			return same, err
+		}
 		if err := s.bring(ctx, in, w, at, last); err != nil {
 			return same, err
 		}
 		same.After = in.work
+	}
+	if !news && !last.ours(at) {
+		return same, nil // where the user put it
 	}
 	return same, state{Branch: same.After, Operations: in.view.Operations}.write(*w.Repository)
 }

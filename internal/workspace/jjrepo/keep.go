@@ -88,13 +88,7 @@ func (k *keeping) damaged(ctx context.Context, at string, why error) (err error)
 	if ctx.Err() != nil {
 		return why
 	}
-	var there []string
-	for _, name := range []string{gitFolder, jjFolder} {
-		if _, err := os.Lstat(filepath.Join(k.w.Repository.Dir, name)); err == nil {
-			there = append(there, name)
-		}
-	}
-	if k.kept, err = gitrepo.KeepMetadata(k.w, k.sandbox, k.made, there...); err != nil {
+	if k.kept, err = gitrepo.KeepMetadata(k.w, k.sandbox, k.made, metadata(k.w)...); err != nil {
 		return errors.Join(why, err)
 	}
 	k.in = &inside{work: at}

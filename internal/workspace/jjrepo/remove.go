@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
+	"time"
 
 	"forage"
 	"forage/internal/workspace"
@@ -40,6 +44,34 @@ func (s *Shadow) BeforeRemoval(ctx context.Context, w forage.Workspace, how work
 		return kept, err
 	}
 	return kept, s.dropBookmark(ctx, w)
+}
+
+// KeepWhole moves all of w to where it is kept, as it is. It is for a repository that is gone.
+func KeepWhole(w forage.Workspace) ([]workspace.Recovery, error) {
+	sandbox, made := gitrepo.Sandbox(w), time.Now().UTC().Truncate(time.Second)
+	names := metadata(w)
+	var kept []workspace.Recovery
+	if len(names) > 0 {
+		var err error
+		if kept, err = gitrepo.KeepMetadata(w, sandbox, made, names...); err != nil {
+			return kept, err
+		}
+	}
+	if _, err := os.Lstat(w.Path); w.Mode == forage.WorkspaceDirect || errors.Is(err, fs.ErrNotExist) {
+		return kept, nil
+	}
+	return gitrepo.KeepTree(w, sandbox, made) // the same folder
+}
+
+// metadata are the private folders that are there.
+func metadata(w forage.Workspace) []string {
+	var there []string
+	for _, name := range []string{gitFolder, jjFolder} {
+		if _, err := os.Lstat(filepath.Join(w.Repository.Dir, name)); err == nil {
+			there = append(there, name)
+		}
+	}
+	return there
 }
 
 // lost says what is unsaved. Nothing that was named inside is in it.
