@@ -1,6 +1,7 @@
 package gitrepo
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -265,4 +266,26 @@ func TestManySandboxesImportIntoOneRepositoryAtOnce(t *testing.T) {
 		}
 	}
 	all[0].sound()
+}
+
+func TestImportWaitsForAnotherImport(t *testing.T) {
+	b := newBox(t, newHost(t), "box")
+	tip := b.inside.Commit("c", "three\n")
+	unlock, err := lockImport(t.Context(), b.work)
+	must(t, err)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	ended := make(chan error)
+	go func() {
+		_, err := Import(ctx, b.work, b.scratch)
+		ended <- err
+	}()
+	tired := errors.New("tired of waiting")
+	cancel(tired)
+	if err := <-ended; !errors.Is(err, tired) || b.branch() != b.work.Base {
+		t.Errorf("an import beside another one: %v, branch at %s", err, b.branch())
+	}
+	unlock()
+	if update := b.importIt(); update.After != tip {
+		t.Errorf("after the other: %+v", update)
+	}
 }
