@@ -69,20 +69,20 @@ func (r *Repository) privateConfig(remotes bool) string {
 	return c.String()
 }
 
-// publicURL is an address without what may be secret in it; "" for one that is nothing but a command.
+// publicURL is an address without what may be secret in it; "" for one of which that is not known: a command, or
+// the address of a helper.
 func publicURL(address string) string {
-	if strings.HasPrefix(address, "ext::") {
+	before, _, named := strings.Cut(address, "@")
+	whole := strings.Contains(address, "://")
+	if strings.Contains(address, "::") || !whole && named && strings.Contains(before, ":") {
 		return ""
+	}
+	if !whole {
+		return address // a path, or user@host:path, which has no place for a password
 	}
 	u, err := url.Parse(address)
 	if err != nil {
-		if strings.Contains(address, "://") {
-			return "" // there may be anything in it
-		}
-		return address
-	}
-	if u.Scheme == "" || u.Host == "" {
-		return address // a path, or user@host:path, which has no place for a password
+		return ""
 	}
 	name := u.User.Username()
 	u.User, u.RawQuery, u.Fragment = nil, "", ""
