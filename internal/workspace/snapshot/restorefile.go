@@ -26,7 +26,7 @@ func (o *outlet) file(dir int, name string, e *entry) error {
 		now := o.present.find(e.path)
 		if now.is(&st) && now.digest == e.digest && now.size == e.size {
 			same := sameXattrs(now.xattrs, e.xattrs)
-			if same && st.Mode&permissions == e.mode && (stamp{st.Mtim.Sec, st.Mtim.Nsec}) == e.mtime {
+			if same && st.Mode&0o7777 == e.mode && (stamp{st.Mtim.Sec, st.Mtim.Nsec}) == e.mtime {
 				return nil
 			}
 			if same && st.Nlink == 1 && retouch(dir, name, &st, e) { // what else is linked to it is none of ours

@@ -75,6 +75,22 @@ func TestUntouchedFilesAreNotRead(t *testing.T) {
 	}
 }
 
+// TestNewFilesAreReadAgain: what was written a moment ago may have been written again in the same tick of the clock.
+func TestNewFilesAreReadAgain(t *testing.T) {
+	p := newPlace(t)
+	files(t, p.folder.Path, map[string]string{"a": "content"})
+	first := p.create(t)
+	lease(t, p.path("a"))
+	if second := p.create(t); second.SkippedCount != 1 {
+		t.Errorf("it was not read: %+v", second)
+	}
+	// What could not be kept is not written over.
+	must(t, os.Chtimes(p.path("a"), born, born))
+	if _, err := p.store.Restore(t.Context(), "work", first.ID, p.request()); !errors.Is(err, forage.ErrRefused) || forage.Hint(err) == "" {
+		t.Errorf("%v", err)
+	}
+}
+
 func lease(t *testing.T, path string) {
 	t.Helper()
 	held, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -166,6 +182,11 @@ func TestSpecialFiles(t *testing.T) {
 	}
 	if _, err := os.Lstat(p.path("sock")); err != nil {
 		t.Error(err)
+	}
+	must(t, os.Chmod(p.path("a"), 0o755|os.ModeSetuid))
+	p.restore(t, made.ID)
+	if info, err := os.Lstat(p.path("a")); err != nil || info.Mode() != 0o755 {
+		t.Errorf("what is there stays %v, %v", info.Mode(), err)
 	}
 }
 
