@@ -54,6 +54,9 @@ func (s *Session) Apply(ctx context.Context, o Options) (done Applied, err error
 	if s.plain != nil {
 		return s.applyPlain(ctx, o)
 	}
+	if s.subject.Workspace.Repository.Kind == forage.RepositoryJJ {
+		return s.applyJJ(ctx, o)
+	}
 	t, err := s.target(ctx, o.Into)
 	if err != nil {
 		return done, err
@@ -142,7 +145,7 @@ func (s *Session) joined(ctx context.Context, t *target, r result, who []string)
 	if err != nil {
 		return r, err
 	}
-	if tree == same && r.commits == 0 {
+	if tree == same && (s.tip == "" || s.isAncestor(ctx, s.tip, t.commit)) {
 		return result{commit: t.commit}, nil // the same changes are there
 	}
 	r.merged = true

@@ -61,10 +61,6 @@ func (s *Session) reachable() error {
 	switch {
 	case w.ReadOnly:
 		return forage.Errorf(forage.ErrRefused, "the workspace is read-only: there is nothing to apply")
-	case w.Repository.Kind == forage.RepositoryJJ:
-		return forage.WithHint(
-			forage.Errorf(forage.ErrUnsupported, "the work of a jj workspace is in your repository already"),
-			"it is at the bookmark "+w.Branch+": `jj log -r "+w.Branch+"`, and `jj rebase` or `jj new` from there")
 	case s.source != nil:
 		return nil
 	case !filepath.IsAbs(w.Source) && w.Mode == forage.WorkspaceClone:
