@@ -211,6 +211,23 @@ func (s *Service) CountHazards(ctx context.Context, statuses []Status) {
 // maxTold is how many hazards the end of a run names.
 const maxTold = 10
 
+// tellCount says that there are hazards which are met without the user's doing anything.
+func (s *Service) tellCount(ctx context.Context, record store.Record) {
+	found, err := s.hazardsOf(ctx, record)
+	if err != nil {
+		s.notify(fmt.Sprintf("the workspace could not be looked through for what host tools execute: %v", err))
+	}
+	count := 0
+	for _, h := range found {
+		if h.Immediate {
+			count++
+		}
+	}
+	if count > 0 {
+		s.notify(fmt.Sprintf("%d new or changed files in the workspace are executed by tools of the host: `forage-ctl status %s` names them", count, record.Name))
+	}
+}
+
 // tellLast is tellHazards for a sandbox that is removed.
 func (s *Service) tellLast(ctx context.Context, record store.Record) {
 	before, err := s.looked(record.Name)

@@ -255,6 +255,7 @@ func (s *Service) Stop(ctx context.Context, name string) error {
 			return err
 		}
 		s.bringCommits(ctx, record.Plan)
+		s.tellCount(ctx, record)
 		return nil
 	})
 }

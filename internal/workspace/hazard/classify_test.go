@@ -41,3 +41,19 @@ func TestClassify(t *testing.T) {
 		}
 	}
 }
+
+func FuzzClassify(f *testing.F) {
+	for _, path := range []string{"a/.git/config", ".g\u200cit", "git~1", "a\\.git", ".git::$INDEX_ALLOCATION", "/", "//x", "", "a/../b", "\xff", ":", ". ."} {
+		f.Add(path, uint32(0), uint32(0o120000), "../"+path)
+	}
+	f.Fuzz(func(t *testing.T, path string, before, after uint32, target string) {
+		finding, ok := hazard.Classify(path, before, after, target)
+		if ok && (finding.Kind == "" || finding.Why == "" || finding.Path != path) {
+			t.Errorf("%q: %+v", path, finding)
+		}
+		// Whatever it is, below a .git of any spelling it is a repository's.
+		if nested, ok := hazard.Classify("x/.GIT/"+path, before, 0o100644, ""); !ok || nested.Kind != hazard.KindRepository {
+			t.Errorf("%q in a repository: %+v", path, nested)
+		}
+	})
+}
