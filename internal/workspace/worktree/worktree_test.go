@@ -73,7 +73,10 @@ func TestTheHostsWorktreeIsWhole(t *testing.T) {
 func TestTheFirstStatusInsideHasNothingToDo(t *testing.T) {
 	s := newSite(t)
 	w := s.make(s.request("one"))
-	inside := workspacetest.NewInside(s.User, w)
+	status := func() { // not in a namespace: in those of this test, owners are others than in a sandbox
+		s.Must(w.Path, "env", "GIT_ALTERNATE_OBJECT_DIRECTORIES="+filepath.Join(s.repo, ".git/objects"),
+			"git", "--git-dir="+filepath.Join(w.Repository.Dir, "git"), "--work-tree="+w.Path, "status")
+	}
 	index := func() string {
 		text, err := os.ReadFile(filepath.Join(w.Repository.Dir, "git/index"))
 		if err != nil {
@@ -82,11 +85,11 @@ func TestTheFirstStatusInsideHasNothingToDo(t *testing.T) {
 		return string(text)
 	}
 	before := index()
-	if got := inside.Run("git status --porcelain"); got != "" || index() != before {
-		t.Errorf("the index was written anew; git status: %q", got)
+	if status(); index() != before {
+		t.Error("the index was written anew")
 	}
 	s.Must("/", "touch", "-d", "2001-02-03", filepath.Join(w.Path, "file.txt"))
-	if inside.Run("git status --porcelain"); index() == before {
+	if status(); index() == before {
 		t.Error("git does not write the index anew when times differ: this test tests nothing")
 	}
 }
