@@ -90,6 +90,24 @@ func TestUserSeesWork(t *testing.T) {
 	}
 }
 
+// TestNoBookmark starts from a commit that no bookmark leads to.
+func TestNoBookmark(t *testing.T) {
+	u := workspacetest.NewUser(t)
+	repo := u.JJ(filepath.Join(workspacetest.Dir(t), "repo"), "--no-colocate")
+	u.Must(repo, "jj", "commit", "-m", "without a bookmark")
+	b := boxOn(u, repo, "box")
+	i := b.inside()
+	i.Commit("new.txt", "from inside\n")
+	got := i.Run("jj bookmark list -a && jj git import && jj log --no-graph -r '::@' -T 'description'")
+	if strings.Contains(got, "forage") || !strings.HasSuffix(got, "agent: new.txt\nwithout a bookmark\nfirst") {
+		t.Errorf("inside there is\n%s", got)
+	}
+	b.update()
+	if got := b.jj("log", "--no-graph", "-r", "forage-box-", "-T", "description"); got != "without a bookmark" {
+		t.Errorf("the bookmark's parent is %q", got)
+	}
+}
+
 // TestRewrites has commits brought that are rewritten inside later: of each change the user sees one version.
 func TestRewrites(t *testing.T) {
 	b := newBox(t)

@@ -91,38 +91,56 @@ func (s *Shadow) CreatePrivate(ctx context.Context, p Private) (err error) {
 	return moveTree(made, filepath.Join(p.Repository.Dir, jjFolder))
 }
 
+// baseRef leads to the commit that the work starts from, while the repository is made: jj takes in what refs lead to, and a
+// commit of the user's needs no bookmark.
+const baseRef = "refs/heads/forage-base"
+
 // initPrivate has jj make the repository in work, where no file is checked out.
 func (s *Shadow) initPrivate(ctx context.Context, work string, p Private) error {
 	jj := func(args ...string) error {
 		_, err := run(ctx, work, filepath.Join(s.Dir, "config.toml"), args...)
 		return err
 	}
-	if err := jj("git", "init", "--git-repo="+filepath.Join(p.Repository.Dir, gitFolder), "."); err != nil {
+	git := filepath.Join(p.Repository.Dir, gitFolder)
+	if p.Base != "" {
+		if err := write(filepath.Join(git, baseRef), p.Base+"\n"); err != nil {
+			return err
+		}
+	}
+	if err := jj("git", "init", "--git-repo="+git, "."); err != nil {
 		return err
 	}
 	if err := s.copyExtra(filepath.Join(work, ".jj/repo")); err != nil {
 		return err
 	}
-	steps := [][]string{{"sparse", "set", "--clear"}}
 	if p.Workspace != "default" {
-		steps = append(steps, []string{"workspace", "rename", p.Workspace})
-	}
-	if tracked, err := s.tracked(ctx); err != nil {
-		return err
-	} else if len(tracked) > 0 {
-		steps = append(steps, append([]string{"bookmark", "track", "--"}, tracked...))
-	}
-	if p.Base != "" {
-		steps = append(steps, []string{"new", p.Base})
-	}
-	// What led here is of no use inside, and could only be undone by mistake.
-	steps = append(steps, []string{"operation", "abandon", "..@-"})
-	for _, step := range steps {
-		if err := jj(step...); err != nil {
+		if err := jj("workspace", "rename", p.Workspace); err != nil {
 			return err
 		}
 	}
-	return nil
+	if err := s.track(ctx, jj); err != nil {
+		return err
+	}
+	if err := jj("sparse", "set", "--clear"); err != nil {
+		return err
+	}
+	if p.Base != "" {
+		err := errors.Join(jj("new", p.Base), os.Remove(filepath.Join(git, baseRef)))
+		if err = errors.Join(err, jj("git", "import")); err != nil {
+			return err
+		}
+	}
+	// What led here is of no use inside, and could only be undone by mistake.
+	return jj("operation", "abandon", "..@-")
+}
+
+// track has the bookmarks follow the remotes that they follow on the host.
+func (s *Shadow) track(ctx context.Context, jj func(...string) error) error {
+	tracked, err := s.tracked(ctx)
+	if err != nil || len(tracked) == 0 {
+		return err
+	}
+	return jj(append([]string{"bookmark", "track", "--"}, tracked...)...)
 }
 
 // copyExtra copies what jj keeps beside git's objects: change ids of commits that say none themselves. What the new repository
