@@ -34,6 +34,7 @@ const (
 	importedSuffix = ".imported"
 	lockSuffix     = ".lock"
 	indexSuffix    = ".look" // an index with the times of files
+	refsSuffix     = ".refs" // what CreatePrivate copied of the host's refs, as packed-refs
 )
 
 func loadImported(w forage.Workspace) (imported, error) {
@@ -97,4 +98,17 @@ func lockImport(ctx context.Context, w forage.Workspace) (unlock func(), err err
 		case <-time.After(lockPause):
 		}
 	}
+}
+
+// copiedRefs are the host's refs as they were when the private metadata was made: one that is still the same
+// inside holds no work, even when the user has moved or deleted it on the host since.
+func copiedRefs(w forage.Workspace) (map[string]string, error) {
+	text, err := os.ReadFile(w.Repository.Dir + refsSuffix)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return parsePacked(text)
 }

@@ -69,7 +69,7 @@ func CreatePrivate(ctx context.Context, r *Repository, p Private) (err error) {
 // written inside: nothing is followed, and folders that were closed are opened.
 func RemovePrivate(repository forage.Repository) error {
 	err := errors.Join(removeAll(repository.Dir), removeAll(repository.Dir+stagingSuffix))
-	for _, suffix := range [...]string{importedSuffix, lockSuffix, indexSuffix} {
+	for _, suffix := range [...]string{importedSuffix, lockSuffix, indexSuffix, refsSuffix} {
 		if gone := os.Remove(repository.Dir + suffix); !errors.Is(gone, fs.ErrNotExist) {
 			err = errors.Join(err, gone)
 		}
@@ -113,7 +113,9 @@ func writeRefs(dir string, p Private) error {
 			return err
 		}
 	}
-	return writeNew(filepath.Join(dir, "packed-refs"), b.String())
+	return errors.Join(
+		writeNew(filepath.Join(dir, "packed-refs"), b.String()),
+		os.WriteFile(p.Repository.Dir+refsSuffix, []byte(b.String()), 0o600))
 }
 
 // copied are files that are taken over as they are: what the history ends at, and which

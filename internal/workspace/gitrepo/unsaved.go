@@ -110,7 +110,11 @@ func (i *importing) insideRefs() (map[string]string, []string, error) {
 	isFetched := func(name string) bool {
 		return slices.ContainsFunc(fetched[:], func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 	}
-	maps.DeleteFunc(refs, func(name, _ string) bool { return isFetched(name) })
+	copied, err := copiedRefs(i.w)
+	if err != nil {
+		return nil, nil, err
+	}
+	maps.DeleteFunc(refs, func(name, id string) bool { return isFetched(name) || copied[name] == id })
 	odd = slices.DeleteFunc(odd, isFetched)
 	heads := []string{"HEAD"}
 	worktrees, err := i.from.list("worktrees", maxInsideRefs)

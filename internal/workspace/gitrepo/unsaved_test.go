@@ -70,6 +70,16 @@ func TestUnsaved(t *testing.T) {
 		}, func(*box) workspace.Status {
 			return workspace.Status{Elsewhere: []string{"refs/heads/feature", "refs/stash", "refs/tags/annotated", "worktrees/w/HEAD"}}
 		}},
+		{"a branch that the user rewrote on the host since", func(t *testing.T, b *box) {
+			// As CreatePrivate leaves it.
+			text, err := os.ReadFile(b.path("packed-refs"))
+			must(t, err)
+			must(t, os.WriteFile(b.work.Repository.Dir+refsSuffix, text, 0o600))
+			b.host.Git("commit", "-q", "--amend", "--allow-empty", "-m", "other words")
+			b.host.Git("update-ref", "refs/heads/"+b.work.Branch, "main")
+			b.host.Git("branch", "-q", "keep", b.work.Base+"^")
+			b.inside.Git("branch", "work", b.work.Base+"^")
+		}, func(*box) workspace.Status { return workspace.Status{} }},
 		{"what was imported and then amended, on a branch inside", func(t *testing.T, b *box) {
 			b.inside.Commit("c", "three\n")
 			b.importIt()
