@@ -138,6 +138,7 @@ func (s *Shadow) JJ(ctx context.Context, args ...string) (string, error) {
 func run(ctx context.Context, dir, config string, args ...string) (string, error) {
 	env := []string{
 		"HOME=/nonexistent", "XDG_CONFIG_HOME=/nonexistent", "JJ_CONFIG=" + config,
+		"COLUMNS=80", // or jj starts tput to find out
 		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_SYSTEM=/dev/null", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_NO_REPLACE_OBJECTS=1",
 	}
 	out, err := hostexec.Run(ctx, hostexec.Command{Argv: append([]string{"jj"}, args...), Env: env, Dir: dir, Timeout: callTimeout})

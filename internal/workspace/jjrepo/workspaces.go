@@ -20,11 +20,8 @@ func (s *Shadow) Commits(ctx context.Context, revision string) ([]string, error)
 	return strings.Fields(out), err
 }
 
-// View is what the host's own repository is at, as jj sees it: operations that went on side by side are merged.
+// View is what the host's own repository is at. Operations that went on side by side are merged by jj first.
 func (s *Shadow) View(ctx context.Context) (View, error) {
-	if _, err := s.JJ(ctx, "--ignore-working-copy", "operation", "log", "--limit=1", "--no-graph", "--template", "id"); err != nil {
-		return View{}, err
-	}
 	// The shadow's .jj has links out of it: the repository's own is read, from a root above.
 	root, err := os.OpenRoot(filepath.Dir(s.Repository.Dir))
 	if err != nil {
@@ -34,6 +31,14 @@ func (s *Shadow) View(ctx context.Context) (View, error) {
 	operations, err := operationHeads(root)
 	if err != nil {
 		return View{}, err
+	}
+	if len(operations) > 1 {
+		if _, err := s.JJ(ctx, "--ignore-working-copy", "operation", "log", "--limit=1", "--no-graph", "--template", "id"); err != nil {
+			return View{}, err
+		}
+		if operations, err = operationHeads(root); err != nil {
+			return View{}, err
+		}
 	}
 	view, _, err := readOperation(root, operations[0])
 	view.Operations, view.Workspace = operations, s.Repository.Name
