@@ -14,9 +14,6 @@ import (
 	"forage/internal/workspace/gitrepo"
 )
 
-// scratchKept is how long what a killed process left in the scratch folder stays. Nothing that works takes as long.
-const scratchKept = 24 * time.Hour
-
 // workspaces removes what was made for sandboxes that are on no record any more, unless there is work in it.
 func (c *collector) workspaces(ctx context.Context) error {
 	return errors.Join(c.orphans(ctx), c.strangers(), c.scratch(), c.recoveries(ctx))
@@ -140,20 +137,12 @@ func (c *collector) stranger(name, path string) error {
 
 // scratch removes what killed processes left that needed it for one call.
 func (c *collector) scratch() error {
-	dir := c.Workspaces.Places.Scratch
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+	abandoned, err := workspace.AbandonedScratch(c.Workspaces.Places.Scratch)
 	errs := []error{err}
-	for _, entry := range entries {
-		info, err := entry.Info()
-		if err != nil || time.Since(info.ModTime()) < scratchKept {
-			continue
+	for _, path := range abandoned {
+		if !c.dryRun { // not worth a word
+			errs = append(errs, gitrepo.RemoveTree(path))
 		}
-		errs = append(errs, c.do("", "removed the unfinished "+entry.Name(), func() error {
-			return gitrepo.RemoveTree(filepath.Join(dir, entry.Name()))
-		}))
 	}
 	return errors.Join(errs...)
 }

@@ -46,7 +46,7 @@ func (s *Service) Status(ctx context.Context, name string) (Status, error) {
 		return Status{}, err
 	}
 	status := s.status(ctx, record)
-	if record.Phase != forage.PhaseCreating && record.Phase != forage.PhaseRemoving {
+	if status.Status != string(forage.PhaseCreating) && record.Phase != forage.PhaseRemoving { // that of a run is PhaseCreating to its end
 		status.Work = s.work(ctx, record.Plan.Workspaces())
 	}
 	return status, nil

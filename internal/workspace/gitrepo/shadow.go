@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"forage/internal/hostexec"
+	"forage/internal/workspace"
 )
 
 // Shadow is a git directory of our own over the objects and refs of a repository, for as
@@ -51,10 +52,7 @@ var settings = []string{
 
 // Shadow makes one below scratch, which is made too if it isn't there.
 func (r *Repository) Shadow(scratch string) (_ *Shadow, err error) {
-	if err := os.MkdirAll(scratch, 0o700); err != nil {
-		return nil, fmt.Errorf("making a shadow of %s: %w", r.Common, err)
-	}
-	dir, err := os.MkdirTemp(scratch, "git-")
+	dir, err := workspace.MakeScratch(scratch, "git")
 	if err != nil {
 		return nil, fmt.Errorf("making a shadow of %s: %w", r.Common, err)
 	}
