@@ -53,6 +53,7 @@ func TestALocalSourceIsNotChangedAndLendsItsObjects(t *testing.T) {
 	s := newSite(t)
 	repo := s.Repository(filepath.Join(workspacetest.Dir(t), "repo"))
 	before := s.Must(repo, "find", ".", "-newermt", "1970-01-01", "-printf", "%p %T@ %s\n")
+	t.Chdir(repo) // as who says --clone .
 	inside := s.make(repo)
 	inside.Commit("new.txt", "x\n")
 	if _, err := s.provider().Update(t.Context(), inside.Work); err != nil {

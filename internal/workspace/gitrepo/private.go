@@ -60,6 +60,7 @@ func CreatePrivate(ctx context.Context, r *Repository, p Private) (err error) {
 		writeNew(filepath.Join(dir, "config"), r.privateConfig(p.Remotes)),
 		writeNew(filepath.Join(dir, "objects/info/alternates"), alternatesInside(p.Repository)),
 		writeRefs(dir, p),
+		noteRefs(dir, p.Repository),
 		r.copyInto(dir, p.Unfinished),
 		copyIndex(dir, p.Index),
 		writeBeside(p.Repository))
@@ -113,9 +114,16 @@ func writeRefs(dir string, p Private) error {
 			return err
 		}
 	}
-	return errors.Join(
-		writeNew(filepath.Join(dir, "packed-refs"), b.String()),
-		os.WriteFile(p.Repository.Dir+refsSuffix, []byte(b.String()), 0o600))
+	return writeNew(filepath.Join(dir, "packed-refs"), b.String())
+}
+
+// noteRefs keeps what was copied of the host's refs where nobody inside can change it.
+func noteRefs(dir string, repository forage.Repository) error {
+	text, err := os.ReadFile(filepath.Join(dir, "packed-refs"))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(repository.Dir+refsSuffix, text, 0o600)
 }
 
 // copied are files that are taken over as they are: what the history ends at, and which
