@@ -32,11 +32,11 @@ func TestRestoreIsExact(t *testing.T) {
 		store := snapshot.Store{Dir: filepath.Join(dir, "store")}
 		request := snapshot.Request{Sandbox: "work", Of: born, Folders: []snapshot.Folder{{Name: "main", Path: root}}}
 
-		change(t, root, "made", 15)
+		change(t, root, "made", 10)
 		first, want := create(t, store, request), describe(t, root)
-		change(t, root, "changed", 15)
+		change(t, root, "changed", 10)
 		second, wantSecond := create(t, store, request), describe(t, root)
-		change(t, root, "changed again", 8)
+		change(t, root, "changed again", 6)
 		third := describe(t, root)
 
 		for _, test := range []struct {
