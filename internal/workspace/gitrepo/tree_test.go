@@ -261,7 +261,7 @@ func TestUnsafePath(t *testing.T) {
 	for path, want := range map[string]bool{
 		"a/b": false, ".gitignore": false, ".github/x": false, "a..b": false, "git": false, "-x": false, "a\nb": false,
 		"": true, "/a": true, "../a": true, "a/../b": true, "a//b": true, "a/.": true, "a\x00b": true,
-		".git": true, "a/.GIT/b": true, ".git ": true, ".git.": true, "git~1": true, ".git::$INDEX_ALLOCATION": true,
+		".git": true, "a/.GIT/b": true, "a/.jj/repo": true, ".JJ": true, ".jjx": false, ".git ": true, ".git.": true, "git~1": true, ".git::$INDEX_ALLOCATION": true,
 		`a\.git\b`: true, ".g\u200cit": true, "\ufeff.git": true, strings.Repeat("x", 256): true,
 	} {
 		if got := gitrepo.UnsafePath(path) != ""; got != want {

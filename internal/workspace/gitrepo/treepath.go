@@ -10,7 +10,7 @@ import (
 const ignoredByHFS = "\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u206a\u206b\u206c\u206d\u206e\u206f\ufeff"
 
 // UnsafePath says why no tree may have a file at path, which is relative and has slashes; "" for one that may. It
-// is stricter than git on Linux: .git in any spelling that any file system takes for it.
+// is stricter than git on Linux: .git in any spelling that any file system takes for it, and jj's .jj.
 func UnsafePath(path string) string {
 	switch {
 	case path == "":
@@ -30,6 +30,8 @@ func UnsafePath(path string) string {
 			return "its name is too long"
 		case isDotGit(part):
 			return "its path goes through .git"
+		case strings.EqualFold(part, ".jj"):
+			return "its path goes through .jj"
 		}
 	}
 	return ""

@@ -36,14 +36,15 @@ func (s Subject) part() string {
 // Session is a review and what it was made from. Commits have to be imported before: workspace.Provider.Update.
 type Session struct {
 	Review
-	subject Subject
-	store   *gitrepo.Repository // which has the commits
-	staging *gitrepo.Shadow     // over store
-	source  *gitrepo.Repository // the user's; nil: there is none any more, or not on this machine
-	tip     string              // the commit that was imported last
-	base    string              // tree of Base
-	state   state
-	plain   *plain // of a copy of a folder without a repository; nil: there is one
+	subject  Subject
+	store    *gitrepo.Repository // which has the commits
+	staging  *gitrepo.Shadow     // over store
+	source   *gitrepo.Repository // the user's; nil: see noSource
+	noSource error               // why there is none: it is gone, or not on this machine
+	tip      string              // the commit that was imported last
+	base     string              // tree of Base
+	state    state
+	plain    *plain // of a copy of a folder without a repository; nil: there is one
 }
 
 // Open reviews a part. Close it.
@@ -97,12 +98,22 @@ func gone(path string, err error) error {
 
 // openSource finds the user's repository. That it can't be opened matters to Apply alone, which says so.
 func (s *Session) openSource(ctx context.Context) {
-	path := s.subject.Workspace.Source
-	if s.subject.Workspace.Mode == forage.WorkspaceDirect {
-		path = s.subject.Workspace.Path
+	w := s.subject.Workspace
+	path := w.Source
+	if w.Mode == forage.WorkspaceDirect {
+		path = w.Path
 	}
-	if filepath.IsAbs(path) && s.subject.Workspace.Repository.Kind == forage.RepositoryGit {
-		s.source, _ = gitrepo.Open(ctx, path)
+	switch {
+	case w.Repository.Kind != forage.RepositoryGit: // jj's own, which Apply opens
+	case !filepath.IsAbs(path):
+		s.noSource = forage.WithHint(
+			forage.Errorf(forage.ErrRefused, "the clone is of %s, which is not on this machine", path),
+			"in a repository of yours: git fetch "+w.Repository.Store+" "+w.Branch)
+	default:
+		var err error
+		if s.source, err = gitrepo.Open(ctx, path); err != nil {
+			s.noSource = gone(path, err)
+		}
 	}
 }
 

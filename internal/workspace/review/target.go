@@ -34,8 +34,11 @@ func (t *target) folder() string {
 
 // target finds the branch, and refuses what can't be brought to it.
 func (s *Session) target(ctx context.Context, into string) (*target, error) {
-	if err := s.reachable(); err != nil {
-		return nil, err
+	switch {
+	case s.subject.Workspace.ReadOnly:
+		return nil, forage.Errorf(forage.ErrRefused, "the workspace is read-only: there is nothing to apply")
+	case s.source == nil:
+		return nil, s.noSource
 	}
 	t := &target{repo: s.source, branch: into, direct: s.subject.Workspace.Mode == forage.WorkspaceDirect}
 	if t.branch == "" {
@@ -53,22 +56,6 @@ func (s *Session) target(ctx context.Context, into string) (*target, error) {
 		return nil, errors.Join(err, t.close())
 	}
 	return t, nil
-}
-
-// reachable says why there is no repository of the user's to bring work to.
-func (s *Session) reachable() error {
-	w := s.subject.Workspace
-	switch {
-	case w.ReadOnly:
-		return forage.Errorf(forage.ErrRefused, "the workspace is read-only: there is nothing to apply")
-	case s.source != nil:
-		return nil
-	case !filepath.IsAbs(w.Source) && w.Mode == forage.WorkspaceClone:
-		return forage.WithHint(
-			forage.Errorf(forage.ErrRefused, "the clone is of %s, which is not on this machine", w.Source),
-			"in a repository of yours: git fetch "+w.Repository.Store+" "+w.Branch)
-	}
-	return gone(w.Source+w.Path, gitrepo.ErrNoRepository)
 }
 
 func (t *target) find(ctx context.Context, s *Session) error {

@@ -1,6 +1,7 @@
 package review
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -186,7 +187,7 @@ func (i *installation) undoFiles(ctx context.Context, changes []Change) error {
 	return err
 }
 
-// reached are the changes whose file is as the work has it.
+// reached are the changes whose file is as the work has it, or was being written.
 func (i *installation) reached(ctx context.Context, changes []Change) ([]Change, error) {
 	if _, err := i.git(ctx, nil, "read-tree", i.after); err != nil {
 		return nil, err
@@ -202,16 +203,58 @@ func (i *installation) reached(ctx context.Context, changes []Change) ([]Change,
 	}
 	var reached []Change
 	for _, c := range changes {
-		if c.NewMode == 0 {
-			if _, err := os.Lstat(filepath.Join(i.repo.WorkTree, c.Path)); err == nil {
+		_, err := os.Lstat(filepath.Join(i.repo.WorkTree, c.Path))
+		switch {
+		case err != nil: // removed, or about to be written anew
+		case c.NewMode == 0:
+			continue
+		case differs[c.Path]:
+			if begun, err := i.begun(ctx, c); err != nil || !begun {
+				if err != nil {
+					return nil, err
+				}
 				continue
 			}
-		} else if differs[c.Path] {
-			continue
 		}
 		reached = append(reached, c)
 	}
 	return reached, nil
+}
+
+// begun says whether a file is the beginning of what the work has there: git was killed while it wrote it.
+func (i *installation) begun(ctx context.Context, c Change) (bool, error) {
+	file, err := os.Open(filepath.Join(i.repo.WorkTree, c.Path))
+	if err != nil {
+		return false, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil || !info.Mode().IsRegular() || c.NewMode == modeGitlink {
+		return false, err
+	}
+	content := &beginning{of: bufio.NewReader(file), same: true}
+	if _, err := i.shadow.Git(ctx, gitrepo.Call{Args: []string{"cat-file", "blob", c.newID}, Writer: content}); err != nil {
+		return false, err
+	}
+	return content.same && content.ended, nil
+}
+
+// beginning compares what is written to it with what it reads, as long as there is something to read.
+type beginning struct {
+	of          *bufio.Reader
+	same, ended bool
+}
+
+func (b *beginning) Write(text []byte) (int, error) {
+	for _, c := range text {
+		if b.ended || !b.same {
+			break
+		}
+		next, err := b.of.ReadByte()
+		b.ended = err != nil
+		b.same = b.ended || next == c
+	}
+	return len(text), nil
 }
 
 // removeEmpty removes the folder, and those above it, as long as nothing is in them.
