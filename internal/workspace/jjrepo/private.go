@@ -2,6 +2,7 @@ package jjrepo
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"strings"
 
 	"forage"
+	"forage/internal/workspace"
 	"forage/internal/workspace/gitrepo"
 )
 
@@ -57,7 +59,7 @@ type Private struct {
 // had in hands yet: the bookmarks are the branches of that directory, the commits have the change ids that they
 // have on the host, the operation log begins here.
 func (s *Shadow) CreatePrivate(ctx context.Context, p Private) (err error) {
-	work, err := os.MkdirTemp(s.scratch, "jj-new-")
+	work, err := workspace.MakeScratch(s.scratch, "jj-new")
 	if err != nil {
 		return err
 	}
@@ -150,7 +152,7 @@ func (s *Shadow) copyExtra(repo string) error {
 	if err := errors.Join(os.RemoveAll(extra), os.RemoveAll(filepath.Join(repo, "index"))); err != nil {
 		return err
 	}
-	if err := copyTree(extra, filepath.Join(s.Repository.Dir, "store/extra")); err != nil {
+	if err := copyTables(extra, filepath.Join(s.Repository.Dir, "store/extra")); err != nil {
 		return err
 	}
 	for _, dir := range []string{"index/segments", "index/op_links", "index/changed_paths"} {
@@ -159,6 +161,48 @@ func (s *Shadow) copyExtra(repo string) error {
 		}
 	}
 	return write(filepath.Join(repo, "index/type"), formats["index/type"])
+}
+
+// copyTables copies jj's tables (stacked_table.rs), to which others may be adding: a file is named by the digest of
+// its content, and never changed. What is at the head is found out first, so that all it rests on is there to be copied.
+func copyTables(to, from string) error {
+	heads, err := tables(filepath.Join(from, "heads"))
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Join(to, "heads"), 0o700); err != nil {
+		return err
+	}
+	all, err := tables(from)
+	if err != nil {
+		return err
+	}
+	for _, name := range all {
+		if err := copyFile(filepath.Join(to, name), filepath.Join(from, name)); err != nil {
+			return err
+		}
+	}
+	for _, name := range heads {
+		if err := write(filepath.Join(to, "heads", name), ""); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tables are the files in a folder that are named by a digest.
+func tables(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, entry := range entries {
+		if id, err := hex.DecodeString(entry.Name()); err == nil && len(id) == operationID && entry.Type().IsRegular() {
+			names = append(names, entry.Name())
+		}
+	}
+	return names, nil
 }
 
 // target is what .jj/repo/store/git_target says: where the private git directory is shown.
@@ -196,7 +240,7 @@ func copyTree(to, from string) error {
 		switch {
 		case entry.IsDir():
 			return os.MkdirAll(target, 0o700)
-		case entry.Type().IsRegular() && !slices.Contains([]string{"lock"}, entry.Name()):
+		case entry.Type().IsRegular():
 			return copyFile(target, path)
 		}
 		return nil

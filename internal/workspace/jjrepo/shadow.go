@@ -12,6 +12,7 @@ import (
 
 	"forage"
 	"forage/internal/hostexec"
+	"forage/internal/workspace"
 	"forage/internal/workspace/gitrepo"
 )
 
@@ -41,7 +42,7 @@ func (r *Repository) Shadow(scratch string) (_ *Shadow, err error) {
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	if s.Dir, err = os.MkdirTemp(scratch, "jj-"); err != nil {
+	if s.Dir, err = workspace.MakeScratch(scratch, "jj"); err != nil {
 		return nil, fmt.Errorf("making a shadow of %s: %w", r.Dir, err)
 	}
 	repo := filepath.Join(s.Dir, ".jj/repo")
