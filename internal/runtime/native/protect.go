@@ -20,9 +20,18 @@ import (
 // The host's own programs see none of these mounts. One that puts another file in the place of a held one, as an editor does that
 // saves, takes the mount away: guard.go.
 
-// protected are the paths that the spec protects, and the workspace's .git: a second wall, where nothing is mounted over it.
+// protected are the paths that the spec protects, and the metadata of a repository at the root of whatever is writable: a
+// second wall for a workspace, where metadata of the sandbox's own is mounted over it, and the only one for a user's own mounts.
 func protected(spec forage.Spec) []string {
-	list := append(slices.Clone(spec.Protect), path.Join(forage.WorkspacePath, ".git"))
+	list := slices.Clone(spec.Protect)
+	for _, m := range spec.Mounts {
+		if !m.Writable || m.System {
+			continue
+		}
+		for _, name := range metadata {
+			list = append(list, path.Join(m.Target, name))
+		}
+	}
 	slices.Sort(list) // what holds another comes first
 	return slices.Compact(list)
 }

@@ -89,6 +89,13 @@ func TestMetadataStaysInItsPlace(t *testing.T) {
 	}
 }
 
+// A repository that the user shows with --mount keeps its own metadata from the agent.
+func TestRepositoryInAMount(t *testing.T) {
+	repo := makeTree(t, ".git/config", ".jj/repo/config.toml", "x")
+	spec := with(baseSpec(t, makeTree(t)), forage.Mount{Source: repo, Target: "/deps", Writable: true})
+	wantOut(t, inside(t, spec, "cd /deps; echo y >x; cat x"+attempts(".git")+attempts(".git/config")+attempts(".jj")+attempts(".jj/repo")), "y")
+}
+
 // What is held in which share is known before anything is mounted.
 func TestProtectedPlaces(t *testing.T) {
 	b := &boot{Protect: []string{"/workspace/.git", "/workspace/a/b/.envrc", "/workspace/data/x", "/elsewhere/x"}}
