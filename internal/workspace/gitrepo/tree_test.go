@@ -243,6 +243,33 @@ func TestLineEndsAreConvertedAsGitDoes(t *testing.T) {
 	}
 }
 
+func TestAttributesAndModesCannotKeepATreeFromBeingMade(t *testing.T) {
+	f := newFolderTest(t, map[string]string{"locked/file": "old"})
+	writeFile(t, filepath.Join(f.work, ".gitattributes"), "bad* working-tree-encoding=UTF-16\nworse* working-tree-encoding=no-such\n")
+	writeFile(t, filepath.Join(f.work, "bad"), "x")
+	writeFile(t, filepath.Join(f.work, "worse"), "y")
+	writeFile(t, filepath.Join(f.work, "shut/file"), "z")
+	writeFile(t, filepath.Join(f.work, "unreadable"), "z")
+	locked := []string{"locked", "shut", "unreadable"}
+	for _, name := range locked {
+		must(t, os.Chmod(filepath.Join(f.work, name), 0))
+	}
+	t.Cleanup(func() {
+		for _, name := range locked {
+			must(t, os.Chmod(filepath.Join(f.work, name), 0o700))
+		}
+	})
+	for range 2 {
+		got, tree := f.tree()
+		if got["bad"] != "100644 x" || got["worse"] != "100644 y" || got["locked/file"] != "100644 old" {
+			t.Errorf("tree: %q", got)
+		}
+		if _, there := got["unreadable"]; !there && len(tree.Left) == 0 {
+			t.Errorf("nothing is said of what can't be read: %q", got)
+		}
+	}
+}
+
 func TestNamesOfGitAreLeftOut(t *testing.T) {
 	f := newFolderTest(t, nil)
 	for _, name := range []string{".GIT/hooks/pre-commit", "a/.Git/config", "git~1/config", ".git./x", ".g\u200cit/config", "fine"} {
