@@ -21,9 +21,13 @@ func newDown(a *app) *cobra.Command {
 		Use:   "down NAME... | --all",
 		Short: "Remove sandboxes",
 		Long: `
-Stops the sandboxes and removes all that Forage made for them. A workspace that
-is your own folder is never touched. Work that would exist nowhere afterwards,
-and a sandbox whose record can't be read, are removed only with --force.`,
+Stops the sandboxes and removes all that Forage made for them: worktrees, jj
+workspaces and clones too, with the branch forage-NAME once it is merged. A
+workspace that is your own folder is never touched.
+
+While work would be lost, down says which and refuses. With --force it keeps that
+work for 30 days, says where, and removes the sandbox, even one whose record
+can't be read.`,
 		Example: `
 forage-ctl down work
 forage-ctl down --all`,
@@ -43,7 +47,7 @@ forage-ctl down --all`,
 		RunE:              func(c *cobra.Command, args []string) error { return runDown(c.Context(), a, &o, args) },
 	}
 	c.Flags().BoolVar(&o.all, "all", false, "remove every sandbox")
-	c.Flags().BoolVar(&o.force, "force", false, "also where work would be lost or a record can't be read")
+	c.Flags().BoolVar(&o.force, "force", false, "also with work that is nowhere else, which is kept for 30 days, or without a readable record")
 	return c
 }
 

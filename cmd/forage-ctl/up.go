@@ -86,7 +86,12 @@ func runUp(c *cobra.Command, a *app, o *upOptions) error {
 }
 
 func (a *app) printUp(status sandbox.Status) error {
-	_, err := fmt.Fprintf(a.out, "%s is %s, with %s at /workspace\nattach: forage-ctl ssh %s\n",
-		status.Name, status.Status, term.Escape(status.Workspace), status.Name)
+	lines := fmt.Sprintf("%s is %s, with %s at /workspace\n", status.Name, status.Status, term.Escape(status.Workspace))
+	for _, w := range status.Plan.Workspaces() {
+		if w.Branch != "" && w.Source != "" {
+			lines += fmt.Sprintf("commits: on %s, from %s\n", term.Escape(w.Branch), term.Escape(w.Source))
+		}
+	}
+	_, err := fmt.Fprintf(a.out, "%sattach: forage-ctl ssh %s\n", lines, status.Name)
 	return err
 }
