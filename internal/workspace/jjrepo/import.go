@@ -165,10 +165,22 @@ func (s *Shadow) bring(ctx context.Context, in *inside, w forage.Workspace, at s
 	if err := s.Git.MoveBranch(ctx, "refs/heads/"+w.Branch, at, in.work, "forage: commits from inside"); err != nil {
 		return err
 	}
-	if _, err := s.JJ(ctx, "--ignore-working-copy", "git", "import"); err != nil {
+	if err := s.gitImport(ctx); err != nil {
 		return err
 	}
 	return s.hide(ctx, at)
+}
+
+// gitImport has jj take over what was done to the branches. jj's own lock is held, as jj would hold it if the shadow's folder
+// were the repository's: two that make refs at once wait for one another's for ever.
+func (s *Shadow) gitImport(ctx context.Context) error {
+	unlock, err := lock(filepath.Join(s.Repository.Dir, "git_import_export.lock"))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	_, err = s.JJ(ctx, "--ignore-working-copy", "git", "import")
+	return err
 }
 
 // hide has jj no longer show commits that were brought before, and that nothing else is about: no bookmark, no tag, no working copy,

@@ -112,7 +112,7 @@ func (s *Shadow) dropBookmark(ctx context.Context, w forage.Workspace) error {
 	if _, err := s.Git.Line(ctx, "update-ref", "-d", "refs/heads/"+w.Branch, at); err != nil {
 		return err
 	}
-	if _, err := s.JJ(ctx, "--ignore-working-copy", "git", "import"); err != nil {
+	if err := s.gitImport(ctx); err != nil {
 		return err
 	}
 	return s.hide(ctx, at)
