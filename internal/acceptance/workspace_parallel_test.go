@@ -82,6 +82,7 @@ func together(h *host, m mode, seconds int) {
 		var n int
 		fmt.Sscanf(name, "box-%d", &n)
 		_, made[n], _ = strings.Cut(out, "made ")
+		made[n], _, _ = strings.Cut(made[n], "\n") // what else it says is a note
 		return failed(out, err)
 	})
 	close(done)
