@@ -70,10 +70,10 @@ func Sandbox(w forage.Workspace) string {
 func unsavedError(w forage.Workspace, status workspace.Status) error {
 	var lost []string
 	if n := status.CommitsCount; n > 0 {
-		lost = append(lost, fmt.Sprintf("%d on branch %s that no other branch has", n, w.Branch))
+		lost = append(lost, fmt.Sprintf("commits on branch %s that no other branch has (%d)", w.Branch, n))
 	}
 	if n := status.UncommittedCount; n > 0 {
-		lost = append(lost, fmt.Sprintf("uncommitted changes in %d", n))
+		lost = append(lost, fmt.Sprintf("uncommitted changes in files (%d)", n))
 	}
 	if len(status.Elsewhere) > 0 {
 		lost = append(lost, fmt.Sprintf("commits on %q, which the host does not have", status.Elsewhere))
