@@ -2,8 +2,12 @@ package review
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -29,7 +33,30 @@ func (s *Session) accept(ctx context.Context, t *target, r result) ([]Change, er
 	if err != nil {
 		return nil, err
 	}
-	return s.acceptTree(ctx, before, after, nil)
+	changes, err := s.acceptTree(ctx, before, after, nil)
+	if err != nil {
+		return nil, err
+	}
+	return changes, refusal(s.subject.Sandbox, t.entered(changes))
+}
+
+// entered are the new submodules in whose folders git of the user's, on git status too, would execute what a repository
+// there says: one that the agent has made, or can still make while the folder is its workspace.
+func (t *target) entered(changes []Change) []string {
+	if !t.checkedOut || t.repo.WorkTree == "" {
+		return nil
+	}
+	var refused []string
+	for _, c := range changes {
+		if c.NewMode != modeGitlink || c.OldMode == modeGitlink {
+			continue
+		}
+		_, err := os.Lstat(filepath.Join(t.repo.WorkTree, c.Path, ".git"))
+		if t.direct || !errors.Is(err, fs.ErrNotExist) {
+			refused = append(refused, term.Escape(c.Path)+" (a new submodule: git would execute what a repository in that folder says)")
+		}
+	}
+	return refused
 }
 
 // acceptTree is accept for trees. around are links beside those of the trees.

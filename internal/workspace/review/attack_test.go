@@ -203,3 +203,19 @@ func TestNothingRuns(t *testing.T) {
 		t.Error("the nested repository was brought")
 	}
 }
+
+// A new submodule whose folder has a repository from inside: the user's git status would go into it.
+func TestApplyMakesNoSubmoduleOfWhatTheAgentHasMade(t *testing.T) {
+	for _, direct := range []bool{false, true} {
+		b := newBox(t, map[string]string{"a": "a\n"})
+		base := b.subject.Workspace.Base
+		b.plant("160000 commit " + base + "\tinner\n100644 blob " + b.blob("a\n") + "\ta\n")
+		if direct { // there is no repository yet: one could be made afterwards
+			w := &b.subject.Workspace
+			w.Mode, w.Path, w.Source = "direct", b.user.Dir, ""
+		} else {
+			b.write(b.user.Dir, "inner/.git/config", "[core]\n\tfsmonitor = touch canary\n")
+		}
+		b.refuses(Options{}, "inner", "submodule")
+	}
+}
