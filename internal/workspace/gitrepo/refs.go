@@ -163,7 +163,11 @@ func (m *metadata) branch(name string) (string, error) {
 
 // hasFiles says whether refs are files: in a reftable there would seem to be none.
 func (m *metadata) hasFiles() error {
-	if _, err := m.read("reftable/tables.list", maxInsideRef); !errors.Is(err, fs.ErrNotExist) {
+	_, err := m.read("reftable/tables.list", maxInsideRef)
+	if errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
 		return forage.Errorf(forage.ErrUnsupported, "the repository inside was changed to reftable, which is not read here")
 	}
 	return nil
