@@ -151,8 +151,9 @@ func survives(h *host, m mode, c hostile) {
 			}
 		}
 	}
-	h.outsideUntouched(outside)
 	h.opened(folder)
+	h.opened(h.state) // what can't be brought is kept as it is
+	h.outsideUntouched(outside)
 }
 
 // commandEnds runs a command that may fail, and has to end, quietly.
@@ -186,7 +187,7 @@ func (h *host) outsideUntouched(outside string) {
 	if err != nil || string(text) != outsideText {
 		h.Errorf("the file outside holds %q (%v)", text, err)
 	}
-	if out, _ := h.Try(h.repo, "git", "grep", "-l", strings.TrimSpace(outsideText), "HEAD"); out != "" {
+	if out, err := h.Try(h.repo, "git", "grep", "-l", strings.TrimSpace(outsideText), "HEAD"); err == nil {
 		h.Errorf("what is outside was read into %s", out)
 	}
 }
