@@ -83,8 +83,6 @@ type attack struct {
 	// found: it makes files deeper in the tree, where nothing can be held. They have to be found, and
 	// quarantine has to put them aside, before the user adds and commits; looking is safe at once.
 	found []string
-	// only says for which modes it is; "" is all.
-	only string
 	// prepare makes what is there before, on the host.
 	prepare func(h *host)
 }
