@@ -42,6 +42,9 @@ func protectedPaths(ctx context.Context, plan forage.Plan) []string {
 				list = append(list, path.Join(w.Target, name))
 			}
 		}
+		if w.Mode == forage.WorkspaceJJ { // one that leads nowhere, so that git looks no further: see package jj
+			list = append(list, path.Join(w.Target, ".git"))
+		}
 	}
 	slices.Sort(list)
 	return slices.Compact(list)
