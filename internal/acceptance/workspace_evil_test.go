@@ -34,7 +34,7 @@ evil() {
 	set_in "$f" protocol.ext.allow always
 	for name in st ci co lg fetch-all; do set_in "$f" alias.$name "!$(hit "$at-alias")"; done
 	mkdir -p .evil
-	[ "$at" = included ] || { evil .evil/included included; set_in "$f" include.path /workspace/.evil/included; git config -f "$f" --add include.path ../.evil/included; }
+	[ "$at" = included ] || { evil .evil/included included; set_in "$f" include.path /workspace/.evil/included; (cd /workspace && f=$(realpath "$f") && cd / && git config -f "$f" --add include.path ../.evil/included); }
 	for hook in applypatch-msg pre-applypatch post-applypatch pre-commit pre-merge-commit prepare-commit-msg commit-msg post-commit pre-rebase \
 		post-checkout post-merge pre-push pre-receive update proc-receive post-receive post-update reference-transaction push-to-checkout \
 		pre-auto-gc post-rewrite sendemail-validate fsmonitor-watchman post-index-change; do
@@ -232,12 +232,12 @@ echo more >>inner/file
 const submodulesScript = `
 mkdir -p sub && (cd sub && git init -q && git commit -q --allow-empty -m sub)
 git add sub 2>/dev/null
-git config -f .gitmodules submodule.sub.path sub
-git config -f .gitmodules submodule.sub.url 'ext::sh -c "touch%S'"$CANARY"'/gitmodules-url"'
-git config -f .gitmodules submodule.sub.update "!$(hit gitmodules-update)"
-git config -f .gitmodules submodule.../../evil.path docs
-git config -f .gitmodules submodule.dash.url "-u$(hit gitmodules-dash)"
-git config -f .gitmodules submodule.dash.path dash
+(cd / && git config -f /workspace/.gitmodules submodule.sub.path sub)
+(cd / && git config -f /workspace/.gitmodules submodule.sub.url 'ext::sh -c "touch%S'"$CANARY"'/gitmodules-url"')
+(cd / && git config -f /workspace/.gitmodules submodule.sub.update "!$(hit gitmodules-update)")
+(cd / && git config -f /workspace/.gitmodules submodule.../../evil.path docs)
+(cd / && git config -f /workspace/.gitmodules submodule.dash.url "-u$(hit gitmodules-dash)")
+(cd / && git config -f /workspace/.gitmodules submodule.dash.path dash)
 evil sub/.git/config submodule
 git update-index --add --cacheinfo 160000,"$(git rev-parse HEAD)",dash
 git add .gitmodules && git commit -qm submodules

@@ -154,6 +154,6 @@ cd /workspace
 export GIT_AUTHOR_NAME=Agent GIT_AUTHOR_EMAIL=agent@example.com GIT_COMMITTER_NAME=Agent GIT_COMMITTER_EMAIL=agent@example.com
 hit() { printf 'touch %%s; ' "$CANARY/$ATTACK-$1"; }
 script() { mkdir -p "$(dirname "$1")"; printf '#!/bin/sh\n%%s\ncat\n' "$(hit "$2")" >"$1"; chmod +x "$1"; }
-set_in() { mkdir -p "$(dirname "$1")"; git config -f "$1" --replace-all "$2" "$3"; }
+set_in() { mkdir -p "$(dirname "$1")"; touch "$1"; (f=$(realpath "$1"); cd / && git config -f "$f" --replace-all "$2" "$3"); }
 `+evilConfig+evilJJ, canary, strings.ReplaceAll(attack, " ", "-"))
 }
