@@ -15,6 +15,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // systemPath is where programs are looked for: the system's folders, never
@@ -40,6 +42,7 @@ type Command struct {
 	Dir     string        // "" is the root folder
 	Timeout time.Duration // 0 is DefaultTimeout
 	Output  int           // bytes of each stream that are kept; 0 is DefaultOutput
+	Memory  uint64        // bytes that the program may have for itself: getrlimit(2), RLIMIT_DATA. 0 is without a bound
 	Writer  io.Writer     // gets standard output, all of it, in the place of Output.Stdout; when it fails, so does the program
 }
 
@@ -79,7 +82,14 @@ func Run(ctx context.Context, c Command) (Output, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
-	err = cmd.Run()
+	if err = cmd.Start(); err == nil {
+		if c.Memory > 0 { // what it has in this moment is little; children inherit it
+			if err = boundMemory(cmd.Process.Pid, c.Memory); err != nil {
+				cancel()
+			}
+		}
+		err = errors.Join(err, cmd.Wait())
+	}
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -87,6 +97,15 @@ func Run(ctx context.Context, c Command) (Output, error) {
 		err = fmt.Errorf("running %s: %w", filepath.Base(program), err)
 	}
 	return Output{stdout.kept, stderr.kept}, err
+}
+
+// boundMemory bounds the memory of a process that was just started. One that has ended already needs no bound.
+func boundMemory(pid int, bytes uint64) error {
+	err := unix.Prlimit(pid, unix.RLIMIT_DATA, &unix.Rlimit{Cur: bytes, Max: bytes}, nil)
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	return err
 }
 
 func environment() []string {

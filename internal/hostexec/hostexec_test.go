@@ -95,6 +95,17 @@ func TestRunStreamsInput(t *testing.T) {
 	}
 }
 
+func TestRunBoundsMemory(t *testing.T) {
+	// dd has a buffer of that size, which it writes to.
+	hungry := []string{"dd", "if=/dev/zero", "of=/dev/null", "bs=256M", "count=1"}
+	if out, err := Run(t.Context(), Command{Argv: hungry, Memory: 64 << 20}); err == nil {
+		t.Errorf("a program had more memory than it may: %s", out.Stderr)
+	}
+	if out, err := Run(t.Context(), Command{Argv: hungry, Memory: 1 << 30}); err != nil {
+		t.Errorf("%v: %s", err, out.Stderr)
+	}
+}
+
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }

@@ -289,6 +289,24 @@ func TestAttacksOnImport(t *testing.T) {
 			write(t, b.path("refs/heads/other"), "ref: refs/heads/"+b.work.Branch+"\n")
 			return ""
 		}},
+		{"a tree of billions of files", func(_ *testing.T, b *box) string {
+			id, mode := blob(b), "100644"
+			for range 10 { // ten to the tenth
+				var tree strings.Builder
+				for i := range 10 {
+					tree.WriteString(entry(mode, fmt.Sprint("f", i), id))
+				}
+				id, mode = b.loose("tree", tree.String()), "40000"
+			}
+			return b.commitTree(id)
+		}},
+		{"folders without end", func(_ *testing.T, b *box) string {
+			id, mode := blob(b), "100644"
+			for range 50 { // of 200 bytes: no system has such a path
+				id, mode = b.loose("tree", entry(mode, strings.Repeat("d", 200), id)), "40000"
+			}
+			return b.commitTree(id)
+		}},
 		{"a packed-refs with a line too much", func(t *testing.T, b *box) string {
 			_ = os.Remove(b.path("refs/heads", b.work.Branch))
 			write(t, b.path("packed-refs"), b.work.Base+" refs/heads/"+b.work.Branch+"\n"+b.work.Base+" refs/heads/../../../evil\n")

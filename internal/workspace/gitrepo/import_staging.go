@@ -85,17 +85,22 @@ func (r *Repository) Take(ctx context.Context, privateGit string, tips []string,
 	if err = s.bring(ctx, tips, nil); err == nil {
 		err = s.shadow.complete(ctx, tips)
 	}
-	if err == nil || ctx.Err() != nil {
+	if err == nil {
+		err = s.shadow.sized(ctx, tips)
+	}
+	if err == nil || ctx.Err() != nil || errors.Is(err, forage.ErrRefused) {
 		return s.shadow, err
 	}
 	brought := s.bringAll(ctx)
 	if ctx.Err() != nil {
 		return nil, brought
 	}
-	if err := s.shadow.complete(ctx, tips); err != nil {
-		return nil, errors.Join(err, brought)
+	if err = s.shadow.complete(ctx, tips); err != nil {
+		err = errors.Join(err, brought)
+		return nil, err
 	}
-	return s.shadow, nil
+	err = s.shadow.sized(ctx, tips)
+	return s.shadow, err
 }
 
 // complete says whether all is there that tips need.
@@ -299,6 +304,11 @@ func (s *staging) hand(ctx context.Context, host *Shadow, tips []string) error {
 			if kind, err := s.shadow.Line(ctx, "cat-file", "-t", tip); err != nil || kind != "commit" {
 				return errors.Join(fmt.Errorf("%s is no commit", tip), err)
 			}
+		}
+	}
+	if s.commits {
+		if err := s.shadow.sized(ctx, tips); err != nil {
+			return err
 		}
 	}
 	return s.shadow.hand(ctx, host, tips)

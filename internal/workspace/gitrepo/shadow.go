@@ -149,6 +149,8 @@ type Call struct {
 const (
 	callTimeout = 10 * time.Minute // a checkout of a big repository on a slow disk
 	callOutput  = 256 << 20
+	// callMemory is what one git may have: a .gitignore is read as a whole, and what a tree names is held at once.
+	callMemory = 4 << 30
 )
 
 // Git runs git in the shadow and returns what it wrote to stdout. An error has git's own words, which
@@ -174,7 +176,7 @@ func (s *Shadow) Git(ctx context.Context, c Call) ([]byte, error) {
 	}
 	out, err := hostexec.Run(ctx, hostexec.Command{
 		Argv: append([]string{"git"}, c.Args...), Env: append(env, c.Env...), Dir: dir,
-		Stdin: c.Stdin, Input: c.Input, Timeout: timeout, Output: bound + 1, Writer: c.Writer,
+		Stdin: c.Stdin, Input: c.Input, Timeout: timeout, Output: bound + 1, Memory: callMemory, Writer: c.Writer,
 	})
 	if err != nil {
 		return out.Stdout, gitError(err, out)
