@@ -17,6 +17,10 @@ import (
 // importPause is how long commits gather before they are brought to the host's repository.
 const importPause = time.Second
 
+// watchAfter is how long a sandbox is not watched at first. What ends sooner is looked at when it ends, and is spared
+// that giving up an inotify(7) instance which has watched takes the kernel longer than a short command takes.
+const watchAfter = time.Second
+
 // importTimeout bounds one import: whoever looks later imports what is left.
 const importTimeout = 5 * time.Minute
 
@@ -126,23 +130,32 @@ func (i *importer) run(ctx context.Context) {
 		if err := i.arm(); err != nil {
 			return
 		}
-		for _, w := range i.parts {
-			i.update(ctx, w)
-		}
+		i.look(ctx)
+	}
+}
+
+// look imports what there is.
+func (i *importer) look(ctx context.Context) {
+	for _, w := range i.parts {
+		i.update(ctx, w)
 	}
 }
 
 // importCommits has commits imported as long as the sandbox lives.
 func (s *Sandbox) importCommits() {
-	i := newImporter(s.setup.Plan.Workspaces(), importPause, s.setup.Workspaces.update)
-	if i == nil {
-		return
-	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		i.run(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(watchAfter):
+		}
+		if i := newImporter(s.setup.Plan.Workspaces(), importPause, s.setup.Workspaces.update); i != nil {
+			i.look(ctx) // what was made before it was watched
+			i.run(ctx)
+		}
 	}()
 	s.undo.add(func() error {
 		cancel()

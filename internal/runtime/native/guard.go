@@ -35,7 +35,7 @@ type guard struct {
 	mounts     string // the sandbox's /proc/PID/mountinfo
 	list       []guarded
 	fail       func(error)
-	notify     *os.File // an inotify instance; nil: there is none to be had
+	notify     *os.File // an inotify instance
 	stop       chan struct{}
 	stopped    chan struct{}
 }
@@ -87,10 +87,6 @@ func startGuard(pid int, files *namespaceFiles, list []guarded, fail func(error)
 		files.close()
 		return nil, nil
 	}
-	if fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK); err == nil {
-		g.notify = os.NewFile(uintptr(fd), "inotify")
-		g.watch()
-	}
 	go g.run()
 	return g, nil
 }
@@ -101,29 +97,56 @@ func (g *guard) end() {
 		return
 	}
 	close(g.stop)
-	if g.notify != nil {
-		g.notify.Close()
-	}
 	<-g.stopped
 	g.namespaces.close()
 }
 
-// guardPace is how often is looked where nothing tells of changes.
-const guardPace = time.Second
+// Where nothing tells of changes they are looked for. So they are at first: giving up an inotify instance that has
+// watched takes the kernel as long as half of a short run.
+const (
+	guardPace  = time.Second // where no inotify instance is to be had
+	earlyPace  = 5 * time.Millisecond
+	earlyLooks = 100
+)
 
 func (g *guard) run() {
 	defer close(g.stopped)
-	g.check() // what changed before it was watched
-	if g.notify == nil {
-		for {
-			select {
-			case <-time.After(guardPace):
-				g.check()
-			case <-g.stop:
-				return
-			}
+	for range earlyLooks {
+		g.check()
+		if g.ended(earlyPace) {
+			return
 		}
 	}
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		for !g.ended(guardPace) {
+			g.check()
+		}
+		return
+	}
+	g.notify = os.NewFile(uintptr(fd), "inotify")
+	defer g.notify.Close()
+	g.follow()
+}
+
+// ended waits, and says whether watching has ended meanwhile.
+func (g *guard) ended(wait time.Duration) bool {
+	select {
+	case <-time.After(wait):
+		return false
+	case <-g.stop:
+		return true
+	}
+}
+
+// follow checks whenever something changes, until watching ends.
+func (g *guard) follow() {
+	go func() {
+		<-g.stop
+		g.notify.SetReadDeadline(time.Unix(1, 0))
+	}()
+	g.watch()
+	g.check() // what changed before it was watched
 	buf := make([]byte, 16<<10)
 	for {
 		n, err := g.notify.Read(buf)

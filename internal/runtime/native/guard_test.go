@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -28,6 +29,15 @@ func isMounted(i *instance, target string) bool {
 	return err == nil && strings.Contains(string(text), " "+target+" ")
 }
 
+// hasInotify says whether this process has an inotify instance: a guard does, once it no longer looks by itself.
+func hasInotify() bool {
+	fds, _ := filepath.Glob("/proc/self/fd/*")
+	return slices.ContainsFunc(fds, func(fd string) bool {
+		kind, _ := os.Readlink(fd)
+		return kind == "anon_inode:inotify"
+	})
+}
+
 // whenTold is a shell's wait for the host to make the file go.
 const whenTold = "cd /workspace; while ! test -e go; do sleep 0.05; done\n"
 
@@ -44,6 +54,7 @@ func TestGuard(t *testing.T) {
 	must(t, err)
 	replaced(t, filepath.Join(dir, ".envrc"), "saved ")
 	waitFor(t, ".envrc to be protected again", func() bool { return isMounted(i, "/workspace/.envrc") })
+	waitFor(t, "the kernel to tell of changes", hasInotify)
 	for _, folder := range []string{".claude", "tools"} {
 		at := filepath.Join(dir, folder)
 		must(t, os.Rename(at, at+".was"))
