@@ -160,7 +160,14 @@ func (k *keeping) work(ctx context.Context, tip string) error {
 	if hasTree(k.w) {
 		var err error
 		if top, err = k.commitFiles(ctx, tip); err != nil {
-			return fmt.Errorf("keeping uncommitted work: %w", err)
+			if ctx.Err() != nil {
+				return fmt.Errorf("keeping uncommitted work: %w", err)
+			}
+			// Nothing inside may keep the sandbox from being removed: the files are kept as they are.
+			if moved := k.moveAside("tree", k.w.Path); moved != nil {
+				return fmt.Errorf("keeping uncommitted work: %w", errors.Join(err, moved))
+			}
+			top = tip
 		}
 	}
 	if top == "" {

@@ -105,3 +105,27 @@ func TestKeepOfWhatGitCannotHold(t *testing.T) {
 		t.Errorf("the metadata with the broken branch is not kept: %v", err)
 	}
 }
+
+// What git on the host can't read within its bounds is kept as the folder that it is in: no file from inside keeps a
+// sandbox from being removed, or takes the host's memory.
+func TestKeepOfFilesThatGitCannotRead(t *testing.T) {
+	b := newBox(t, newHost(t), "box")
+	tip := b.inside.Commit("c", "three\n")
+	write(t, filepath.Join(b.work.Path, "new"), "nowhere else\n")
+	write(t, filepath.Join(b.work.Path, ".gitignore"), "")
+	must(t, os.Truncate(filepath.Join(b.work.Path, ".gitignore"), 8<<30)) // takes no place on the disk
+	if status, err := Unsaved(t.Context(), b.work, b.scratch); err == nil {
+		t.Errorf("a .gitignore of 8 GiB was read: %+v", status)
+	}
+	refs, kept := b.keep()
+	if refs["work"] != tip {
+		t.Errorf("kept %+v, want %s", refs, tip)
+	}
+	folder := ""
+	for _, r := range kept {
+		folder += r.Folder
+	}
+	if text, err := os.ReadFile(filepath.Join(folder, "tree/new")); err != nil || string(text) != "nowhere else\n" {
+		t.Errorf("the files are not in %q: %v", folder, err)
+	}
+}

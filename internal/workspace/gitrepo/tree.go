@@ -44,12 +44,12 @@ type Folder struct {
 // the shadow's: see Staging.
 func (s *Shadow) WriteTree(ctx context.Context, folder Folder) (Tree, error) {
 	tree, err := s.writeTree(ctx, folder, true)
-	if err != nil && ctx.Err() == nil {
+	if err != nil && ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded) {
 		// The kept index may be cut off, or name objects that a gc has taken away since.
 		tree, err = s.writeTree(ctx, folder, false)
 	}
 	if err != nil {
-		return tree, fmt.Errorf("reading the files of %s: %w", folder.Path, err)
+		return tree, fmt.Errorf("reading the files of %s: %w", folder.Path, tooLong(err))
 	}
 	return tree, nil
 }
@@ -97,6 +97,11 @@ type treeWriter struct {
 // git runs git over the folder and our index. Of the folder it may only list names and compare files.
 func (w *treeWriter) git(ctx context.Context, stdin []byte, args ...string) ([]byte, error) {
 	return w.shadow.Git(ctx, Call{Args: args, Stdin: stdin, WorkTree: w.folder.Path, Index: w.index})
+}
+
+// look is git for what compares names with patterns from inside.
+func (w *treeWriter) look(ctx context.Context, args ...string) ([]byte, error) {
+	return w.shadow.Git(ctx, Call{Args: args, WorkTree: w.folder.Path, Index: w.index, Timeout: lookTimeout})
 }
 
 // begin makes the index: the kept one or the seed, brought to base.
@@ -152,7 +157,7 @@ func copyFile(from, to string) error {
 
 // forgetIgnored takes out of a kept index what was untracked when it was added, and is ignored now.
 func (w *treeWriter) forgetIgnored(ctx context.Context) error {
-	ignored, err := w.git(ctx, nil, "ls-files", "-z", "-c", "-i", "--exclude-standard")
+	ignored, err := w.look(ctx, "ls-files", "-z", "-c", "-i", "--exclude-standard")
 	if err != nil || len(ignored) == 0 {
 		return err
 	}
@@ -211,7 +216,7 @@ func (w *treeWriter) unhide(ctx context.Context) error {
 
 // changed are the files that are not as the index has them, and those that it has not.
 func (w *treeWriter) changed(ctx context.Context) ([]string, error) {
-	list, err := w.git(ctx, nil, "ls-files", "-z", "-m", "-o", "--exclude-standard")
+	list, err := w.look(ctx, "ls-files", "-z", "-m", "-o", "--exclude-standard")
 	if err != nil {
 		return nil, err
 	}

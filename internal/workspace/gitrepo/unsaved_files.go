@@ -10,11 +10,22 @@ import (
 	"slices"
 	"time"
 
+	"forage"
 	"forage/internal/workspace"
 )
 
 // lookTimeout bounds a git that lists files, among which somebody may have planted what never ends.
 const lookTimeout = 2 * time.Minute
+
+// tooLong says what may be the reason that a look took too long.
+func tooLong(err error) error {
+	if !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return forage.WithHint(
+		forage.Errorf(forage.ErrRefused, "git took too long to list files: %w", err),
+		"there may be millions of files, or patterns in a .gitignore that take exponential time: look inside, and remove them")
+}
 
 // uncommitted are files that are not as the branch inside has them. Those of the user's own folder are the user's.
 func (i *importing) uncommitted(ctx context.Context, status *workspace.Status) error {
@@ -79,7 +90,7 @@ func (i *importing) changedFiles(ctx context.Context) ([]string, error) {
 		WorkTree: i.w.Path, Index: look.index, Timeout: lookTimeout,
 	})
 	if err != nil {
-		return nil, err
+		return nil, tooLong(err)
 	}
 	_ = replaceFile(look.index, kept)                      // that it can't be kept only costs time
 	return slices.Compact(slices.Sorted(fields(out))), nil // what was deleted is listed twice
