@@ -23,7 +23,8 @@ is not committed comes as one more commit. Your folder follows, if the branch is
 checked out there. With --paths only those files come, as one commit.
 
 In the folder that you gave a sandbox directly the files are yours already: only
-the branch follows.
+the branch follows. In a jj repository it is the bookmark that stands where the
+work began that moves, if there is one only.
 
 It is all or nothing. Refused, with nothing changed: conflicts, changes of your
 own in the way, a locked index, links that leave the tree, names that git or
@@ -32,11 +33,14 @@ push.`,
 		Example: `
 forage-ctl apply work
 forage-ctl apply work --into feature/login
-forage-ctl apply work --paths src,go.mod`,
+forage-ctl apply work --paths src go.mod`,
 		Annotations:       map[string]string{exitNote: "2 6 7"},
-		Args:              oneName,
+		Args:              nameAndPaths,
 		ValidArgsFunction: a.completeName,
-		RunE:              func(c *cobra.Command, args []string) error { return runApply(c, a, f, o, args[0]) },
+		RunE: func(c *cobra.Command, args []string) error {
+			o.Paths = append(o.Paths, args[1:]...)
+			return runApply(c, a, f, o, args[0])
+		},
 	}
 	c.Flags().StringVar(&o.Into, "into", "", "bring it to this `BRANCH`, which is made if there is none")
 	c.Flags().StringSliceVar(&o.Paths, "paths", nil, "only what is at or below these `PATHS` of the repository")

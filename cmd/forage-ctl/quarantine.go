@@ -25,11 +25,14 @@ that was there before. Nothing is deleted: it is said where everything is then.
 NAME may be a run that has ended.`,
 		Example: `
 forage-ctl quarantine work
-forage-ctl quarantine work --paths .envrc,tools/.vscode`,
+forage-ctl quarantine work --paths .envrc tools/.vscode`,
 		Annotations:       map[string]string{exitNote: "2"},
-		Args:              oneName,
+		Args:              nameAndPaths,
 		ValidArgsFunction: a.completeName,
-		RunE:              func(c *cobra.Command, args []string) error { return runQuarantine(c, a, f, o, args[0]) },
+		RunE: func(c *cobra.Command, args []string) error {
+			o.Paths = append(o.Paths, args[1:]...)
+			return runQuarantine(c, a, f, o, args[0])
+		},
 	}
 	c.Flags().BoolVar(&o.All, "all", false, "also what takes a build, a push or a start by name")
 	c.Flags().StringSliceVar(&o.Paths, "paths", nil, "only what is at or below these `PATHS` of the workspace")

@@ -70,6 +70,14 @@ func atMostOneName(c *cobra.Command, args []string) error {
 	return oneName(c, args)
 }
 
+// nameAndPaths wants one sandbox name and, after --paths, as many more of its paths as are given: `--paths a b`.
+func nameAndPaths(c *cobra.Command, args []string) error {
+	if len(args) > 1 && c.Flags().Changed("paths") {
+		args = args[:1]
+	}
+	return oneName(c, args)
+}
+
 // splitCommand divides args into what came before `--` and, untouched, what
 // came after it. dashed says whether there was one.
 func splitCommand(c *cobra.Command, args []string) (before, command []string, dashed bool) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	gopath "path"
 	"slices"
 	"strings"
 
@@ -48,6 +49,7 @@ func (a Applied) Changes() bool { return a.After != a.Before }
 // interrupted try back. Then, one after the other and each in one rename, the index and the branch.
 func (s *Session) Apply(ctx context.Context, o Options) (done Applied, err error) {
 	done.Part = s.Part
+	o.Paths = clean(o.Paths)
 	if len(s.Changes) == 0 && s.CommitsCount == 0 {
 		return done, nil
 	}
@@ -93,6 +95,17 @@ func (s *Session) Apply(ctx context.Context, o Options) (done Applied, err error
 		s.state.Applied, s.state.AppliedTip = result.uncommitted, s.tip
 	}
 	return done, s.saveState()
+}
+
+// clean takes paths as people write them, dir/ and ./dir among them. Nothing stays nothing, which is not the whole tree.
+func clean(paths []string) []string {
+	paths = slices.Clone(paths)
+	for i, path := range paths {
+		if path != "" {
+			paths[i] = gopath.Clean(path)
+		}
+	}
+	return paths
 }
 
 // result is what a branch becomes.

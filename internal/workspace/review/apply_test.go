@@ -161,7 +161,7 @@ func TestApplyOfSomePaths(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.user.Commit("mine", "m\n")
-	b.mustApply(Options{Paths: []string{"dir"}})
+	b.mustApply(Options{Paths: []string{"./dir/"}})
 	if got := b.user.Git("log", "-1", "--format=%s %P", "main"); got != "box: dir "+b.user.Git("rev-parse", "main~1") {
 		t.Errorf("commit: %q", got)
 	}
@@ -171,8 +171,10 @@ func TestApplyOfSomePaths(t *testing.T) {
 	if got := b.user.Git("show", "main:a"); got != "1" {
 		t.Errorf("a is %q", got)
 	}
-	if _, err := b.apply(Options{Paths: []string{"nothing"}}); err == nil {
-		t.Error("nothing was changed there")
+	for _, path := range []string{"nothing", "", "../a"} {
+		if _, err := b.apply(Options{Paths: []string{path}}); err == nil {
+			t.Errorf("nothing was changed at %q", path)
+		}
 	}
 }
 

@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"forage"
+	"forage/internal/term"
+	"forage/internal/workspace/gitrepo"
 	"forage/internal/workspace/jjrepo"
 )
 
@@ -15,11 +19,6 @@ import (
 func (s *Session) applyJJ(ctx context.Context, o Options) (done Applied, err error) {
 	w := s.subject.Workspace
 	done.Part = s.Part
-	if o.Into == "" {
-		return done, forage.WithHint(
-			forage.Errorf(forage.ErrRefused, "the commits of a jj workspace are in your repository already, at the bookmark %s", w.Branch),
-			"go on from there with `jj new "+w.Branch+"`, or name a bookmark to bring them to with --into")
-	}
 	if o.Into == w.Branch || strings.ContainsAny(o.Into, "\"\\\n") || strings.HasPrefix(o.Into, "-") {
 		return done, forage.Errorf(forage.ErrUsage, "%q can't be the bookmark", o.Into)
 	}
@@ -35,6 +34,11 @@ func (s *Session) applyJJ(ctx context.Context, o Options) (done Applied, err err
 	refs, err := jj.Refs(ctx)
 	if err != nil {
 		return done, err
+	}
+	if o.Into == "" {
+		if o.Into, err = s.bookmark(refs); err != nil {
+			return done, err
+		}
 	}
 	t := &target{repo: s.store, branch: o.Into, commit: refs.Values["refs/heads/"+o.Into]}
 	if t.shadow, err = s.store.Shadow(s.subject.Places.Scratch); err != nil {
@@ -63,10 +67,38 @@ func (s *Session) applyJJ(ctx context.Context, o Options) (done Applied, err err
 	if err := s.setBookmark(ctx, jj, t, result.commit); err != nil {
 		return done, err
 	}
+	s.state.Bookmark = t.branch
 	if result.uncommitted != "" {
 		s.state.Applied, s.state.AppliedTip = result.uncommitted, s.tip
 	}
 	return done, s.saveState()
+}
+
+// bookmark is where the work goes if nobody says: the bookmark of the last time, or else the one that stands where the
+// work began. Bookmarks of sandboxes don't count.
+func (s *Session) bookmark(refs gitrepo.Refs) (string, error) {
+	const heads, ours = "refs/heads/", "forage-"
+	if refs.Values[heads+s.state.Bookmark] != "" {
+		return s.state.Bookmark, nil
+	}
+	var at, shown, ways []string
+	for _, ref := range slices.Sorted(maps.Keys(refs.Values)) {
+		name, ok := strings.CutPrefix(ref, heads)
+		if ok && refs.Values[ref] == s.Base && !strings.HasPrefix(name, ours) {
+			at, shown, ways = append(at, name), append(shown, term.Escape(name)), append(ways, "--into "+term.Escape(name))
+		}
+	}
+	onward := "go on from the bookmark " + s.Branch + ", which has the commits, with `jj new " + s.Branch + "`"
+	switch len(at) {
+	case 1:
+		return at[0], nil
+	case 0:
+		return "", forage.WithHint(
+			forage.Errorf(forage.ErrRefused, "no bookmark stands where the work of %s began", s.subject.Sandbox), "name one with --into; or "+onward)
+	}
+	return "", forage.WithHint(
+		forage.Errorf(forage.ErrRefused, "several bookmarks stand where the work of %s began: %s", s.subject.Sandbox, strings.Join(shown, ", ")),
+		"choose one with "+strings.Join(ways, " or ")+"; or "+onward)
 }
 
 // setBookmark has jj take the commit in, by a bookmark that is there for no longer, and then moves the user's. What jj did is

@@ -17,6 +17,8 @@ type state struct {
 	// Applied is the commit that the last apply made of uncommitted work on top of AppliedTip.
 	Applied    string `json:"applied,omitempty"`
 	AppliedTip string `json:"appliedTip,omitempty"`
+	// Bookmark is where the last apply went in a jj repository.
+	Bookmark string `json:"bookmark,omitempty"`
 	// Files are what apply made of files of a folder without a repository: "" is gone.
 	Files map[string]string `json:"files,omitempty"`
 }
