@@ -111,6 +111,8 @@ func TestUnsafeAddressesAreRefused(t *testing.T) {
 	for address, exit := range map[string]int{
 		"ext::sh -c 'touch " + ran + "'": 7,
 		"ext::touch% " + ran:             7,
+		"ext::touch% " + ran + "% [::1]": 7,
+		"https:ssh://example.invalid/x":  7,
 		"-oProxyCommand=touch:x":         7,
 		"gopher://example.invalid/x":     7,
 		"https://user:secret@127.0.0.1/": 64,

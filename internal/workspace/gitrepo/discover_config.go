@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -16,17 +15,10 @@ const maxConfig = 4 << 20
 
 // readConfig reads a configuration file as data: git-config(1), "Syntax". A file that is not there is empty.
 func readConfig(file string) (map[string][]string, error) {
-	info, err := os.Stat(file)
+	text, err := readRegular(file, maxConfig)
 	if errors.Is(err, fs.ErrNotExist) {
 		return map[string][]string{}, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() || info.Size() > maxConfig {
-		return nil, forage.Errorf(forage.ErrUnsupported, "%s is not a configuration file", file)
-	}
-	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}

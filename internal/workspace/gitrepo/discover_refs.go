@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -39,17 +37,10 @@ func (r *Repository) Refs(ctx context.Context, scratch string) (Refs, error) {
 // packedRefs reads gitrepository-layout(5)'s packed-refs, which count less than loose ones.
 func (r *Repository) packedRefs(refs Refs) error {
 	file := filepath.Join(r.Common, "packed-refs")
-	info, err := os.Stat(file)
+	text, err := readRegular(file, maxPacked)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	if !info.Mode().IsRegular() || info.Size() > maxPacked {
-		return fmt.Errorf("%s has more than %d bytes", file, maxPacked)
-	}
-	text, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
@@ -81,7 +72,7 @@ func (r *Repository) looseRefs(refs Refs) error {
 		if err != nil || entry.IsDir() || strings.HasSuffix(path, ".lock") {
 			return err
 		}
-		text, err := os.ReadFile(path) // a link too: so does git
+		text, err := readRegular(path, maxPointer) // a link too: so does git
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}

@@ -44,16 +44,21 @@ type object struct {
 // that is known of it. Whatever is in stop is taken for complete.
 func (c *looseCopy) walk(tips []string, stop map[string]bool) (absent []string, err error) {
 	seen := make(map[string]bool)
-	pending := append([]string(nil), tips...)
-	for len(pending) > 0 {
-		id := pending[len(pending)-1]
-		pending = pending[:len(pending)-1]
-		if seen[id] || stop[id] {
-			continue
+	var pending []string
+	add := func(ids []string) { // each once: folders may name one thing millions of times
+		for _, id := range ids {
+			if !seen[id] && !stop[id] && len(seen) <= maxLoose {
+				seen[id], pending = true, append(pending, id)
+			}
 		}
-		if seen[id] = true; len(seen) > maxLoose {
+	}
+	add(tips)
+	for len(pending) > 0 {
+		if len(seen) > maxLoose {
 			return nil, fmt.Errorf("more than %d objects are not packed: %w", maxLoose, errIrregular)
 		}
+		id := pending[len(pending)-1]
+		pending = pending[:len(pending)-1]
 		o, err := c.take(id)
 		if errors.Is(err, fs.ErrNotExist) {
 			absent = append(absent, id)
@@ -66,7 +71,7 @@ func (c *looseCopy) walk(tips []string, stop map[string]bool) (absent []string, 
 		if err != nil {
 			return nil, fmt.Errorf("the object %s: %w", id, err)
 		}
-		pending = append(pending, links...)
+		add(links)
 	}
 	return absent, nil
 }

@@ -114,17 +114,6 @@ func readPointer(file, prefix string) (string, error) {
 	return path, nil
 }
 
-func readSmall(file string) ([]byte, error) {
-	info, err := os.Lstat(file)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() || info.Size() > maxPointer {
-		return nil, forage.Errorf(forage.ErrUnsupported, "%s is not a small file", file)
-	}
-	return os.ReadFile(file)
-}
-
 // last is the value of a key that counts; "" if there is none.
 func (r *Repository) last(key string) string {
 	if values := r.Config[key]; len(values) > 0 {
@@ -174,10 +163,15 @@ func (r *Repository) readHead(ctx context.Context) error {
 			return err
 		}
 	}
-	if ref, ok := strings.CutPrefix(head, "ref:"); ok {
-		r.Head = strings.TrimPrefix(strings.TrimSpace(ref), "refs/heads/")
-	} else {
+	ref, isRef := strings.CutPrefix(head, "ref:")
+	ref = strings.TrimSpace(ref)
+	switch {
+	case isRef && validRef(ref):
+		r.Head = strings.TrimPrefix(ref, "refs/heads/")
+	case !isRef && isHex(head):
 		r.Detached = head
+	default:
+		return forage.Errorf(forage.ErrUnsupported, "the HEAD of %s is neither a branch nor a commit", r.GitDir)
 	}
 	return nil
 }

@@ -178,17 +178,10 @@ func copyIndex(dir, from string) error {
 }
 
 func copyIndexFile(to, from string) error {
-	info, err := os.Stat(from)
+	source, info, err := openRegular(from, 0, maxIndex)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	if !info.Mode().IsRegular() {
-		return forage.Errorf(forage.ErrUnsupported, "%s is not a file", from)
-	}
-	source, err := os.Open(from)
 	if err != nil {
 		return err
 	}
@@ -197,9 +190,7 @@ func copyIndexFile(to, from string) error {
 	if err != nil {
 		return err
 	}
-	if info, err = source.Stat(); err == nil { // the one that is open: git replaces an index by a rename
-		_, err = target.ReadFrom(source)
-	}
+	_, err = target.ReadFrom(source)
 	return errors.Join(err, target.Close(), os.Chtimes(to, info.ModTime(), info.ModTime()))
 }
 
@@ -211,17 +202,6 @@ func writeNew(path, text string) error {
 	}
 	_, err = f.WriteString(text)
 	return errors.Join(err, f.Close())
-}
-
-func readRegular(file string, limit int64) ([]byte, error) {
-	info, err := os.Stat(file)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() || info.Size() > limit {
-		return nil, forage.Errorf(forage.ErrUnsupported, "%s is not a file of at most %d bytes", file, limit)
-	}
-	return os.ReadFile(file)
 }
 
 // removeAll is os.RemoveAll for folders in which somebody took away permissions.

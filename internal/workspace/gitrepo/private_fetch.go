@@ -3,6 +3,7 @@ package gitrepo
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -112,13 +113,14 @@ func (m Remote) Fetch(ctx context.Context, store string) error {
 // CheckURL refuses an address that can't be fetched from safely, or that holds a secret.
 func CheckURL(address string) error {
 	scheme, rest, ok := strings.Cut(address, "://")
-	if strings.HasPrefix(address, "-") || strings.Contains(address, "::") && !strings.Contains(address, "[") {
+	helper, _, _ := strings.Cut(address, "[") // after which there is an address of IPv6
+	if strings.HasPrefix(address, "-") || strings.Contains(helper, "::") {
 		return forage.Errorf(forage.ErrRefused, "%q is no address: it would have git run a command", address)
 	}
 	if !ok {
 		return nil // host:path
 	}
-	if !strings.Contains(":"+protocols+":", ":"+scheme+":") {
+	if !slices.Contains(strings.Split(protocols, ":"), scheme) {
 		return forage.WithHint(forage.Errorf(forage.ErrRefused, "repositories are not fetched by %q", scheme), "use https or ssh")
 	}
 	authority, _, _ := strings.Cut(rest, "/")

@@ -19,7 +19,7 @@ func (r *Repository) Checkouts() []Checkout {
 	if filepath.Base(r.Common) == ".git" {
 		first.Folder = filepath.Dir(r.Common)
 	}
-	if r.last("core.bare") == "true" {
+	if r.flag("core.bare") {
 		first = Checkout{GitDir: r.Common}
 	}
 	all := []Checkout{first}
