@@ -1,8 +1,11 @@
 package gitrepo
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io/fs"
+	"path/filepath"
 	"strings"
 
 	"forage"
@@ -19,6 +22,9 @@ func (s *Shadow) Branch(ctx context.Context, ref string) (string, error) {
 	if !validRef(ref) {
 		return "", forage.Errorf(forage.ErrUsage, "%q is no name of a ref", ref)
 	}
+	if id, known := s.Repository.readRef(ref); known {
+		return id, nil
+	}
 	out, err := s.Git(ctx, Call{Args: []string{"for-each-ref", "--format=%(objectname) %(refname)", ref}})
 	if err != nil {
 		return "", err
@@ -29,6 +35,31 @@ func (s *Shadow) Branch(ctx context.Context, ref string) (string, error) {
 		}
 	}
 	return "", nil
+}
+
+// readRef is Branch without a process. known is false where only git can tell.
+func (r *Repository) readRef(ref string) (id string, known bool) {
+	if r.RefFormat != "files" {
+		return "", false
+	}
+	text, err := readRegular(filepath.Join(r.Common, ref), maxPointer)
+	if err == nil {
+		id = string(bytes.TrimSpace(text))
+		return id, isHex(id)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return "", false
+	}
+	packed, err := readRegular(filepath.Join(r.Common, "packed-refs"), maxPacked)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", true
+	}
+	before, _, found := bytes.Cut(packed, []byte(" "+ref+"\n")) // no name has a space in it
+	if err != nil || !found {
+		return "", err == nil
+	}
+	id = string(before[bytes.LastIndexByte(before, '\n')+1:])
+	return id, isHex(id)
 }
 
 // MoveBranch moves a ref of the host's repository from where it was ("": it wasn't there) to where it is to be. errMoved:
