@@ -30,6 +30,16 @@ func (r *Repository) Staging(scratch, objects string) (*Shadow, error) {
 	return s, nil
 }
 
+// Borrow has a Staging find the objects of another repository as well.
+func (s *Shadow) Borrow(from *Repository) error {
+	file, err := os.OpenFile(filepath.Join(s.Dir, "objects/info/alternates"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString(quoteAlternate(filepath.Join(from.Common, "objects")) + "\n")
+	return errors.Join(err, file.Close())
+}
+
 // Bring copies what tips need to another repository, whose objects are alternates of this one's, without what have has
 // already. It is done when it returns, as a whole: git finds a pack by its index, which comes last.
 func (s *Shadow) Bring(ctx context.Context, to *Repository, tips, have []string) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"forage"
@@ -44,18 +45,29 @@ func (s *Shadow) look(ctx context.Context, w forage.Workspace) (_ *inside, err e
 	if in.work, in.dirty, err = finished(ctx, in.staging, view.At()); err != nil {
 		return nil, err
 	}
-	for _, head := range notRoot(view.Heads) {
-		if head == in.dirty || head == in.work {
-			continue
-		}
-		args := append([]string{"rev-list", "--max-count=1", head, "--not", "--all"}, notRoot([]string{in.work})...)
-		if fresh, err := in.staging.Line(ctx, args...); err != nil {
-			return nil, err
-		} else if fresh != "" {
-			in.others = append(in.others, head)
-		}
+	in.others, err = in.freshHeads(ctx)
+	return in, err
+}
+
+// freshHeads are the heads with commits that neither the host nor work has. There may be as many as whoever is inside
+// likes, so that git is asked once for all.
+func (in *inside) freshHeads(ctx context.Context) ([]string, error) {
+	heads := slices.DeleteFunc(notRoot(in.view.Heads), func(head string) bool { return head == in.dirty || head == in.work })
+	if len(heads) == 0 {
+		return nil, nil
 	}
-	return in, nil
+	list, err := in.staging.Git(ctx, gitrepo.Call{
+		Args:  append([]string{"rev-list", "--stdin", "--not", "--all"}, notRoot([]string{in.work})...),
+		Stdin: []byte(strings.Join(heads, "\n") + "\n"),
+	})
+	if err != nil {
+		return nil, err
+	}
+	fresh := make(map[string]bool)
+	for id := range strings.Lines(string(list)) {
+		fresh[strings.TrimSpace(id)] = true
+	}
+	return slices.DeleteFunc(heads, func(head string) bool { return !fresh[head] }), nil
 }
 
 // notRoot leaves out the root, which git has no commit for, and what is "".

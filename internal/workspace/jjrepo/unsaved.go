@@ -78,12 +78,15 @@ func (s *Shadow) commits(ctx context.Context, in *inside, w forage.Workspace, at
 		others = append([]string{in.work}, others...)
 	}
 	for _, id := range others {
+		if len(status.Elsewhere) == workspace.MaxListed { // whoever is inside can make any number
+			break
+		}
 		args := append([]string{"log", "-1", "--format=%h %s", id, "--not"}, append(notRoot([]string{at}), saved...)...)
 		line, err := in.staging.Line(ctx, args...)
 		if err != nil {
 			return err
 		}
-		if line != "" && len(status.Elsewhere) < workspace.MaxListed {
+		if line != "" {
 			status.Elsewhere = append(status.Elsewhere, "commit "+line)
 		}
 	}
@@ -152,28 +155,51 @@ func (s *Shadow) uncommitted(ctx context.Context, in *inside, w forage.Workspace
 	if err != nil {
 		return err
 	}
-	base, err := treeOf(ctx, in.staging, in.work)
+	names, err := differing(ctx, in.staging, in.work, tree.ID)
+	if err == nil {
+		names, err = s.withoutTaken(ctx, in, w, tree.ID, names)
+	}
 	if err != nil {
 		return err
 	}
-	out, err := in.staging.Git(ctx, gitrepo.Call{Args: []string{"diff-tree", "-r", "-z", "--name-only", "--no-renames", "--ignore-submodules=all", base, tree.ID}})
-	if err != nil {
-		return err
-	}
-	names := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
 	names = append(names, tree.Nested...)
 	for _, file := range tree.Left {
 		names = append(names, file.Path)
 	}
 	for _, name := range names {
-		if name == "" {
-			continue
-		}
 		if status.UncommittedCount++; status.UncommittedCount <= workspace.MaxListed {
 			status.Uncommitted = append(status.Uncommitted, name)
 		}
 	}
 	return nil
+}
+
+// differing are the files that are not in a tree as they are in a commit.
+func differing(ctx context.Context, git *gitrepo.Shadow, commit, tree string) ([]string, error) {
+	base, err := treeOf(ctx, git, commit)
+	if err != nil {
+		return nil, err
+	}
+	out, err := git.Git(ctx, gitrepo.Call{Args: []string{"diff-tree", "-r", "-z", "--name-only", "--no-renames", "--ignore-submodules=all", base, tree}})
+	names := strings.Split(string(out), "\x00")
+	return names[:len(names)-1], err // each ends with a zero byte
+}
+
+// withoutTaken are the changed files that the user has not taken over as they are: see gitrepo.NoteTaken.
+func (s *Shadow) withoutTaken(ctx context.Context, in *inside, w forage.Workspace, tree string, changed []string) ([]string, error) {
+	commit, err := gitrepo.Taken(w)
+	if err != nil || commit == "" || len(changed) == 0 {
+		return changed, err
+	}
+	saved, err := s.saved(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	if line, err := in.staging.Line(ctx, append([]string{"rev-list", "--max-count=1", commit, "--not"}, saved...)...); err != nil || line != "" {
+		return changed, nil // it is gone, or at no bookmark any more
+	}
+	others, err := differing(ctx, in.staging, commit, tree)
+	return gitrepo.InBoth(changed, others), err
 }
 
 // tree is the content of the folder, as an object in the staging. fs.ErrNotExist: there is no folder.

@@ -55,16 +55,20 @@ func (s *Session) AddHazards(ctx context.Context, found []hazard.Finding) error 
 		changed[c.Path] = true
 	}
 	var more []hazard.Finding
+	asked := 0
 	for _, f := range found {
-		if !slices.ContainsFunc(s.Hazards, func(known hazard.Finding) bool { return known.Path == f.Path && known.Kind == f.Kind }) {
-			more = append(more, f)
+		if slices.ContainsFunc(s.Hazards, func(known hazard.Finding) bool { return known.Path == f.Path && known.Kind == f.Kind }) {
+			continue
+		}
+		more = append(more, f)
+		if asked += len(f.Path) + 1; asked <= maxAsked { // what is not asked about is shown
 			args = append(args, f.Path)
 		}
 	}
 	if len(more) == 0 {
 		return nil
 	}
-	list, err := s.staging.Git(ctx, gitrepo.Call{Args: args[:min(len(args), maxAsked)]})
+	list, err := s.staging.Git(ctx, gitrepo.Call{Args: args})
 	if err != nil {
 		return err
 	}
@@ -81,8 +85,8 @@ func (s *Session) AddHazards(ctx context.Context, found []hazard.Finding) error 
 	return nil
 }
 
-// maxAsked bounds the arguments of one command.
-const maxAsked = 1000
+// maxAsked bounds the arguments of one command, in bytes: execve(2), "Limits on size of arguments and environment".
+const maxAsked = 256 << 10
 
 // targets are what links say, by the id of their blob. One that is too long to be a link isn't among them.
 func (s *Session) targets(ctx context.Context, ids []string) (map[string]string, error) {

@@ -191,14 +191,14 @@ func (s *Session) isAncestor(ctx context.Context, ancestor, of string) bool {
 }
 
 func (s *Session) listCommits(ctx context.Context) error {
-	args := []string{"log", "-z", "--no-show-signature", "--no-notes", "--no-color", "--format=%H %s", fmt.Sprintf("--max-count=%d", MaxCommits)}
+	args := []string{"log", "-z", "--no-show-signature", "--no-notes", "--no-color", "--format=%H %<(300,trunc)%s", fmt.Sprintf("--max-count=%d", MaxCommits)}
 	list, err := s.staging.Git(ctx, gitrepo.Call{Args: append(args, s.sinceBase()...)})
 	if err != nil {
 		return err
 	}
 	for entry := range strings.SplitSeq(strings.TrimSuffix(string(list), "\x00"), "\x00") {
 		if id, subject, ok := strings.Cut(entry, " "); ok {
-			s.Commits = append([]workspace.Commit{{ID: id, Subject: subject}}, s.Commits...)
+			s.Commits = append([]workspace.Commit{{ID: id, Subject: strings.TrimRight(subject, " ")}}, s.Commits...)
 		}
 	}
 	return nil

@@ -67,7 +67,11 @@ func replaceFile(name string, text []byte) (err error) {
 }
 
 // MarkShown remembers that the user has seen this content: Apply says when it is another.
-func (s *Session) MarkShown() error {
+// What else is remembered may be another's by now: a pager stays open, and somebody applies meanwhile.
+func (s *Session) MarkShown() (err error) {
+	if s.state, err = readState(s.subject.folder()); err != nil {
+		return err
+	}
 	s.state.Shown = s.Tree
 	return s.saveState()
 }

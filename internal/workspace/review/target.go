@@ -68,7 +68,7 @@ func (t *target) find(ctx context.Context, s *Session) error {
 	}
 	t.commit = s.commit(ctx, t.shadow, ref)
 	if t.commit != "" && s.commit(ctx, s.staging, t.commit) == "" { // a clone: the source has got commits since
-		if err := s.borrow(t.repo); err != nil {
+		if err := s.staging.Borrow(t.repo); err != nil {
 			return err
 		}
 	}
@@ -87,16 +87,6 @@ func (t *target) find(ctx context.Context, s *Session) error {
 		return t.quiet()
 	}
 	return nil
-}
-
-// borrow has staging find the objects of another repository as well.
-func (s *Session) borrow(repo *gitrepo.Repository) error {
-	file, err := os.OpenFile(filepath.Join(s.subject.folder(), "objects/info/alternates"), os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	_, err = file.WriteString(filepath.Join(repo.Common, "objects") + "\n")
-	return errors.Join(err, file.Close())
 }
 
 // unfinished are the files by which git knows that a command of the user's is in the middle of something.
@@ -129,14 +119,14 @@ func (t *target) unlocked() error {
 func (t *target) index() string { return filepath.Join(t.repo.GitDir, "index") }
 
 // bring copies the objects of the commit to the user's repository.
-func (s *Session) bring(ctx context.Context, t *target, commit string) error {
+func (s *Session) bring(ctx context.Context, t *target, commit string) (err error) {
 	have := []string{s.subject.Workspace.Base, s.Base, t.commit}
 	if t.repo.Common != s.store.Common { // a clone: from its store, which has the commits
 		store, err := s.store.Shadow(s.subject.Places.Scratch)
 		if err != nil {
 			return err
 		}
-		defer store.Close()
+		defer func() { err = errors.Join(err, store.Close()) }()
 		if err := store.Bring(ctx, t.repo, []string{s.tip}, have); err != nil {
 			return err
 		}

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"forage"
 	"forage/internal/workspace/gitrepo"
 )
@@ -223,7 +225,10 @@ func (i *installation) reached(ctx context.Context, changes []Change) ([]Change,
 
 // begun says whether a file is the beginning of what the work has there: git was killed while it wrote it.
 func (i *installation) begun(ctx context.Context, c Change) (bool, error) {
-	file, err := os.Open(filepath.Join(i.repo.WorkTree, c.Path))
+	file, err := os.OpenFile(filepath.Join(i.repo.WorkTree, c.Path), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) {
+		return false, nil // something else than a file
+	}
 	if err != nil {
 		return false, err
 	}
