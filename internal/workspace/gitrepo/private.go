@@ -70,7 +70,7 @@ func CreatePrivate(ctx context.Context, r *Repository, p Private) (err error) {
 // written inside: nothing is followed, and folders that were closed are opened.
 func RemovePrivate(repository forage.Repository) error {
 	err := errors.Join(removeAll(repository.Dir), removeAll(repository.Dir+stagingSuffix))
-	for _, suffix := range [...]string{importedSuffix, lockSuffix, indexSuffix, refsSuffix} {
+	for _, suffix := range [...]string{importedSuffix, lockSuffix, indexSuffix, refsSuffix, takenSuffix} {
 		if gone := os.Remove(repository.Dir + suffix); !errors.Is(gone, fs.ErrNotExist) {
 			err = errors.Join(err, gone)
 		}

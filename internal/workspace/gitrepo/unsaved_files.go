@@ -35,7 +35,14 @@ func (i *importing) uncommitted(ctx context.Context, status *workspace.Status) e
 	if _, err := os.Lstat(i.w.Path); errors.Is(err, fs.ErrNotExist) {
 		return nil // the user removed it: what was in it is gone
 	}
-	names, err := i.changedFiles(ctx)
+	base, err := i.base(ctx)
+	if err != nil {
+		return err
+	}
+	names, err := i.changedFiles(ctx, base)
+	if err == nil {
+		names, err = i.withoutTaken(ctx, names)
+	}
 	if err != nil {
 		return fmt.Errorf("looking for uncommitted work: %w", err)
 	}
@@ -56,13 +63,10 @@ func (i *importing) base(ctx context.Context) (string, error) {
 	return i.host.Branch(ctx, branchRef(i.w.Branch))
 }
 
-// changedFiles lists files by names and times, and by content where times differ, on an index of ours that is kept for the next
+// changedFiles lists files that are not as base has them, by names and times, and by content where times differ, on an index of
+// ours that is kept for the next
 // time. Git looks into no nested repository for that.
-func (i *importing) changedFiles(ctx context.Context) ([]string, error) {
-	base, err := i.base(ctx)
-	if err != nil {
-		return nil, err
-	}
+func (i *importing) changedFiles(ctx context.Context, base string) ([]string, error) {
 	root, err := openFolder(i.w.Path)
 	if err != nil {
 		return nil, err

@@ -30,6 +30,22 @@ func TestUnsaved(t *testing.T) {
 		}, func(*box) workspace.Status {
 			return workspace.Status{Uncommitted: []string{"a", "b", "sub/new\nline"}, UncommittedCount: 3}
 		}},
+		{"uncommitted files that the user has", func(t *testing.T, b *box) {
+			write(t, filepath.Join(b.work.Path, "a"), "changed")
+			write(t, filepath.Join(b.work.Path, "later"), "same")
+			must(t, os.Remove(filepath.Join(b.work.Path, "b")))
+			b.take("a", "changed", "later", "same", "b", "")
+			write(t, filepath.Join(b.work.Path, "later"), "changed since")
+		}, func(*box) workspace.Status {
+			return workspace.Status{Uncommitted: []string{"later"}, UncommittedCount: 1}
+		}},
+		{"uncommitted files that the user had", func(t *testing.T, b *box) {
+			write(t, filepath.Join(b.work.Path, "a"), "changed")
+			b.take("a", "changed")
+			b.host.Git("reset", "-q", "--hard", b.work.Base)
+		}, func(*box) workspace.Status {
+			return workspace.Status{Uncommitted: []string{"a"}, UncommittedCount: 1}
+		}},
 		{"a file that is only touched", func(t *testing.T, b *box) {
 			write(t, filepath.Join(b.work.Path, "a"), "one\n")
 		}, func(*box) workspace.Status { return workspace.Status{} }},
@@ -99,6 +115,22 @@ func TestUnsaved(t *testing.T) {
 			b.sound()
 		})
 	}
+}
+
+// take commits files in the user's repository, as apply does; "" removes one.
+func (b *box) take(files ...string) {
+	b.t.Helper()
+	for i := 0; i < len(files); i += 2 {
+		path := filepath.Join(b.host.Dir, files[i])
+		if files[i+1] == "" {
+			must(b.t, os.Remove(path))
+		} else {
+			write(b.t, path, files[i+1])
+		}
+	}
+	b.host.Git("add", "-A")
+	b.host.Git("commit", "-q", "-m", "taken over")
+	must(b.t, NoteTaken(b.work, b.host.Git("rev-parse", "HEAD")))
 }
 
 func TestUnsavedListsAreBounded(t *testing.T) {

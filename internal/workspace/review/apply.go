@@ -91,10 +91,16 @@ func (s *Session) Apply(ctx context.Context, o Options) (done Applied, err error
 	if err := t.install(ctx, s, result.commit, o.DryRun); err != nil || o.DryRun {
 		return done, err
 	}
-	if result.uncommitted != "" {
-		s.state.Applied, s.state.AppliedTip = result.uncommitted, s.tip
+	return done, s.brought(result)
+}
+
+// brought remembers what the user has got.
+func (s *Session) brought(r result) error {
+	if r.uncommitted == "" {
+		return s.saveState()
 	}
-	return done, s.saveState()
+	s.state.Applied, s.state.AppliedTip = r.uncommitted, s.tip
+	return errors.Join(s.saveState(), gitrepo.NoteTaken(s.subject.Workspace, r.uncommitted))
 }
 
 // clean takes paths as people write them, dir/ and ./dir among them. Nothing stays nothing, which is not the whole tree.

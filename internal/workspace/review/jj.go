@@ -68,10 +68,7 @@ func (s *Session) applyJJ(ctx context.Context, o Options) (done Applied, err err
 		return done, err
 	}
 	s.state.Bookmark = t.branch
-	if result.uncommitted != "" {
-		s.state.Applied, s.state.AppliedTip = result.uncommitted, s.tip
-	}
-	return done, s.saveState()
+	return done, s.brought(result)
 }
 
 // bookmark is where the work goes if nobody says: the bookmark of the last time, or else the one that stands where the
