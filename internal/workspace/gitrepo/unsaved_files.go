@@ -64,8 +64,7 @@ func (i *importing) base(ctx context.Context) (string, error) {
 }
 
 // changedFiles lists files that are not as base has them, by names and times, and by content where times differ, on an index of
-// ours that is kept for the next
-// time. Git looks into no nested repository for that.
+// ours that is kept for the next time. Git looks into no nested repository for that.
 func (i *importing) changedFiles(ctx context.Context, base string) ([]string, error) {
 	root, err := openFolder(i.w.Path)
 	if err != nil {
