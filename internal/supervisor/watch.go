@@ -118,6 +118,7 @@ func (i *importer) run(ctx context.Context) {
 		}
 	}()
 	events := make([]byte, 64<<10)
+	pause := i.pause
 	for {
 		if _, err := i.watch.Read(events); err != nil {
 			return
@@ -125,14 +126,22 @@ func (i *importer) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(i.pause):
+		case <-time.After(pause):
 		}
 		if err := i.arm(); err != nil {
 			return
 		}
+		began := time.Now()
 		i.look(ctx)
+		pause = pauseAfter(i.pause, time.Since(began))
 	}
 }
+
+// idleShare is how many times longer than an import nothing is imported after it: one that fails, as long as somebody
+// inside wants it to take, is tried again with every commit.
+const idleShare = 9
+
+func pauseAfter(shortest, took time.Duration) time.Duration { return max(shortest, idleShare*took) }
 
 // look imports what there is.
 func (i *importer) look(ctx context.Context) {

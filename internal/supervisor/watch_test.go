@@ -127,3 +127,14 @@ func TestNothingToWatch(t *testing.T) {
 		}
 	}
 }
+
+// TestPauseAfter: imports never take more than a tenth of the time, whatever is made inside.
+func TestPauseAfter(t *testing.T) {
+	for _, c := range []struct{ took, want time.Duration }{
+		{0, time.Second}, {100 * time.Millisecond, time.Second}, {time.Minute, 9 * time.Minute},
+	} {
+		if got := pauseAfter(time.Second, c.took); got != c.want {
+			t.Errorf("after %v: %v, want %v", c.took, got, c.want)
+		}
+	}
+}

@@ -3,8 +3,10 @@ package gitrepo
 import (
 	"bytes"
 	"compress/zlib"
+	"context"
 	"crypto/sha1"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -389,4 +391,19 @@ func TestImportFromAShallowRepository(t *testing.T) {
 		t.Errorf("got %+v, want one commit", status)
 	}
 	b.sound()
+}
+
+// TestLooseObjectsAreLeftWhenTimeIsUp: who stops a sandbox doesn't wait until all is read that was made inside.
+func TestLooseObjectsAreLeftWhenTimeIsUp(t *testing.T) {
+	b := newBox(t, newHost(t), "box")
+	id := b.inside.Commit("x", "y\n")
+	from, err := openMetadata(b.path())
+	must(t, err)
+	defer from.close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	c := looseCopy{from: from, objects: t.TempDir()}
+	if _, err := c.walk(ctx, []string{id}, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
 }

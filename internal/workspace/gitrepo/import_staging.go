@@ -135,7 +135,7 @@ func (s *Shadow) Hand(ctx context.Context, tips []string) error {
 // be in the host's repository with all that it needs.
 func (s *staging) bring(ctx context.Context, tips []string, stop map[string]bool) error {
 	c := looseCopy{from: s.from, objects: filepath.Join(s.shadow.Dir, "objects"), sha256: s.shadow.Repository.ObjectFormat == "sha256"}
-	absent, err := c.walk(tips, stop)
+	absent, err := c.walk(ctx, tips, stop)
 	if err != nil {
 		return err
 	}
@@ -190,7 +190,7 @@ func (s *staging) bringAll(ctx context.Context) error {
 	}
 	c := looseCopy{from: s.from, objects: filepath.Join(s.shadow.Dir, "objects"), sha256: s.shadow.Repository.ObjectFormat == "sha256"}
 	for _, id := range all {
-		if _, err := c.take(id); err != nil && !errors.Is(err, errIrregular) {
+		if _, err := c.take(ctx, id); err != nil && !errors.Is(err, errIrregular) {
 			return err
 		}
 	}

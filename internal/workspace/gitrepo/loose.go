@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"compress/zlib"
+	"context"
 	"crypto/sha1"
 	"crypto/sha256"
 	"encoding/hex"
@@ -42,7 +43,7 @@ type object struct {
 
 // walk brings tips and what they lead to, as far as it is loose, and returns what is not, whose names are all
 // that is known of it. Whatever is in stop is taken for complete.
-func (c *looseCopy) walk(tips []string, stop map[string]bool) (absent []string, err error) {
+func (c *looseCopy) walk(ctx context.Context, tips []string, stop map[string]bool) (absent []string, err error) {
 	seen := make(map[string]bool)
 	var pending []string
 	add := func(ids []string) { // each once: folders may name one thing millions of times
@@ -59,7 +60,7 @@ func (c *looseCopy) walk(tips []string, stop map[string]bool) (absent []string, 
 		}
 		id := pending[len(pending)-1]
 		pending = pending[:len(pending)-1]
-		o, err := c.take(id)
+		o, err := c.take(ctx, id)
 		if errors.Is(err, fs.ErrNotExist) {
 			absent = append(absent, id)
 			continue
@@ -91,7 +92,10 @@ func (c *looseCopy) digest() hash.Hash {
 }
 
 // take copies one object and checks it. fs.ErrNotExist: it is not loose.
-func (c *looseCopy) take(id string) (object, error) {
+func (c *looseCopy) take(ctx context.Context, id string) (object, error) {
+	if ctx.Err() != nil {
+		return object{}, context.Cause(ctx)
+	}
 	if !isHex(id) || len(id) != 2*c.idBytes() {
 		return object{}, fmt.Errorf("%.80q is no object's name here: %w", id, errIrregular)
 	}
