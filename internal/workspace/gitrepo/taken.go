@@ -3,8 +3,10 @@ package gitrepo
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"forage"
@@ -16,6 +18,9 @@ const takenSuffix = ".taken"
 // NoteTaken remembers that a commit in the user's repository has the files of w that no commit inside has. As long as a branch
 // of the user's leads to it, those that are still the same are nothing that would be lost.
 func NoteTaken(w forage.Workspace, commit string) error {
+	if !filepath.IsAbs(w.Repository.Dir) { // the note would be in whatever folder the caller is in
+		return fmt.Errorf("noting what was taken: %q is no folder of ours", w.Repository.Dir)
+	}
 	return os.WriteFile(w.Repository.Dir+takenSuffix, []byte(commit+"\n"), 0o600)
 }
 

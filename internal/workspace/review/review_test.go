@@ -43,8 +43,10 @@ func newBox(t *testing.T, files map[string]string) *box {
 		Sandbox: "box", Places: workspace.PlacesIn(state, t.TempDir()),
 		Workspace: forage.Workspace{
 			Name: "main", Mode: forage.WorkspaceWorktree, Path: tree, Source: b.user.Dir, Branch: "forage-box",
-			Base:       b.user.Git("rev-parse", "HEAD"),
-			Repository: &forage.Repository{Kind: forage.RepositoryGit, Store: filepath.Join(b.user.Dir, ".git")},
+			Base: b.user.Git("rev-parse", "HEAD"),
+			Repository: &forage.Repository{
+				Kind: forage.RepositoryGit, Dir: filepath.Join(state, "repositories/box/main"), Store: filepath.Join(b.user.Dir, ".git"),
+			},
 		},
 	}
 	return b
