@@ -29,6 +29,9 @@ const (
 	DefaultOutput  = 1 << 20 // bytes of each stream
 )
 
+// lockDelay is how long a program that was asked to end has to let go of its locks.
+const lockDelay = 5 * time.Second
+
 // ErrNoProgram says that a program is not in the system's folders.
 var ErrNoProgram = errors.New("not installed in the system's folders")
 
@@ -43,7 +46,10 @@ type Command struct {
 	Timeout time.Duration // 0 is DefaultTimeout
 	Output  int           // bytes of each stream that are kept; 0 is DefaultOutput
 	Memory  uint64        // bytes that the program may have for itself: getrlimit(2), RLIMIT_DATA. 0 is without a bound
-	Writer  io.Writer     // gets standard output, all of it, in the place of Output.Stdout; when it fails, so does the program
+	// Locks says that the program takes locks that outlive it if it is killed, and lets them go when it is asked to
+	// end: it is asked first, also when this process dies.
+	Locks  bool
+	Writer io.Writer // gets standard output, all of it, in the place of Output.Stdout; when it fails, so does the program
 }
 
 // Output is what a command wrote, cut at its bound.
@@ -79,9 +85,13 @@ func Run(ctx context.Context, c Command) (Output, error) {
 	if c.Writer != nil {
 		cmd.Stdout = struct{ io.Writer }{c.Writer} // through a pipe, as above
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	end := syscall.SIGKILL
 	cmd.WaitDelay = time.Second
+	if c.Locks {
+		end, cmd.WaitDelay = syscall.SIGTERM, lockDelay
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: end}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, end) }
 	if err = cmd.Start(); err == nil {
 		if c.Memory > 0 { // what it has in this moment is little; children inherit it
 			if err = boundMemory(cmd.Process.Pid, c.Memory); err != nil {
@@ -92,6 +102,9 @@ func Run(ctx context.Context, c Command) (Output, error) {
 	}
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
+		if cmd.Process != nil {
+			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what was only asked to end, and what it left
+		}
 	}
 	if err != nil {
 		err = fmt.Errorf("running %s: %w", filepath.Base(program), err)

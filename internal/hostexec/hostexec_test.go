@@ -154,3 +154,22 @@ func TestPagerReadsToItsEnd(t *testing.T) {
 		t.Errorf("what went wrong is %v", err)
 	}
 }
+
+func TestAProgramWithLocksIsAskedToEnd(t *testing.T) {
+	lock := filepath.Join(t.TempDir(), "lock")
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() {
+		_, err := Run(ctx, Command{Locks: true, Timeout: time.Minute,
+			Argv: []string{"sh", "-c", `trap 'rm "$0"; exit' TERM; : > "$0"; while :; do sleep 0.01; done`, lock}})
+		ended <- err
+	}()
+	await(t, "the lock", func() bool { _, err := os.Stat(lock); return err == nil })
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want the context's error", err)
+	}
+	if _, err := os.Stat(lock); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the lock is left: %v", err)
+	}
+}

@@ -174,7 +174,7 @@ func (s *Shadow) Git(ctx context.Context, c Call) ([]byte, error) {
 	if dir == "" {
 		dir = s.Dir
 	}
-	out, err := hostexec.Run(ctx, hostexec.Command{
+	out, err := hostexec.Run(ctx, hostexec.Command{Locks: true,
 		Argv: append([]string{"git"}, c.Args...), Env: append(env, c.Env...), Dir: dir,
 		Stdin: c.Stdin, Input: c.Input, Timeout: timeout, Output: bound + 1, Memory: callMemory, Writer: c.Writer,
 	})
