@@ -42,7 +42,14 @@ func runGC(c *cobra.Command, a *app, o *gcOptions) error {
 		return firstError(err, printList(a, actions))
 	}
 	for _, action := range actions {
-		fmt.Fprintf(a.out, "%s: %s\n", term.Escape(action.Sandbox), term.Escape(action.What))
+		line := term.Escape(action.What)
+		if action.Sandbox != "" { // else it belongs to no one sandbox
+			line = term.Escape(action.Sandbox) + ": " + line
+		}
+		fmt.Fprintln(a.out, line)
+	}
+	if o.dryRun && len(actions) > 0 {
+		a.note("this was a rehearsal: nothing of it was done")
 	}
 	return err
 }

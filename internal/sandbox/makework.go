@@ -39,6 +39,7 @@ func (s *Service) makeWorkspaces(ctx context.Context, plan forage.Plan) error {
 // removeWorkspaces takes away what was made, the last part first.
 func (s *Service) removeWorkspaces(ctx context.Context, name string, parts []forage.Workspace, how workspace.Removal) error {
 	var kept []workspace.Recovery
+	var notes []string
 	var failed []error
 	for _, w := range slices.Backward(parts) {
 		provider, err := s.Workspaces.New(w.Mode)
@@ -46,12 +47,15 @@ func (s *Service) removeWorkspaces(ctx context.Context, name string, parts []for
 			var recovered []workspace.Recovery
 			recovered, err = s.removePart(ctx, provider, name, w, how)
 			kept = append(kept, recovered...)
+			for _, recovery := range recovered {
+				notes = append(notes, recoveryNote(recovery, w))
+			}
 		}
 		failed = append(failed, err)
 	}
 	err := errors.Join(append(failed, s.remember(kept))...)
-	for _, recovery := range kept {
-		s.notify(recoveryNote(recovery))
+	for _, note := range notes {
+		s.notify(note)
 	}
 	if err == nil {
 		err = s.forgetWorkspaces(name)
@@ -138,7 +142,7 @@ func (s *Service) noteWorkspaces(plan forage.Plan) error {
 	if len(made) == 0 {
 		return nil
 	}
-	return writeJSON(s.noteFile(plan.Name), made)
+	return writeWhole(s.noteFile(plan.Name), made, !plan.Ephemeral) // as the record of a run
 }
 
 // madeParts are the parts of a workspace for which something is made.
@@ -187,19 +191,31 @@ func (s *Service) remember(kept []workspace.Recovery) error {
 	return writeJSON(s.recoveryFile(kept[0].Sandbox, time.Now()), kept)
 }
 
-// recoveryNote says where removed work is, and how to get it back.
-func recoveryNote(r workspace.Recovery) string {
+// recoveryNote says where the removed work of w is, and how to get it back.
+func recoveryNote(r workspace.Recovery, w forage.Workspace) string {
 	days := int(workspace.RecoveryKept / (24 * time.Hour))
+	branch := strings.TrimPrefix(r.Ref, branchRefs)
+	jj := w.Repository != nil && w.Repository.Kind == forage.RepositoryJJ
 	switch {
 	case r.Folder != "":
 		return fmt.Sprintf("the files of %s are kept for %d days in %s", r.Sandbox, days, r.Folder)
 	case isBranch(r.Ref) && workspace.IsKept(r.Store):
-		return fmt.Sprintf("the commits of %s are kept for %d days: git fetch %s %s brings them", r.Sandbox, days, r.Store, r.Ref[len(branchRefs):])
+		return fmt.Sprintf("the commits of %s are kept for %d days: git fetch %s %s brings them", r.Sandbox, days, r.Store, branch)
+	case isBranch(r.Ref) && jj:
+		return fmt.Sprintf("the commits of %s are at the bookmark %s: `jj new %s` goes on from them", r.Sandbox, branch, branch)
+	case isBranch(r.Ref) && w.Mode == forage.WorkspaceDirect:
+		return fmt.Sprintf("the commits of %s are on the branch %s of %s; the files are in your folder already: `git reset %s` there moves your branch to them, if it has got no commits of its own meanwhile",
+			r.Sandbox, branch, r.Store, branch)
 	case isBranch(r.Ref):
-		return fmt.Sprintf("the commits of %s are on the branch %s of %s", r.Sandbox, r.Ref[len(branchRefs):], r.Store)
-	default:
-		return fmt.Sprintf("the work of %s is kept for %d days as %s: git --git-dir=%s branch NAME %s brings it back", r.Sandbox, days, r.Ref, r.Store, r.Ref)
+		return fmt.Sprintf("the commits of %s are on the branch %s of %s: `git merge %s` brings them into yours", r.Sandbox, branch, r.Store, branch)
+	case workspace.IsKept(r.Store):
+		return fmt.Sprintf("the work of %s is kept for %d days in %s: in a repository of yours, `git fetch %s %s:NAME` brings it to a branch NAME", r.Sandbox, days, r.Store, r.Store, r.Ref)
 	}
+	back := fmt.Sprintf("git --git-dir=%s branch NAME %s", r.Store, r.Ref)
+	if jj {
+		back += ", and then jj git import,"
+	}
+	return fmt.Sprintf("the work of %s is kept for %d days as %s: %s brings it back", r.Sandbox, days, r.Ref, back)
 }
 
 const branchRefs = "refs/heads/"
@@ -208,8 +224,11 @@ func isBranch(ref string) bool {
 	return len(ref) > len(branchRefs) && ref[:len(branchRefs)] == branchRefs
 }
 
-// writeJSON writes a file of ours in a folder of ours, whole or not at all.
-func writeJSON(path string, value any) error {
+// writeJSON writes a file of ours in a folder of ours, whole or not at all, also when the host fails.
+func writeJSON(path string, value any) error { return writeWhole(path, value, true) }
+
+// writeWhole is writeJSON. What is not durable may be lost with the host.
+func writeWhole(path string, value any, durable bool) error {
 	text, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {
 		return err
@@ -222,7 +241,10 @@ func writeJSON(path string, value any) error {
 		return err
 	}
 	_, err = file.Write(append(text, '\n'))
-	if err = errors.Join(err, file.Sync(), file.Close()); err == nil {
+	if err == nil && durable {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err == nil {
 		err = os.Rename(file.Name(), path)
 	}
 	if err != nil {
