@@ -104,7 +104,7 @@ func (g *guard) end() {
 // Where nothing tells of changes they are looked for. So they are at first: giving up an inotify instance that has
 // watched takes the kernel as long as half of a short run.
 const (
-	guardPace  = time.Second // where no inotify instance is to be had
+	guardPace  = time.Second // where no inotify instance is to be had, or no watch
 	earlyPace  = 5 * time.Millisecond
 	earlyLooks = 100
 )
@@ -117,16 +117,14 @@ func (g *guard) run() {
 			return
 		}
 	}
-	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
-	if err != nil {
-		for !g.ended(guardPace) {
-			g.check()
-		}
-		return
+	if fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK); err == nil {
+		g.notify = os.NewFile(uintptr(fd), "inotify")
+		g.follow()
+		g.notify.Close()
 	}
-	g.notify = os.NewFile(uintptr(fd), "inotify")
-	defer g.notify.Close()
-	g.follow()
+	for !g.ended(guardPace) {
+		g.check()
+	}
 }
 
 // ended waits, and says whether watching has ended meanwhile.
@@ -139,44 +137,52 @@ func (g *guard) ended(wait time.Duration) bool {
 	}
 }
 
-// follow checks whenever something changes, until watching ends.
+// follow checks whenever something changes, until watching ends or the kernel no longer tells of all changes.
 func (g *guard) follow() {
 	go func() {
 		<-g.stop
 		g.notify.SetReadDeadline(time.Unix(1, 0))
 	}()
-	g.watch()
+	watched := g.watch()
 	g.check() // what changed before it was watched
 	buf := make([]byte, 16<<10)
-	for {
+	for watched {
 		n, err := g.notify.Read(buf)
 		if err != nil {
 			return
 		}
 		if g.concerns(buf[:n]) {
 			g.check()
-			g.watch() // a folder may be another one now
+			watched = g.watch() // a folder may be another one now
 		}
 	}
 }
 
-// watch watches the folders that what is held is in. One that is watched already is no other watch.
-func (g *guard) watch() {
+// watch watches the folders that what is held is in, and says whether all of them are. One that is watched already is no
+// other watch.
+func (g *guard) watch() bool {
 	raw, err := g.notify.SyscallConn()
 	if err != nil {
-		return
+		return false
 	}
 	for _, p := range g.list {
 		dir, err := openSource(filepath.Dir(p.host))
-		if err != nil {
+		switch {
+		case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
 			continue // it was replaced by a link: the check finds that out
+		case err != nil:
+			return false
 		}
-		raw.Control(func(fd uintptr) {
-			unix.InotifyAddWatch(int(fd), "/proc/self/fd/"+strconv.Itoa(dir),
+		added := raw.Control(func(fd uintptr) {
+			_, err = unix.InotifyAddWatch(int(fd), "/proc/self/fd/"+strconv.Itoa(dir),
 				unix.IN_CREATE|unix.IN_DELETE|unix.IN_MOVED_FROM|unix.IN_MOVED_TO|unix.IN_ONLYDIR)
 		})
 		unix.Close(dir)
+		if added != nil || err != nil { // the caller's UID has a bounded number of watches
+			return false
+		}
 	}
+	return true
 }
 
 // concerns says whether events (inotify(7)) are about a name that something is held at. Whoever is inside makes events too, as many as it likes.

@@ -139,3 +139,21 @@ func TestReentryFails(t *testing.T) {
 		}
 	}
 }
+
+// Where the kernel would not tell of all changes, they are looked for.
+func TestGuardKnowsWhatIsNotWatched(t *testing.T) {
+	dir := makeTree(t, ".envrc")
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
+	must(t, err)
+	watches := os.NewFile(uintptr(fd), "inotify")
+	defer watches.Close()
+	watchesNothing, err := os.Open(dir)
+	must(t, err)
+	defer watchesNothing.Close()
+	for notify, want := range map[*os.File]bool{watches: true, watchesNothing: false} {
+		g := &guard{notify: notify, list: []guarded{{host: filepath.Join(dir, ".envrc")}, {host: filepath.Join(dir, "gone/.envrc")}}}
+		if got := g.watch(); got != want {
+			t.Errorf("with %s: %t, want %t", notify.Name(), got, want)
+		}
+	}
+}
