@@ -41,6 +41,15 @@ var builds = map[string]string{
 	"compose.yml": whyCompose, "compose.yaml": whyCompose, "docker-compose.override.yml": whyCompose, "compose.override.yaml": whyCompose,
 	"vagrantfile": "Vagrant executes it", "tiltfile": "Tilt executes it", "skaffold.yaml": "Skaffold executes its hooks", "procfile": "foreman and others execute its commands", "earthfile": "Earthly executes it",
 	"default.nix": "nix-build and nix-shell evaluate it", "devbox.json": "devbox executes its init hook", "pixi.toml": "pixi executes its tasks", ".tmuxinator.yml": "tmuxinator executes it", ".golangci.yml": "golangci-lint loads the plugins that it names",
+	"tsconfig.json": "editors load the plugins that it names on opening the folder", "jsconfig.json": "editors load the plugins that it names on opening the folder",
+	".rubocop.yml": "RuboCop, also in editors, loads what it requires", ".flake8": "flake8 loads the plugins that it names", "pipfile": "pipenv executes its scripts",
+	".proverc": "prove executes what it names", "makefile.pl": "perl builds execute it", "build.pl": "perl builds execute it", "makefile.am": "automake makes a Makefile of it",
+	"guardfile": "guard executes it", "thorfile": "thor executes it", "capfile": "Capistrano executes it", "podfile": "CocoaPods executes it", "dangerfile": "danger executes it", "config.ru": "rack executes it",
+	"magefile.go": "mage executes it", ".air.toml": "air executes its commands", ".renviron": "R starts with what it says", ".rdata": "R loads it in this folder", "startup.m": "MATLAB executes it in this folder",
+	"jupyter_server_config.py": "jupyter executes it in this folder", "jupyter_notebook_config.py": "jupyter executes it in this folder", "conanfile.py": "Conan executes it",
+	"premake5.lua": "premake executes it", "kconfig": "its shell functions are executed by a build", "kbuild": whyMake, ".arcconfig": "Arcanist loads the libraries that it names", ".reviewboardrc": "rbt executes it",
+	"project.pbxproj": "Xcode executes its build phases", "cdk.json": "the AWS CDK executes the command in it", "pulumi.yaml": "Pulumi executes the program that it names", "terragrunt.hcl": "Terragrunt executes its hooks", "serverless.yml": "Serverless loads the plugins that it names",
+	".goreleaser.yml": "GoReleaser executes its hooks", ".goreleaser.yaml": "GoReleaser executes its hooks", ".golangci.yaml": "golangci-lint loads the plugins that it names", ".golangci.toml": "golangci-lint loads the plugins that it names",
 	"ansible.cfg": "Ansible loads plugins from the folders that it names", "dub.json": "dub executes its commands", "xmake.lua": "xmake executes it", "brewfile": "brew bundle executes it",
 }
 
@@ -63,6 +72,7 @@ var buildSuffixes = []struct {
 	{".gradle", rule{KindBuild, whyGradle}}, {".gradle.kts", rule{KindBuild, whyGradle}}, {".sbt", rule{KindBuild, "sbt executes it"}},
 	{".gemspec", rule{KindBuild, "Bundler executes it"}}, {".pth", rule{KindBuild, "python executes lines of it at every start"}},
 	{".csproj", rule{KindBuild, "MSBuild executes its tasks"}}, {".vcxproj", rule{KindBuild, "MSBuild executes its tasks"}}, {".props", rule{KindBuild, "MSBuild executes its tasks"}}, {".targets", rule{KindBuild, "MSBuild executes its tasks"}},
+	{".nix", rule{KindShell, "nix evaluates it where flake.nix or shell.nix import it, and direnv on cd"}}, {".tf", rule{KindBuild, "Terraform executes its external programs, on plan too"}},
 	{".code-workspace", rule{KindEditor, "VS Code and its relatives take tasks and programs from it on opening it"}},
 	{".sublime-project", rule{KindEditor, "Sublime Text takes programs to run from it"}},
 	{".desktop", rule{KindEditor, "file managers start the program that it names"}},
@@ -73,6 +83,18 @@ var scripted = []string{".js", ".cjs", ".mjs", ".ts", ".cts", ".mts"}
 
 // byEnding finds rules for kinds of names. name is in lower case.
 func byEnding(name string) (rule, bool) {
+	for _, shell := range [...]struct {
+		prefix, suffix string
+		rule
+	}{
+		{".envrc.", "", rule{KindShell, "direnv executes it on cd where .envrc names it, without asking again"}},
+		{"mise.", ".toml", rule{KindShell, whyMise}}, {".mise.", ".toml", rule{KindShell, whyMise}},
+		{".prettierrc.", "", rule{KindBuild, whyConfigJS}}, {".stylelintrc", "", rule{KindBuild, whyConfigJS}}, {".babelrc.", "", rule{KindBuild, whyConfigJS}}, {".postcssrc", "", rule{KindBuild, whyConfigJS}},
+	} {
+		if strings.HasPrefix(name, shell.prefix) && strings.HasSuffix(name, shell.suffix) {
+			return shell.rule, true
+		}
+	}
 	for _, s := range buildSuffixes {
 		if len(name) > len(s.suffix) && strings.HasSuffix(name, s.suffix) {
 			return s.rule, true
@@ -84,7 +106,7 @@ func byEnding(name string) (rule, bool) {
 		case !ok:
 		case strings.HasPrefix(stem, ".lintstagedrc"), strings.HasPrefix(stem, "lint-staged.config"):
 			return rule{KindHook, whyLintStaged}, true
-		case strings.HasSuffix(stem, ".config"), strings.HasPrefix(stem, ".") && strings.HasSuffix(stem, "rc"), stem == "gulpfile", stem == "gruntfile":
+		case strings.HasSuffix(stem, ".config"), strings.HasSuffix(stem, ".conf"), strings.HasPrefix(stem, ".") && strings.HasSuffix(stem, "rc"), stem == "gulpfile", stem == "gruntfile":
 			return rule{KindBuild, whyConfigJS}, true
 		}
 	}
