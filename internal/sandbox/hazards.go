@@ -14,6 +14,7 @@ import (
 
 	"forage"
 	"forage/internal/store"
+	"forage/internal/workspace"
 	"forage/internal/workspace/gitrepo"
 	"forage/internal/workspace/hazard"
 )
@@ -83,7 +84,7 @@ func hooksOf(ctx context.Context, w forage.Workspace) []string {
 	// Husky's are in .husky/_ and run those of the same name in .husky.
 	dir := strings.TrimSuffix(path.Clean(values[len(values)-1]), "/_")
 	if path.IsAbs(dir) {
-		below, err := filepath.Rel(w.Path, dir)
+		below, err := filepath.Rel(w.Path, workspace.Resolved(dir)) // as git finds it, through links
 		if err != nil {
 			return nil
 		}

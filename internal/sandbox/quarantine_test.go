@@ -163,6 +163,10 @@ func TestChoose(t *testing.T) {
 func TestProtectedPaths(t *testing.T) {
 	store := filepath.Join(t.TempDir(), ".git")
 	files(t, store, "objects/x", "refs/x")
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(filepath.Dir(store), link); err != nil {
+		t.Fatal(err)
+	}
 	for config, want := range map[string]int{
 		"[core]\n\thooksPath = tools/hooks\n":    1,
 		"[core]\n\thooksPath = .git/hooks\n":     0,
@@ -171,6 +175,7 @@ func TestProtectedPaths(t *testing.T) {
 		"[core]\n\thooksPath = .\n":              0,
 		"[core]\n\tbare = false\n":               0,
 		"[core]\n\thooksPath = WORK/hooks\n":     1,
+		"[core]\n\thooksPath = LINK/hooks\n":     1,
 		"[core]\n\thooksPath = a\n[core]\nx = y": 1,
 	} {
 		work := filepath.Dir(store)
@@ -178,7 +183,7 @@ func TestProtectedPaths(t *testing.T) {
 		for _, name := range []string{".claude", ".idea", ".codex", ".vscode"} {
 			os.Remove(filepath.Join(work, name))
 		}
-		config = strings.ReplaceAll(config, "WORK", work)
+		config = strings.NewReplacer("WORK", work, "LINK", link).Replace(config)
 		if err := os.WriteFile(filepath.Join(store, "HEAD"), []byte("ref: refs/heads/main\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -65,14 +65,22 @@ func named(w forage.Workspace) (sandbox, part string) {
 
 // Create makes the folder, empty.
 func (p Provider) Create(_ context.Context, w forage.Workspace) error {
-	err := errors.Join(os.MkdirAll(p.private(w), 0o700), os.MkdirAll(filepath.Dir(w.Path), 0o700))
+	if err := os.MkdirAll(filepath.Dir(w.Path), 0o700); err != nil {
+		return fmt.Errorf("making the copy: %w", err)
+	}
+	err := os.Mkdir(w.Path, 0o700)
+	if errors.Is(err, os.ErrExist) {
+		return taken(w)
+	}
+	if err == nil {
+		if err = os.MkdirAll(p.private(w), 0o700); err != nil {
+			err = errors.Join(err, os.Remove(w.Path))
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("making the copy: %w", err)
 	}
-	if err = os.Mkdir(w.Path, 0o700); errors.Is(err, os.ErrExist) {
-		return taken(w)
-	}
-	return err
+	return nil
 }
 
 // Update has nothing to bring: there is no repository.

@@ -103,8 +103,15 @@ func TestUnused(t *testing.T) {
 			t.Errorf("%s is there still", path)
 		}
 	}
-	// Without the listing nobody knows what was done: then all of it is work.
+	// What is there already is somebody's, and nothing is made beside it.
 	must(t, os.MkdirAll(w.Path, 0o700))
+	if err := p.Create(t.Context(), w); !errors.Is(err, forage.ErrRefused) {
+		t.Errorf("where a folder is: %v", err)
+	}
+	if _, err := os.Lstat(places.Repository("box", workspace.Main)); err == nil {
+		t.Error("a creation that was refused has left something")
+	}
+	// Without the listing nobody knows what was done: then all of it is work.
 	if status, err := p.Status(t.Context(), w); err != nil || !status.Unsaved() {
 		t.Errorf("%+v, %v", status, err)
 	}
