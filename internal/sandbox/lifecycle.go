@@ -14,13 +14,6 @@ import (
 	"forage/internal/workspace"
 )
 
-// stopGrace is how long what runs inside has to end by itself.
-const stopGrace = 5 * time.Second
-
-// goneLimit is how long a supervisor that was told to end, or killed, may take
-// to take everything back.
-const goneLimit = 30 * time.Second
-
 // Up creates a sandbox and starts it; a stopped one with the same plan is
 // started again. It returns when the sandbox is usable.
 func (s *Service) Up(ctx context.Context, opts Options) (Status, error) {
@@ -205,6 +198,9 @@ func (s *Service) launch(ctx context.Context, record store.Record) error {
 	if err := s.Places.MakeRuntime(); err != nil { // it may be gone since the record was made
 		return err
 	}
+	if err := stillThere(record.Plan); err != nil {
+		return err
+	}
 	hostEnv, err := s.hostEnv(record.Plan)
 	if err != nil {
 		return err
@@ -282,186 +278,6 @@ func (s *Service) Reset(ctx context.Context, name string) error {
 		s.tell(s.missingSecrets(record.Plan))
 		return s.launch(ctx, record)
 	})
-}
-
-// Down removes the sandbox and what was made for its workspace. It refuses while work would be lost; with
-// force that work is kept for a while. The files of a direct workspace are the user's and stay. One whose record
-// can't be read is removed with force alone: what else it may have, nobody knows.
-func (s *Service) Down(ctx context.Context, name string, force bool) error {
-	how := workspace.RemoveSaved
-	if force {
-		how = workspace.RemoveForced
-	}
-	err := s.locked(ctx, name, func(record store.Record) error {
-		if !force { // before it is stopped
-			if err := s.nothingUnsaved(ctx, name, record.Plan.Workspaces()); err != nil {
-				return err
-			}
-		}
-		for {
-			if err := s.halt(ctx, record); err != nil {
-				return err
-			}
-			s.tellLast(ctx, record)
-			err := s.remove(ctx, record, how)
-			if !errors.As(err, new(taken)) || ctx.Err() != nil {
-				return err
-			}
-			// A supervisor whose launcher is gone took it in between: it is ended too.
-		}
-	})
-	if was := interrupted(""); errors.As(err, &was) {
-		return nil // it is gone, as was asked
-	}
-	if errors.Is(err, forage.ErrNotFound) {
-		return s.downOrphan(ctx, name, how, err)
-	}
-	if _, broken := errors.AsType[*store.BrokenError](err); broken {
-		if force {
-			return s.removeBroken(ctx, name)
-		}
-		return forage.WithHint(err, "`forage-ctl down --force "+name+"` removes it all the same; your own folders stay")
-	}
-	return err
-}
-
-// downOrphan removes what was made for a sandbox whose record is gone. notFound is the answer if there is nothing.
-func (s *Service) downOrphan(ctx context.Context, name string, how workspace.Removal, notFound error) error {
-	unlock, err := s.Store.Lock(ctx, name)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	made, err := s.noted(name)
-	if err != nil {
-		return err
-	}
-	if len(made) == 0 {
-		return notFound
-	}
-	if how == workspace.RemoveSaved {
-		if err := s.nothingUnsaved(ctx, name, made); err != nil {
-			return err
-		}
-	}
-	if err := s.removeWorkspaces(ctx, name, made, how); err != nil {
-		return err
-	}
-	return s.Store.Delete(name, false) // what was kept beside the record
-}
-
-// removeBroken removes a sandbox whose record says nothing, by its name.
-func (s *Service) removeBroken(ctx context.Context, name string) error {
-	unlock, err := s.Store.Lock(ctx, name)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	if err := s.halt(ctx, store.Record{Name: name}); err != nil {
-		return err
-	}
-	for _, runtimeName := range s.Runtimes.Names() {
-		if err := s.destroy(ctx, name, runtimeName); err != nil {
-			return err
-		}
-	}
-	made, err := s.noted(name)
-	if err == nil {
-		err = s.removeWorkspaces(ctx, name, made, workspace.RemoveForced)
-	}
-	if err != nil {
-		return err
-	}
-	return s.Store.Delete(name, false)
-}
-
-// halt makes sure that nothing of the sandbox runs.
-func (s *Service) halt(ctx context.Context, record store.Record) error {
-	dir := s.Places.Of(record.Name).Dir
-	if !supervisor.Alive(dir) {
-		return nil
-	}
-	err := s.client(record.Name).End(ctx, stopGrace)
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if err != nil {
-		// A supervisor that can't do its work is ended; the sandbox ends with it.
-		// One that can't be reached is on its way out by itself: whoever started
-		// it has gone, or else would hold the sandbox.
-		err = errors.Join(err, supervisor.Kill(dir))
-	}
-	gone := make(chan error, 1)
-	go func() { gone <- supervisor.WaitGone(dir) }()
-	select {
-	case waitErr := <-gone:
-		return waitErr
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(goneLimit):
-		return errors.Join(fmt.Errorf("the supervisor of %s does not end", record.Name), err)
-	}
-}
-
-// remove takes away everything that Forage made for a sandbox that does not
-// run. taken: a supervisor that was on its way has it.
-func (s *Service) remove(ctx context.Context, record store.Record, how workspace.Removal) error {
-	return s.unheld(record.Name, func() error { return s.clear(ctx, record, how) })
-}
-
-// taken says that a supervisor stands behind a sandbox that had none.
-type taken struct{ error }
-
-func (t taken) Unwrap() error { return t.error }
-
-// unheld runs f while no supervisor can take the sandbox: one that starts looks
-// at the record after it has the lock. What is left in the run-time folder goes.
-func (s *Service) unheld(name string, f func() error) error {
-	lock, err := supervisor.Acquire(s.Places.Of(name).Dir)
-	if errors.Is(err, forage.ErrRefused) {
-		return taken{err}
-	}
-	if err != nil {
-		return err
-	}
-	return errors.Join(f(), lock.Release())
-}
-
-// clear is remove for who holds the supervisor's lock. The record comes last,
-// so that an interrupted removal is found again.
-func (s *Service) clear(ctx context.Context, record store.Record, how workspace.Removal) error {
-	parts := record.Plan.Workspaces()
-	if how == workspace.RemoveSaved {
-		if err := s.nothingUnsaved(ctx, record.Name, parts); err != nil {
-			return err
-		}
-	}
-	if !record.Plan.Ephemeral { // a run's record always says that it has to go
-		record.Phase = forage.PhaseRemoving
-		if err := s.Store.Save(record); err != nil {
-			return err
-		}
-	}
-	if err := s.destroy(ctx, record.Name, record.Runtime); err != nil {
-		return err
-	}
-	if err := s.removeWorkspaces(ctx, record.Name, parts, how); err != nil {
-		return err
-	}
-	// What a run was allowed to do stays on record.
-	return s.Store.Delete(record.Name, record.Plan.Ephemeral)
-}
-
-// destroy removes what a runtime left of a sandbox that does not run.
-func (s *Service) destroy(ctx context.Context, name, runtimeName string) error {
-	rt, err := s.Runtimes.New(runtimeName)
-	if err != nil {
-		return err
-	}
-	if err := rt.Destroy(ctx, name); err != nil {
-		return fmt.Errorf("removing what %s left of %s: %w", runtimeName, name, err)
-	}
-	return nil
 }
 
 // locked runs f with the record of a sandbox that no other process is
