@@ -45,7 +45,9 @@ type Command struct {
 	Dir     string        // "" is the root folder
 	Timeout time.Duration // 0 is DefaultTimeout
 	Output  int           // bytes of each stream that are kept; 0 is DefaultOutput
-	Memory  uint64        // bytes that the program may have for itself: getrlimit(2), RLIMIT_DATA. 0 is without a bound
+	// Memory bounds, in bytes, what the program may have for itself, from a moment after its start on: getrlimit(2),
+	// RLIMIT_DATA. 0 is without a bound
+	Memory uint64
 	// Locks says that the program takes locks that outlive it if it is killed, and lets them go when it is asked to
 	// end: it is asked first, also when this process dies.
 	Locks  bool
@@ -93,7 +95,7 @@ func Run(ctx context.Context, c Command) (Output, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: end}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, end) }
 	if err = cmd.Start(); err == nil {
-		if c.Memory > 0 { // what it has in this moment is little; children inherit it
+		if c.Memory > 0 { // children inherit it
 			if err = boundMemory(cmd.Process.Pid, c.Memory); err != nil {
 				cancel()
 			}

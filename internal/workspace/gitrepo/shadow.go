@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -156,7 +157,8 @@ const (
 // Git runs git in the shadow and returns what it wrote to stdout. An error has git's own words, which
 // may hold names from inside: escape them.
 func (s *Shadow) Git(ctx context.Context, c Call) ([]byte, error) {
-	env := append(environment(), "GIT_DIR="+s.Dir)
+	// git bounds each of its allocations by itself, from the first on; the kernel bounds their sum.
+	env := append(environment(), "GIT_DIR="+s.Dir, "GIT_ALLOC_LIMIT="+strconv.Itoa(callMemory))
 	if c.WorkTree != "" {
 		env = append(env, "GIT_WORK_TREE="+c.WorkTree)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"forage"
 )
@@ -74,7 +73,7 @@ func (s *Shadow) createBranch(ctx context.Context, t Worktree) error {
 	if err != nil {
 		return forage.WithHint(
 			forage.Errorf(forage.ErrRefused, "making the branch %s: %w", t.Branch, err),
-			"choose another name for the sandbox, or look at the branch: git branch --list "+t.Branch)
+			"choose another name for the sandbox, look at the branch with `git branch --list "+t.Branch+"`, or wait for, or remove, a lock that is named here")
 	}
 	return nil
 }
@@ -144,11 +143,7 @@ func (s *Shadow) HoldGitlinks(ctx context.Context, index string) error {
 	if err := s.Repository.sparseAgainst(links); err != nil {
 		return err
 	}
-	_, err = s.Git(ctx, Call{
-		Args: []string{"update-index", "--skip-worktree", "-z", "--stdin"}, Index: index, WorkTree: s.Dir,
-		Stdin: []byte(strings.Join(links, "\x00") + "\x00"),
-	})
-	return err
+	return s.mark(ctx, s.Dir, index, links, "--skip-worktree")
 }
 
 // WorktreeAt says whether the repository has a worktree of that name, and whether it is the one at path.
