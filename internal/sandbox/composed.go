@@ -131,6 +131,25 @@ func makeRoom(plan forage.Plan) error {
 	return nil
 }
 
+// stillThere refuses to start a sandbox whose workspace, or its repository, was moved or removed by hand.
+func stillThere(plan forage.Plan) error {
+	for _, w := range plan.Workspaces() {
+		gone := ""
+		switch {
+		case !exists(w.Path):
+			gone = w.Path
+		case w.Repository != nil && !exists(w.Repository.Store):
+			gone = w.Repository.Store
+		default:
+			continue
+		}
+		return forage.WithHint(
+			forage.Errorf(forage.ErrRefused, "%s can't start without %s, which is gone", partName(plan.Name, w), gone),
+			"move it back, or `forage-ctl down --force "+plan.Name+"` keeps what can be found of the work for 30 days and removes the sandbox")
+	}
+	return nil
+}
+
 // hideParts has the private metadata of a part that others are mounted in ignore them, as if its owner had: they are
 // no files of its repository. It is for who makes the workspace: later the metadata is the agent's.
 func hideParts(parts []forage.Workspace) error {

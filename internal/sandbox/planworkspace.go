@@ -71,7 +71,11 @@ func (p *planner) askedMain() (main forage.Part, flag string, err error) {
 	if main.Mode == forage.WorkspaceClone && forage.IsURL(main.Repo) {
 		return main, flag, nil
 	}
-	main.Repo, err = p.service.Caller.abs(main.Repo)
+	asked := main.Repo
+	main.Repo, err = p.service.Caller.abs(asked)
+	if err == nil && main.Mode != forage.WorkspaceDirect && forage.IsURL(asked) && !exists(main.Repo) {
+		err = forage.WithHint(forage.Errorf(forage.ErrUsage, "--%s: %s is no repository on this machine", flag, asked), "--clone takes URLs")
+	}
 	return main, flag, err
 }
 

@@ -217,7 +217,7 @@ func StartOf(ctx context.Context, r *Repository, revision, scratch string) (comm
 // HintAbove says where the repository is, when path is a folder inside one.
 func HintAbove(ctx context.Context, path string) string {
 	if root, _ := Around(ctx, path); root != "" {
-		return "the repository is " + root
+		return "the repository begins at " + root + ": name that folder"
 	}
 	return "make one there: git init"
 }

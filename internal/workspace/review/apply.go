@@ -290,7 +290,11 @@ func (s *Session) mergeTree(ctx context.Context, ours, theirs string) (string, e
 	if more := len(parts) - 1 - most; more > 0 {
 		names += fmt.Sprintf(" and %d more", more)
 	}
+	rebase := "have the agent rebase its work"
+	if w := s.subject.Workspace; w.Repository != nil && w.Repository.Kind == forage.RepositoryGit {
+		rebase += " with `git rebase " + ours[:min(len(ours), 12)] + "`" // which is found inside by its id: the branches there are older
+	}
 	return "", forage.WithHint(
 		forage.Errorf(forage.ErrRefused, "these files conflict: %s", names),
-		"have the agent rebase its work, apply it --into a branch of its own and merge that, or choose --paths")
+		rebase+", apply it --into a branch of its own and merge that, or choose --paths")
 }
