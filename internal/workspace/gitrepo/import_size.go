@@ -16,8 +16,9 @@ const (
 	maxTreePath  = 4096      // bytes of one: PATH_MAX
 )
 
-// sized refuses commits with more files than any working folder has.
-func (s *Shadow) sized(ctx context.Context, tips []string) error {
+// Sized refuses commits with more files than any working folder has. It takes one process for each: who is inside must
+// not choose how many there are.
+func (s *Shadow) Sized(ctx context.Context, tips ...string) error {
 	for _, tip := range tips {
 		c := treeCount{}
 		_, err := s.Git(ctx, Call{

@@ -85,10 +85,7 @@ func (r *Repository) Take(ctx context.Context, privateGit string, tips []string,
 	if err = s.bring(ctx, tips, nil); err == nil {
 		err = s.shadow.complete(ctx, tips)
 	}
-	if err == nil {
-		err = s.shadow.sized(ctx, tips)
-	}
-	if err == nil || ctx.Err() != nil || errors.Is(err, forage.ErrRefused) {
+	if err == nil || ctx.Err() != nil {
 		return s.shadow, err
 	}
 	brought := s.bringAll(ctx)
@@ -99,8 +96,7 @@ func (r *Repository) Take(ctx context.Context, privateGit string, tips []string,
 		err = errors.Join(err, brought)
 		return nil, err
 	}
-	err = s.shadow.sized(ctx, tips)
-	return s.shadow, err
+	return s.shadow, nil
 }
 
 // complete says whether all is there that tips need.
@@ -307,7 +303,7 @@ func (s *staging) hand(ctx context.Context, host *Shadow, tips []string) error {
 		}
 	}
 	if s.commits {
-		if err := s.shadow.sized(ctx, tips); err != nil {
+		if err := s.shadow.Sized(ctx, tips...); err != nil {
 			return err
 		}
 	}

@@ -97,6 +97,10 @@ func (k *keeping) take(ctx context.Context, id string) error {
 	return k.staging.transfer(ctx, k.host, []string{id}, nil)
 }
 
+// MaxKept is how many refs, or heads of jj, are kept one by one. Of more, which somebody inside made to be in the way, the whole
+// metadata is kept as it is.
+const MaxKept = 500
+
 // others keeps the other refs inside, and all that was stashed.
 func (k *keeping) others(ctx context.Context) error {
 	refs, odd, err := k.insideRefs()
@@ -112,6 +116,10 @@ func (k *keeping) others(ctx context.Context) error {
 	lost, err := k.lost(ctx, refs)
 	if err != nil {
 		return err
+	}
+	if len(lost) > MaxKept {
+		k.spoilt = true
+		return nil
 	}
 	for _, name := range lost {
 		err := k.take(ctx, refs[name])

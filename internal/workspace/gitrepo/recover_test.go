@@ -1,6 +1,7 @@
 package gitrepo
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -127,5 +128,23 @@ func TestKeepOfFilesThatGitCannotRead(t *testing.T) {
 	}
 	if text, err := os.ReadFile(filepath.Join(folder, "tree/new")); err != nil || string(text) != "nowhere else\n" {
 		t.Errorf("the files are not in %q: %v", folder, err)
+	}
+}
+
+// Refs without number don't keep a sandbox from being removed: the metadata is kept as it is.
+func TestKeepOfManyRefs(t *testing.T) {
+	b := newBox(t, newHost(t), "box")
+	commit := b.inside.Commit("c", "three\n")
+	b.inside.Git("reset", "-q", "--hard", b.work.Base)
+	for i := range MaxKept + 1 {
+		write(t, b.path("refs/heads", fmt.Sprint("x", i)), commit+"\n")
+	}
+	refs, kept := b.keep()
+	folder := ""
+	for _, r := range kept {
+		folder += r.Folder
+	}
+	if _, err := os.Stat(filepath.Join(folder, "git/refs/heads/x7")); err != nil || len(refs) > 1 {
+		t.Errorf("kept %d refs, and in %q: %v", len(refs), folder, err)
 	}
 }

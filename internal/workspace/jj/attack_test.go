@@ -1,7 +1,10 @@
 package jj_test
 
 import (
+	"encoding/hex"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -64,6 +67,15 @@ func TestHostileMetadata(t *testing.T) {
 			view := append([]byte{0x0a, 20}, []byte(strings.Repeat("x", 20))...)
 			return overwriteView(dir, only(dir), view)
 		}, false},
+		"a commit of billions of files": {func(dir string) error {
+			commit, err := commitOfBillions(filepath.Join(dir, "../git"))
+			if err != nil {
+				return err
+			}
+			head := "\x0a\x14" + commit
+			at := "\x0a\x01x\x12\x14" + commit // of a working copy
+			return overwriteView(dir, only(dir), []byte(head+"\x42"+string(rune(len(at)))+at))
+		}, false},
 		"a view is a bomb": {func(dir string) error {
 			return overwriteView(dir, only(dir), []byte(strings.Repeat("\x0a\x14"+strings.Repeat("y", 20), 200_000)))
 		}, false},
@@ -100,6 +112,38 @@ func TestHostileMetadata(t *testing.T) {
 			}
 		})
 	}
+}
+
+// commitOfBillions makes a commit with few objects and ten to the tenth files, and returns its id in bytes.
+func commitOfBillions(gitDir string) (string, error) {
+	git := func(stdin string, args ...string) (string, error) {
+		cmd := exec.Command("git", args...)
+		cmd.Env = append(os.Environ(), "GIT_DIR="+gitDir, "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a")
+		cmd.Stdin = strings.NewReader(stdin)
+		out, err := cmd.Output()
+		return strings.TrimSpace(string(out)), err
+	}
+	id, err := git("boom", "hash-object", "-w", "--stdin")
+	kind := "100644 blob "
+	for range 10 {
+		if err != nil {
+			return "", err
+		}
+		var tree strings.Builder
+		for i := range 10 {
+			fmt.Fprintf(&tree, "%s%s\tf%d\n", kind, id, i)
+		}
+		id, err = git(tree.String(), "mktree")
+		kind = "040000 tree "
+	}
+	if err != nil {
+		return "", err
+	}
+	if id, err = git("boom", "commit-tree", id); err != nil {
+		return "", err
+	}
+	raw, err := hex.DecodeString(id)
+	return string(raw), err
 }
 
 // overwriteView replaces the view of an operation, which names it in its first field.

@@ -45,6 +45,9 @@ func (s *Shadow) look(ctx context.Context, w forage.Workspace) (_ *inside, err e
 	if in.work, in.dirty, err = finished(ctx, in.staging, view.At()); err != nil {
 		return nil, err
 	}
+	if err = in.staging.Sized(ctx, notRoot([]string{in.work})...); err != nil {
+		return nil, err
+	}
 	in.others, err = in.freshHeads(ctx)
 	return in, err
 }

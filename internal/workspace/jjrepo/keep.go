@@ -40,7 +40,7 @@ func (s *Shadow) Keep(ctx context.Context, w forage.Workspace, sandbox string, b
 	if butBranch {
 		k.saved = append(k.saved, notRoot([]string{at})...)
 	}
-	if k.in, err = s.look(ctx, w); err != nil {
+	if k.in, err = s.lookToKeep(ctx, w); err != nil {
 		if err := k.damaged(ctx, at, err); err != nil {
 			return k.kept, err
 		}
@@ -57,6 +57,15 @@ func (s *Shadow) Keep(ctx context.Context, w forage.Workspace, sandbox string, b
 	return k.kept, nil
 }
 
+// lookToKeep is look for what has no more heads than can be kept one by one.
+func (s *Shadow) lookToKeep(ctx context.Context, w forage.Workspace) (*inside, error) {
+	in, err := s.look(ctx, w)
+	if err != nil || len(in.others) <= gitrepo.MaxKept {
+		return in, err
+	}
+	return nil, errors.Join(fmt.Errorf("there are %d heads", len(in.others)), in.staging.Close())
+}
+
 // KeepElsewhere keeps what Elsewhere names.
 func (s *Shadow) KeepElsewhere(ctx context.Context, w forage.Workspace, sandbox string) (_ []workspace.Recovery, err error) {
 	k := keeping{Shadow: s, w: w, sandbox: sandbox, made: time.Now().UTC().Truncate(time.Second)}
@@ -68,7 +77,7 @@ func (s *Shadow) KeepElsewhere(ctx context.Context, w forage.Workspace, sandbox 
 		return nil, err
 	}
 	k.saved = append(k.saved, notRoot([]string{at})...)
-	if k.in, err = s.look(ctx, w); err != nil {
+	if k.in, err = s.lookToKeep(ctx, w); err != nil {
 		if ctx.Err() != nil {
 			return nil, err
 		}
