@@ -191,7 +191,7 @@ func (i *importing) bringIndex(ctx context.Context, state imported) error {
 	if state.Index == state.Branch {
 		return nil
 	}
-	if err := i.host.SettleIndex(ctx, i.w.Path, state.Branch); err != nil {
+	if err := i.host.bringIndexTo(ctx, i.w.Path, state.Branch); err != nil {
 		return fmt.Errorf("bringing the index of %s up to date: %w", i.w.Path, err)
 	}
 	state.Index = state.Branch

@@ -17,12 +17,12 @@ import (
 // indexTries is how often an index that is locked or changed meanwhile is tried again: for some seconds.
 const indexTries = 100
 
-// SettleIndex brings the index of a working folder that is linked to the host's repository to a commit, so that plain
+// bringIndexTo brings the index of a working folder that is linked to the host's repository to a commit, so that plain
 // git there says what differs from it. Files are not touched, and what the index knows of them stays. Submodules
 // are marked as not to be looked at: the user's git would otherwise run git in
 // a folder that was written inside, with the configuration that it finds there.
 // A folder that isn't linked (any more) is no error.
-func (s *Shadow) SettleIndex(ctx context.Context, folder, commit string) error {
+func (s *Shadow) bringIndexTo(ctx context.Context, folder, commit string) error {
 	admin, err := s.Repository.adminDir(folder)
 	if err != nil || admin == "" {
 		return err
@@ -67,7 +67,7 @@ func (s *Shadow) settleIndex(ctx context.Context, index, folder, commit string) 
 	if _, err := s.Git(ctx, Call{Args: args, WorkTree: folder, Index: copied}); err != nil {
 		return err
 	}
-	if err := s.PassGitlinks(ctx, folder, copied); err != nil {
+	if err := s.passGitlinks(ctx, folder, copied); err != nil {
 		return err
 	}
 	return exchange(copied, index, before)
@@ -106,26 +106,24 @@ func exchange(from, index string, before fs.FileInfo) (err error) {
 	return os.Rename(lock.Name(), index)
 }
 
-// PassGitlinks marks the submodules of an index as not to be looked at: skip-worktree and, since git takes
+// passGitlinks marks the submodules of an index as not to be looked at: skip-worktree and, since git takes
 // that away in a sparse checkout where there is a folder, assume-unchanged.
-func (s *Shadow) PassGitlinks(ctx context.Context, folder, index string) error {
-	list, err := s.Git(ctx, Call{Args: []string{"ls-files", "-s", "-z"}, WorkTree: folder, Index: index})
+func (s *Shadow) passGitlinks(ctx context.Context, folder, index string) error {
+	links, err := s.Repository.Gitlinks(ctx, index, s.Dir)
 	if err != nil {
 		return err
 	}
-	var links strings.Builder
-	for entry := range fields(list) {
-		if name, ok := strings.CutPrefix(entry, "160000 "); ok {
-			_, name, _ = strings.Cut(name, "\t")
-			links.WriteString(name + "\x00")
-		}
-	}
-	if links.Len() == 0 {
+	return s.mark(ctx, folder, index, links, "--skip-worktree", "--assume-unchanged")
+}
+
+// mark gives names in an index these marks of git-update-index(1).
+func (s *Shadow) mark(ctx context.Context, folder, index string, names []string, marks ...string) error {
+	if len(names) == 0 {
 		return nil
 	}
-	for _, mark := range [...]string{"--skip-worktree", "--assume-unchanged"} {
-		call := Call{Args: []string{"update-index", mark, "-z", "--stdin"}, Stdin: []byte(links.String()), WorkTree: folder, Index: index}
-		if _, err := s.Git(ctx, call); err != nil {
+	list := []byte(strings.Join(names, "\x00") + "\x00")
+	for _, mark := range marks {
+		if _, err := s.Git(ctx, Call{Args: []string{"update-index", mark, "-z", "--stdin"}, Stdin: list, WorkTree: folder, Index: index}); err != nil {
 			return err
 		}
 	}

@@ -25,8 +25,8 @@ var callersOwn = map[string]bool{
 	"SSL_CERT_FILE": true, "SSL_CERT_DIR": true, "DBUS_SESSION_BUS_ADDRESS": true,
 }
 
-// CallersEnviron is what of an environment (KEY=VALUE) a Remote is given.
-func CallersEnviron(environ []string) []string {
+// callersEnviron is what of an environment (KEY=VALUE) a Remote is given.
+func callersEnviron(environ []string) []string {
 	var kept []string
 	for _, entry := range environ {
 		if name, _, _ := strings.Cut(entry, "="); callersOwn[name] {
@@ -54,7 +54,7 @@ func (m Remote) git(ctx context.Context, store string, timeout time.Duration, ar
 	for _, setting := range fetchSettings {
 		argv = append(argv, "-c", setting)
 	}
-	env := append(CallersEnviron(m.Environ),
+	env := append(callersEnviron(m.Environ),
 		"GIT_ALLOW_PROTOCOL="+protocols, "GIT_TERMINAL_PROMPT=0", "GIT_ASKPASS=false", "SSH_ASKPASS=false", "SSH_ASKPASS_REQUIRE=force", "GIT_NO_REPLACE_OBJECTS=1",
 		"GIT_CEILING_DIRECTORIES=/", "GIT_ADVICE=0", "GIT_PROTOCOL_FROM_USER=0")
 	if store != "" {

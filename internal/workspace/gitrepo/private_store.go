@@ -79,7 +79,7 @@ func (s Store) borrow(ctx context.Context, scratch string) error {
 	for _, dir := range dirs {
 		borrowed.WriteString(quoteAlternate(dir.Path) + "\n")
 	}
-	cloned := OriginRefs(refs)
+	cloned := originRefs(refs)
 	if s.Source.Head != "" && cloned.Values["refs/remotes/origin/"+s.Source.Head] != "" {
 		cloned.Symbolic["refs/remotes/origin/HEAD"] = "refs/remotes/origin/" + s.Source.Head
 	}
@@ -94,8 +94,8 @@ func (s Store) borrow(ctx context.Context, scratch string) error {
 		writeRefs(s.Path, Private{Refs: cloned}))
 }
 
-// OriginRefs are the refs of a repository as a clone of it has them.
-func OriginRefs(refs Refs) Refs {
+// originRefs are the refs of a repository as a clone of it has them.
+func originRefs(refs Refs) Refs {
 	cloned := Refs{Values: map[string]string{}, Peeled: map[string]string{}, Symbolic: map[string]string{}}
 	for name := range refs.Values {
 		cloned.take(refs, name)
@@ -132,7 +132,7 @@ func Follow(ctx context.Context, store, source *Repository, scratch string) (err
 		return err
 	}
 	var changes strings.Builder
-	for name, id := range OriginRefs(now).Values {
+	for name, id := range originRefs(now).Values {
 		if had.Values[name] != id && strings.HasPrefix(name, "refs/remotes/origin/") && had.Symbolic[name] == "" {
 			fmt.Fprintf(&changes, "update %s\x00%s\x00\x00", name, id)
 		}

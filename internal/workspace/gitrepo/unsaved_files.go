@@ -81,7 +81,7 @@ func (i *importing) changedFiles(ctx context.Context, base string) ([]string, er
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(look.unhide(ctx), i.host.PassGitlinks(ctx, i.w.Path, look.index)); err != nil {
+	if err := errors.Join(look.unhide(ctx), i.host.passGitlinks(ctx, i.w.Path, look.index)); err != nil {
 		return nil, err
 	}
 	// It exits with 1 when files differ; what it has not brought up to date is found out below.
