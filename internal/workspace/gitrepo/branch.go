@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"forage"
@@ -102,6 +103,9 @@ func (s *Shadow) contains(ctx context.Context, commit string, except ...string) 
 	return err == nil && len(strings.TrimSpace(string(out))) == 0, err
 }
 
+// unpublished are what refs begin with that don't make a commit safe.
+var unpublished = [...]string{"refs/forage/", "refs/stash", "refs/jj/"}
+
 // published are the arguments of rev-list(1) for what is safe on the host: branches, tags and remotes.
 func published(except ...string) []string {
 	var args []string
@@ -109,5 +113,21 @@ func published(except ...string) []string {
 		args = append(args, "--exclude="+ref)
 	}
 	// --all with the rest left out: --exclude counts for --branches only without refs/heads/.
-	return append(args, "--exclude=refs/forage/*", "--exclude=refs/stash", "--exclude=refs/jj/*", "--exclude=HEAD", "--all")
+	for _, prefix := range unpublished {
+		if strings.HasSuffix(prefix, "/") {
+			prefix += "*"
+		}
+		args = append(args, "--exclude="+prefix)
+	}
+	return append(args, "--exclude=HEAD", "--all")
+}
+
+// published says whether one of them is at the commit itself, but for except.
+func (refs Refs) published(commit, except string) bool {
+	for name, id := range refs.Values {
+		if id == commit && name != except && !slices.ContainsFunc(unpublished[:], func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
+			return true
+		}
+	}
+	return false
 }

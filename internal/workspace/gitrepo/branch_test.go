@@ -51,3 +51,17 @@ func TestBranchIsWhatGitSays(t *testing.T) {
 		}
 	}
 }
+
+// A commit is safe at a branch, tag or remote other than the one that goes, and at nothing of Forage's, of jj's or of the stash.
+func TestPublished(t *testing.T) {
+	const commit = "1111111111111111111111111111111111111111"
+	for ref, want := range map[string]bool{
+		"refs/heads/main": true, "refs/tags/v1": true, "refs/remotes/origin/main": true, "refs/heads/forage-other": true,
+		"refs/heads/forage-box": false, "refs/stash": false, "refs/jj/keep/x": false, "refs/forage/recovery/x": false,
+	} {
+		refs := Refs{Values: map[string]string{ref: commit, "refs/heads/elsewhere": commit[1:] + "2"}}
+		if got := refs.published(commit, "refs/heads/forage-box"); got != want {
+			t.Errorf("at %s: %t, want %t", ref, got, want)
+		}
+	}
+}

@@ -43,6 +43,10 @@ func (i *importing) commits(ctx context.Context, status *workspace.Status) error
 	if err != nil || tip == "" {
 		return err
 	}
+	refs, err := i.host.Repository.Refs(ctx, i.scratch)
+	if err != nil || refs.published(tip, ref) { // which spares a process when nothing was committed
+		return err
+	}
 	args := append([]string{"rev-list", "--no-commit-header", "--format=%H%x09%<(300,trunc)%s", tip, "--not"}, published(ref)...)
 	out, err := i.host.Git(ctx, Call{Args: args})
 	if err != nil {
