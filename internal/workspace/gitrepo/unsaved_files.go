@@ -54,13 +54,18 @@ func (i *importing) uncommitted(ctx context.Context, status *workspace.Status) e
 // base is the commit that files inside are compared with: the branch inside or, where the host doesn't
 // have that, the branch on the host.
 func (i *importing) base(ctx context.Context) (string, error) {
-	tip, err := tipInside(i.from, i.w)
-	if err == nil && tip != "" {
-		if _, err := i.host.Git(ctx, Call{Args: []string{"cat-file", "-e", tip + "^{commit}"}}); err == nil {
-			return tip, nil
-		}
+	outside, err := i.host.Branch(ctx, branchRef(i.w.Branch))
+	if err != nil {
+		return "", err
 	}
-	return i.host.Branch(ctx, branchRef(i.w.Branch))
+	tip, err := tipInside(i.from, i.w)
+	if err != nil || tip == "" || tip == outside {
+		return outside, nil
+	}
+	if _, err := i.host.Git(ctx, Call{Args: []string{"cat-file", "-e", tip + "^{commit}"}}); err == nil {
+		return tip, nil
+	}
+	return outside, nil
 }
 
 // changedFiles lists files that are not as base has them, by names and times, and by content where times differ, on an index of
