@@ -148,6 +148,9 @@ func (p *planner) planPart(ctx context.Context, part forage.Part, existing forag
 	} else if existing.Mode != "" {
 		return forage.Workspace{}, differs(p.plan.Name, "workspace.mode is "+string(existing.Mode)+", asked for "+string(part.Mode))
 	}
+	if was := existing.Source; filepath.IsAbs(was) && filepath.IsAbs(part.Repo) && workspace.Resolved(was) != workspace.Resolved(part.Repo) {
+		return forage.Workspace{}, differs(p.plan.Name, "workspace.source is "+was+", asked for "+part.Repo)
+	}
 	planned, err := provider.Plan(ctx, request)
 	if err != nil {
 		return forage.Workspace{}, err

@@ -70,6 +70,9 @@ func (s *Shadow) makeWorktree(t Worktree) error {
 // createBranch makes the branch, which must not be there.
 func (s *Shadow) createBranch(ctx context.Context, t Worktree) error {
 	_, err := s.Line(ctx, "update-ref", "-m", "branch: Created by forage", "refs/heads/"+t.Branch, t.Base, emptyID(s.Repository.ObjectFormat))
+	if err != nil && ctx.Err() != nil { // not for what the branch is
+		return fmt.Errorf("making the branch %s: %w", t.Branch, err)
+	}
 	if err != nil {
 		return forage.WithHint(
 			forage.Errorf(forage.ErrRefused, "making the branch %s: %w", t.Branch, err),
