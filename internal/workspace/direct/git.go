@@ -58,7 +58,10 @@ func withoutGit(ctx context.Context, request workspace.Request, w *forage.Worksp
 	if w.ReadOnly {
 		return nil
 	}
-	root, r := gitrepo.Around(ctx, w.Path)
+	root, r, err := gitrepo.Around(w.Path)
+	if err != nil {
+		return forage.WithHint(err, "put the repository "+root+" right, or take its .git away: what git finds in "+w.Path+" depends on it")
+	}
 	if r == nil {
 		return nil
 	}

@@ -150,7 +150,10 @@ func TestGitFoldersAreRefused(t *testing.T) {
 	if err := os.Remove(filepath.Join(missing, "libs/empty")); err != nil {
 		t.Fatal(err)
 	}
+	partial := s.superproject() // which is not worked with; but the user's git does
+	s.Git(partial, "config", "remote.origin.promisor", "true")
 	for path, exit := range map[string]int{
+		filepath.Join(partial, "libs"): 7, filepath.Join(partial, "docs"): 0, partial: 6,
 		filepath.Join(repo, ".git"): 7, filepath.Join(repo, ".git/hooks"): 7, filepath.Join(repo, ".git/modules/libs/middle"): 7, bare: 7,
 		filepath.Join(repo, "libs"): 7, filepath.Join(repo, "docs"): 0, filepath.Join(repo, "libs/middle"): 0, repo: 0,
 		linked: 6, empty: 7, missing: 6,

@@ -1,6 +1,7 @@
 package gitrepo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,6 +40,18 @@ const maxPointer = 64 << 10
 // itself: it doesn't look in the folders above. ErrNoRepository, or
 // forage.ErrUnsupported for a repository that git itself would need more than we give it for.
 func Open(ctx context.Context, path string) (*Repository, error) {
+	r, err := locate(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(r.checkFormat(), r.checkRefFormat(ctx)); err != nil {
+		return nil, err
+	}
+	return r, r.readHead(ctx)
+}
+
+// locate is Open without a look at whether we can work with the repository: Head and Detached are "".
+func locate(path string) (*Repository, error) {
 	r := &Repository{WorkTree: path, GitDir: filepath.Join(path, ".git")}
 	info, err := os.Lstat(r.GitDir)
 	switch {
@@ -70,10 +83,9 @@ func Open(ctx context.Context, path string) (*Repository, error) {
 	if err := r.loadConfig(); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(r.checkFormat(), r.checkRefFormat(ctx)); err != nil {
-		return nil, err
-	}
-	return r, r.readHead(ctx)
+	r.ObjectFormat = cmp.Or(r.last("extensions.objectformat"), "sha1")
+	r.RefFormat = cmp.Or(r.last("extensions.refstorage"), "files")
+	return r, nil
 }
 
 func (r *Repository) findCommon() error {
@@ -130,7 +142,6 @@ var known = map[string]bool{
 }
 
 func (r *Repository) checkFormat() error {
-	r.ObjectFormat, r.RefFormat = "sha1", "files"
 	for key, values := range r.Config {
 		name, ok := strings.CutPrefix(key, "extensions.")
 		switch {
@@ -142,12 +153,6 @@ func (r *Repository) checkFormat() error {
 		case !known[name]:
 			return forage.Errorf(forage.ErrUnsupported, "%s uses git's extension %q, which this version does not know", r.Common, name)
 		}
-	}
-	if format := r.last("extensions.objectformat"); format != "" {
-		r.ObjectFormat = format
-	}
-	if format := r.last("extensions.refstorage"); format != "" {
-		r.RefFormat = format
 	}
 	return nil
 }
@@ -215,21 +220,25 @@ func StartOf(ctx context.Context, r *Repository, revision, scratch string) (comm
 }
 
 // HintAbove says where the repository is, when path is a folder inside one.
-func HintAbove(ctx context.Context, path string) string {
-	if root, _ := Around(ctx, path); root != "" {
+func HintAbove(path string) string {
+	if root, _, _ := Around(path); root != "" {
 		return "the repository begins at " + root + ": name that folder"
 	}
 	return "make one there: git init"
 }
 
-// Around is the repository in whose working folder path is, and that folder; nil if there is none.
-func Around(ctx context.Context, path string) (string, *Repository) {
+// Around is the repository in whose working folder path is, and that folder; nil if there is none. It may be one that we can't
+// work with: the user's git can.
+func Around(path string) (string, *Repository, error) {
 	for dir := filepath.Dir(path); dir != "/" && dir != "."; dir = filepath.Dir(dir) {
-		if r, err := Open(ctx, dir); err == nil && r.WorkTree != "" {
-			return dir, r
+		r, err := locate(dir)
+		switch {
+		case errors.Is(err, ErrNoRepository), errors.Is(err, fs.ErrPermission), err == nil && r.WorkTree == "":
+		default:
+			return dir, r, err
 		}
 	}
-	return "", nil
+	return "", nil, nil
 }
 
 // Moved opens the repository that keeps the work of w, and says what to do when it isn't where it was.

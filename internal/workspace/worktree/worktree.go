@@ -67,7 +67,7 @@ func FindSource(ctx context.Context, request workspace.Request) (string, *gitrep
 	}
 	r, err := gitrepo.Open(ctx, path)
 	if errors.Is(err, gitrepo.ErrNoRepository) {
-		return "", nil, forage.WithHint(forage.Errorf(forage.ErrUsage, "opening the repository: %w", err), gitrepo.HintAbove(ctx, path))
+		return "", nil, forage.WithHint(forage.Errorf(forage.ErrUsage, "opening the repository: %w", err), gitrepo.HintAbove(path))
 	}
 	return path, r, err
 }
