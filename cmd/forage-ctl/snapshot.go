@@ -50,7 +50,7 @@ stash. What has not changed since the last one takes neither time nor space.
 restore makes the workspace that again, in a running sandbox too, after
 keeping what it is now in a snapshot of its own. With --to FOLDER it changes
 nothing, and writes the files to a new folder. It can be done again when it was
-interrupted.
+interrupted. A label that one snapshot alone has does for the ID.
 
 'reset' and 'apply' make a snapshot before they begin. Those, and the snapshots
 of a sandbox that was removed, go after 30 days, with 'gc'.`,

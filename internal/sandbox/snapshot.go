@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"forage"
@@ -75,10 +76,11 @@ func (s *Service) Snapshots(name string) ([]snapshot.Snapshot, error) {
 // Restore makes the workspace of a sandbox, which may run, what it was. before is the snapshot of what it was until then.
 func (s *Service) Restore(ctx context.Context, name, id string) (before snapshot.Snapshot, err error) {
 	err = s.locked(ctx, name, func(record store.Record) error {
-		one, err := s.snapshots().Find(name, id)
+		one, err := s.findSnapshot(name, id)
 		if err != nil {
 			return err
 		}
+		id := one.ID
 		if !one.Of.Equal(record.CreatedAt) {
 			return forage.WithHint(
 				forage.Errorf(forage.ErrRefused, "the snapshot %s is of another sandbox that was called %s", id, name),
@@ -103,7 +105,7 @@ func (s *Service) Export(ctx context.Context, name, id, to string) error {
 	if err := forage.CheckName(name); err != nil {
 		return err
 	}
-	one, err := s.snapshots().Find(name, id)
+	one, err := s.findSnapshot(name, id)
 	if err != nil {
 		return err
 	}
@@ -119,7 +121,28 @@ func (s *Service) Export(ctx context.Context, name, id, to string) error {
 	if len(folders) == 1 {
 		folders[0].Path = to
 	}
-	return s.snapshots().Export(ctx, name, id, folders)
+	return s.snapshots().Export(ctx, name, one.ID, folders)
+}
+
+// findSnapshot finds a snapshot by its ID, or by its label if no other has the same.
+func (s *Service) findSnapshot(name, called string) (snapshot.Snapshot, error) {
+	one, err := s.snapshots().Find(name, called)
+	if err == nil || called == "" {
+		return one, err
+	}
+	all, listErr := s.snapshots().List(name)
+	if listErr != nil {
+		return one, err
+	}
+	others := slices.DeleteFunc(all, func(other snapshot.Snapshot) bool { return other.Label != called })
+	switch len(others) {
+	case 0:
+		return one, err
+	case 1:
+		return others[0], nil
+	}
+	return one, forage.WithHint(
+		forage.Errorf(forage.ErrUsage, "%d snapshots of %s are called %q", len(others), name, called), "name one by its ID: `forage-ctl snapshot "+name+" list` shows them")
 }
 
 // DeleteSnapshot forgets one. Its contents go with the next gc.
