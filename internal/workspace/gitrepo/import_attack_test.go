@@ -58,6 +58,20 @@ func (b *box) commitTree(tree string) string {
 	return id
 }
 
+// commitOfBillions moves the branch inside to a commit that has, in few objects, ten to the tenth files.
+func (b *box) commitOfBillions() string {
+	b.t.Helper()
+	id, mode := b.loose("blob", "planted\n"), "100644"
+	for range 10 {
+		var tree strings.Builder
+		for i := range 10 {
+			tree.WriteString(entry(mode, fmt.Sprint("f", i), id))
+		}
+		id, mode = b.loose("tree", tree.String()), "40000"
+	}
+	return b.commitTree(id)
+}
+
 // setBranch writes the file of the branch inside.
 func (b *box) setBranch(text string) {
 	b.t.Helper()
@@ -291,17 +305,7 @@ func TestAttacksOnImport(t *testing.T) {
 			write(t, b.path("refs/heads/other"), "ref: refs/heads/"+b.work.Branch+"\n")
 			return ""
 		}},
-		{"a tree of billions of files", func(_ *testing.T, b *box) string {
-			id, mode := blob(b), "100644"
-			for range 10 { // ten to the tenth
-				var tree strings.Builder
-				for i := range 10 {
-					tree.WriteString(entry(mode, fmt.Sprint("f", i), id))
-				}
-				id, mode = b.loose("tree", tree.String()), "40000"
-			}
-			return b.commitTree(id)
-		}},
+		{"a tree of billions of files", func(_ *testing.T, b *box) string { return b.commitOfBillions() }},
 		{"folders without end", func(_ *testing.T, b *box) string {
 			id, mode := blob(b), "100644"
 			for range 50 { // of 200 bytes: no system has such a path

@@ -81,7 +81,9 @@ func (k *keeping) path() string { return filepath.Join(k.w.Repository.Dir, "git"
 func (k *keeping) tip(ctx context.Context) (string, error) {
 	tip, err := tipInside(k.from, k.w)
 	if err == nil && tip != "" {
+		k.staging.commits = true // files are compared with this one
 		err = k.take(ctx, tip)
+		k.staging.commits = false
 	}
 	if ctx.Err() != nil {
 		return "", err

@@ -148,3 +148,14 @@ func TestKeepOfManyRefs(t *testing.T) {
 		t.Errorf("kept %d refs, and in %q: %v", len(refs), folder, err)
 	}
 }
+
+// A commit that no working folder could hold is kept with the metadata, and doesn't come to the host.
+func TestKeepOfBillionsOfFiles(t *testing.T) {
+	b := newBox(t, newHost(t), "box")
+	write(t, filepath.Join(b.work.Path, "new"), "nowhere else\n")
+	planted := b.commitOfBillions()
+	refs, kept := b.keep()
+	if b.has(planted) || b.host.Git("show", refs["work"]+":new") != "nowhere else" {
+		t.Errorf("kept %+v, %+v", refs, kept)
+	}
+}
