@@ -161,6 +161,9 @@ func (s *Shadow) Git(ctx context.Context, c Call) ([]byte, error) {
 	env := append(environment(), "GIT_DIR="+s.Dir, "GIT_ALLOC_LIMIT="+strconv.Itoa(callMemory))
 	if c.WorkTree != "" {
 		env = append(env, "GIT_WORK_TREE="+c.WorkTree)
+		held, stop := unlessHeld(ctx, c.WorkTree)
+		defer stop()
+		ctx = held
 	}
 	if c.Index != "" {
 		env = append(env, "GIT_INDEX_FILE="+c.Index)
