@@ -44,7 +44,7 @@ type Folder struct {
 // the shadow's: see Staging.
 func (s *Shadow) WriteTree(ctx context.Context, folder Folder) (Tree, error) {
 	tree, err := s.writeTree(ctx, folder, true)
-	if err != nil && ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded) {
+	if err != nil && ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, errHeld) {
 		// The kept index may be cut off, or name objects that a gc has taken away since.
 		tree, err = s.writeTree(ctx, folder, false)
 	}
