@@ -228,7 +228,7 @@ func (s *Service) tellCount(ctx context.Context, record store.Record) {
 		}
 	}
 	if count > 0 {
-		s.notify(fmt.Sprintf("%d new or changed files in the workspace are executed by tools of the host: `forage-ctl status %s` names them", count, record.Name))
+		s.notify(fmt.Sprintf("tools of the host execute what is new or changed in the workspace (%d): `forage-ctl status %s` names it", count, record.Name))
 	}
 }
 

@@ -88,7 +88,7 @@ func (Provider) Update(context.Context, forage.Workspace) (workspace.Update, err
 	return workspace.Update{}, nil
 }
 
-// Status names the files that differ from what was copied.
+// Status names the files that differ from what was copied, and that the source has not got as they are.
 func (p Provider) Status(ctx context.Context, w forage.Workspace) (workspace.Status, error) {
 	var status workspace.Status
 	if _, err := os.Lstat(w.Path); errors.Is(err, os.ErrNotExist) {
@@ -98,7 +98,7 @@ func (p Provider) Status(ctx context.Context, w forage.Workspace) (workspace.Sta
 	if err != nil {
 		return workspace.Status{Problem: err.Error()}, nil
 	}
-	for _, d := range found {
+	for _, d := range without(found, w) {
 		if status.UncommittedCount++; status.UncommittedCount <= workspace.MaxListed {
 			status.Uncommitted = append(status.Uncommitted, d.Path)
 		}

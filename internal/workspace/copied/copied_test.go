@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"forage"
 	"forage/internal/workspace"
@@ -44,6 +45,15 @@ func TestCopy(t *testing.T) {
 	checkStatus(t, p, w, nil)
 	must(t, os.WriteFile(filepath.Join(w.Path, "a"), []byte("2"), 0o644), os.Mkdir(filepath.Join(w.Path, "closed"), 0o700))
 	checkStatus(t, p, w, []string{"a", "closed"})
+	for text, want := range map[string][]string{"2": {"closed"}, "3": {"a", "closed"}, "1": {"a", "closed"}} { // what the source has too is not lost
+		must(t, os.WriteFile(filepath.Join(source, "a"), []byte(text), 0o644))
+		checkStatus(t, p, w, want)
+	}
+	must(t, os.WriteFile(filepath.Join(source, "a"), []byte("2"), 0o644), os.Chmod(filepath.Join(source, "a"), 0o755))
+	checkStatus(t, p, w, []string{"a", "closed"})
+	must(t, os.Remove(filepath.Join(source, "a")), unix.Mkfifo(filepath.Join(source, "a"), 0o600))
+	checkStatus(t, p, w, []string{"a", "closed"})
+	must(t, os.Remove(filepath.Join(source, "a")), os.WriteFile(filepath.Join(source, "a"), []byte("1"), 0o644))
 	if _, err := p.Remove(t.Context(), w, workspace.RemoveSaved); !errors.Is(err, forage.ErrRefused) {
 		t.Errorf("removed with work in it: %v", err)
 	}
