@@ -35,6 +35,7 @@ type Folder struct {
 	// Seed is an index of the host's to begin with where there is no Index yet: of the checkout of
 	// Base, whose files need not all be read then. "" or an absent one is none.
 	Seed string
+	Most int64 // bytes of changed files that are read, the rest is left out; 0 is 16 GiB
 }
 
 // WriteTree makes a tree of what is in folder now: tracked and untracked files, without what is
@@ -91,6 +92,7 @@ type treeWriter struct {
 	index  string
 	base   string // id of the tree of folder.Base
 	exact  bool   // no conversion of line ends or encodings
+	bytes  int64  // that were read
 	tree   Tree
 }
 

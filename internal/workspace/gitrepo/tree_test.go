@@ -316,3 +316,20 @@ func TestBringCopiesWhatTheRepositoryLacks(t *testing.T) {
 	}
 	f.repo.Git("fsck", "--strict")
 }
+
+// Files whose holes cost nothing inside don't have the host read for hours.
+func TestFilesOfTooManyBytesAreLeftOut(t *testing.T) {
+	f := newFolderTest(t, map[string]string{"a": "1\n"})
+	for _, name := range []string{"x", "y", "z"} {
+		writeFile(t, filepath.Join(f.work, name), "12345")
+	}
+	staging, err := f.opened.Staging(t.TempDir(), filepath.Join(t.TempDir(), "objects"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer staging.Close()
+	tree, err := staging.WriteTree(t.Context(), gitrepo.Folder{Path: f.work, Base: "HEAD", Most: 10})
+	if err != nil || len(tree.Left) != 1 || tree.Left[0].Path != "z" {
+		t.Errorf("%+v, %v", tree, err)
+	}
+}

@@ -2,6 +2,7 @@ package gitrepo
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 // Bounds of files that go into a tree, in bytes.
 const (
 	maxTreeFile  = 4 << 30  // larger ones are left out
+	maxTreeBytes = 16 << 30 // of all files of one tree; the rest is left out: holes cost whoever makes them nothing
 	maxConverted = 64 << 20 // larger ones are taken as they are, whatever attributes say about line ends
 	maxLink      = 4096     // PATH_MAX
 )
@@ -90,6 +92,10 @@ func (w *treeWriter) blob(ctx context.Context, blobs *blobs, name string, conver
 func (w *treeWriter) content(ctx context.Context, blobs *blobs, name string, entry folderEntry, convert conversion) (string, error) {
 	if entry.size > maxTreeFile {
 		return "", fmt.Errorf("it has more than %d GiB: %w", maxTreeFile>>30, errLeft)
+	}
+	if w.bytes += entry.size; w.bytes > cmp.Or(w.folder.Most, maxTreeBytes) {
+		w.bytes -= entry.size
+		return "", fmt.Errorf("the files before it are too many bytes already: %w", errLeft)
 	}
 	if convert == convertNothing || entry.size > maxConverted {
 		return blobs.write(ctx, entry.file, entry.size)
