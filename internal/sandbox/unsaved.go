@@ -73,9 +73,10 @@ func (s *Service) nothingUnsaved(ctx context.Context, name string, parts []forag
 
 // wayOut says what can be done about unsaved work.
 func wayOut(name string, unsaved []Work) string {
-	branch, known := "", false
+	branch, known, brought := "", false, false
 	for _, u := range unsaved {
 		known = known || u.Problem == ""
+		brought = brought || u.CommitsCount+u.UncommittedCount > 0
 		if u.Branch != "" && u.CommitsCount > 0 {
 			branch = u.Branch
 		}
@@ -84,6 +85,9 @@ func wayOut(name string, unsaved []Work) string {
 		return "put that right, or `forage-ctl down --force " + name + "` keeps what can be found of the work for 30 days and removes the sandbox"
 	}
 	ways := "`forage-ctl diff " + name + "` shows it, `forage-ctl apply " + name + "` brings it into your repository"
+	if !brought { // apply doesn't look there
+		ways = "inside, bring it into the sandbox's own branch (`git merge`, `git stash pop`, `jj rebase`), and then `forage-ctl apply " + name + "`"
+	}
 	if branch != "" {
 		ways += ", or merge or push the branch " + branch
 	}
