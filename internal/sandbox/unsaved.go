@@ -86,7 +86,7 @@ func wayOut(name string, unsaved []Work) string {
 	}
 	ways := "`forage-ctl diff " + name + "` shows it, `forage-ctl apply " + name + "` brings it into your repository"
 	if !brought { // apply doesn't look there
-		ways = "inside, bring it into the sandbox's own branch (`git merge`, `git stash pop`, `jj rebase`), and then `forage-ctl apply " + name + "`"
+		ways = "inside, bring it into the sandbox's own branch (`git merge`, `git stash pop`, `jj rebase`) or delete it (`git tag -d`), and then `forage-ctl apply " + name + "`"
 	}
 	if branch != "" {
 		ways += ", or merge or push the branch " + branch
