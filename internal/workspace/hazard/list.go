@@ -16,8 +16,9 @@ type entry struct {
 }
 
 // listFolder returns what is in the folder that fd is open on, by name.
-func listFolder(fd int, buf []byte) ([]entry, error) {
+func listFolder(fd int) ([]entry, error) {
 	var list []entry
+	buf := make([]byte, 16<<10)
 	for {
 		n, err := unix.Getdents(fd, buf)
 		if err == unix.EINTR {

@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -45,21 +48,26 @@ const (
 	maxContent  = 1 << 20 // bytes of a file that are compared
 )
 
-// scanner looks through one tree.
+// scanner looks through one tree, in several places of it at once.
 type scanner struct {
-	root   int
-	before Baseline // nil: everything is new, and only put down
-	now    Baseline
-	hooks  map[string]bool
-	buf    []byte
+	root    int
+	before  Baseline // nil: everything is new, and only put down
+	hooks   map[string]bool
+	entries atomic.Int64
+	others  sync.WaitGroup // who looks beside the first
+	free    chan struct{}  // has room for one more of them
 
-	entries int
-	full    bool // maxEntries were seen
-	found   []Finding
-	count   map[Kind]int
-	named   map[string]bool // paths that were reported
-	linked  []linked
+	mu     sync.Mutex
+	now    Baseline
+	full   bool // maxEntries were seen
+	found  map[Kind][]Finding
+	count  map[Kind]int
+	named  map[string]bool // paths that were reported
+	linked []linked
 }
+
+// maxOthers bounds how many look through a tree beside the first: each has folders open.
+const maxOthers = 7
 
 // linked is a folder that a link leads to in the place of a folder with a rule: .claude -> tools/claude.
 type linked struct {
@@ -76,16 +84,21 @@ func scan(root string, before Baseline, hooks []string) (*scanner, error) {
 		return nil, fmt.Errorf("looking through %s: %w", root, err)
 	}
 	defer unix.Close(fd)
-	s := &scanner{root: fd, before: before, now: Baseline{}, hooks: map[string]bool{}, buf: make([]byte, 64<<10), count: map[Kind]int{}, named: map[string]bool{}}
+	s := &scanner{
+		root: fd, before: before, hooks: map[string]bool{}, free: make(chan struct{}, min(runtime.GOMAXPROCS(0)-1, maxOthers)),
+		now: Baseline{}, found: map[Kind][]Finding{}, count: map[Kind]int{}, named: map[string]bool{},
+	}
 	for _, dir := range hooks {
 		if dir = path.Clean(dir); dir != "." && !strings.HasPrefix(dir, "../") && !path.IsAbs(dir) {
 			s.hooks[dir] = true
 		}
 	}
 	s.folder(folder{fd: fd})
+	s.others.Wait()
 	for _, l := range s.linked {
 		if fd := openBelow(s.root, l.path); fd >= 0 {
 			s.folder(folder{fd: fd, path: l.path, under: l.rule})
+			s.others.Wait()
 			unix.Close(fd)
 		}
 	}
@@ -94,6 +107,8 @@ func scan(root string, before Baseline, hooks []string) (*scanner, error) {
 
 // report puts down something that a tool of the host would execute. state says what it is like now.
 func (s *scanner) report(file string, r rule, state string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.before == nil {
 		s.now[file] = state
 		return
@@ -102,9 +117,18 @@ func (s *scanner) report(file string, r rule, state string) {
 		return
 	}
 	s.named[file] = true
-	if s.count[r.kind]++; s.count[r.kind] <= maxFindings {
-		s.found = append(s.found, Finding{file, r.kind, r.why})
+	s.count[r.kind]++
+	s.found[r.kind] = insert(s.found[r.kind], Finding{file, r.kind, r.why})
+}
+
+// insert keeps the first maxFindings by path, in whichever order they are found.
+func insert(list []Finding, f Finding) []Finding {
+	at, _ := slices.BinarySearchFunc(list, f.Path, func(known Finding, path string) int { return strings.Compare(known.Path, path) })
+	if at == maxFindings {
+		return list
 	}
+	list = slices.Insert(list, at, f)
+	return list[:min(len(list), maxFindings)]
 }
 
 // same says whether file was there before, and like that.
@@ -114,14 +138,15 @@ func (s *scanner) same(file, state string) bool {
 }
 
 func (s *scanner) results() []Finding {
+	var all []Finding
 	for _, kind := range worstFirst {
+		found := s.found[kind]
 		if more := s.count[kind] - maxFindings; more > 0 {
-			at := slices.IndexFunc(s.found, func(f Finding) bool { return f.Kind == kind })
-			s.found[at].Why += fmt.Sprintf(" (%d more are like it, which are not named)", more)
+			found[0].Why += fmt.Sprintf(" (%d more are like it, which are not named)", more)
 		}
+		all = append(all, found...)
 	}
-	Sort(s.found)
-	return s.found
+	return all
 }
 
 // folder is one folder of the tree while it is looked through.
@@ -142,7 +167,7 @@ func (f folder) name() string {
 
 // folder looks through one folder and those below it.
 func (s *scanner) folder(f folder) {
-	list, err := listFolder(f.fd, s.buf)
+	list, err := listFolder(f.fd)
 	if err != nil {
 		s.unseen(f.path, "it can't be read: "+err.Error())
 	}
@@ -151,15 +176,23 @@ func (s *scanner) folder(f folder) {
 		s.report(head, rule{KindRepository, "it makes the folder a bare repository, and git executes what the config in it says"}, s.metadataState(f.fd, ".", head))
 	}
 	for _, e := range list {
-		if s.entries++; s.entries > maxEntries {
-			if !s.full {
-				s.full = true
+		if s.entries.Add(1) > maxEntries {
+			if s.first(&s.full) {
 				s.unseen(f.path, fmt.Sprintf("the workspace has more than %d files; what comes after this folder was not looked at", maxEntries))
 			}
 			return
 		}
 		s.entry(f, e)
 	}
+}
+
+// first sets what was not set yet.
+func (s *scanner) first(set *bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was := *set
+	*set = true
+	return !was
 }
 
 func (s *scanner) unseen(at, why string) {
@@ -171,7 +204,10 @@ func (s *scanner) unseen(at, why string) {
 
 // entry looks at one entry of a folder.
 func (s *scanner) entry(f folder, e entry) {
-	file := path.Join(f.path, e.name)
+	file := e.name
+	if f.path != "" {
+		file = f.path + "/" + e.name
+	}
 	if why, ok := metadata(e.name); ok {
 		s.report(file, rule{KindRepository, why}, s.metadataState(f.fd, e.name, file))
 		return
@@ -209,7 +245,25 @@ func (s *scanner) descend(f folder, name, file string) {
 		return
 	}
 	inner.fd = fd
-	defer unix.Close(fd)
+	if f.bulk != nil { // whose digest is of files in order
+		s.within(f, inner, name)
+		return
+	}
+	select {
+	case s.free <- struct{}{}:
+	default:
+		s.within(f, inner, name)
+		return
+	}
+	s.others.Go(func() {
+		s.within(f, inner, name)
+		<-s.free
+	})
+}
+
+// within looks through the folder inner of that name in f, and closes it.
+func (s *scanner) within(f, inner folder, name string) {
+	defer unix.Close(inner.fd)
 	if f.bulk != nil || !dependencies[strings.ToLower(name)] || inner.under.kind != "" {
 		s.folder(inner)
 		return
@@ -217,7 +271,7 @@ func (s *scanner) descend(f folder, name, file string) {
 	inner.bulk = newDigest()
 	s.folder(inner)
 	if inner.bulk.used {
-		s.report(file, rule{KindBuild, whyDependencies}, inner.bulk.sum())
+		s.report(inner.path, rule{KindBuild, whyDependencies}, inner.bulk.sum())
 	}
 }
 
@@ -307,6 +361,8 @@ func (s *scanner) behind(file string, r rule) string {
 		d.text(readBelow(s.root, rel))
 		return " " + d.sum()
 	case unix.S_IFDIR:
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		if l := (linked{rel, r}); r.kind != KindLink && len(s.linked) < maxLinked && !slices.Contains(s.linked, l) {
 			s.linked = append(s.linked, l)
 		}

@@ -218,7 +218,12 @@ func TestScanIsBounded(t *testing.T) {
 	plant(t, root, "zzz/.git/config")
 	findings, err := hazard.Scan(root, nil)
 	if err != nil || len(findings) != 201 || findings[0].Path != "zzz/.git" || !strings.Contains(findings[1].Why, "100 more") {
-		t.Errorf("%d findings, first %+v, error %v", len(findings), findings[:2], err)
+		t.Fatalf("%d findings, first %+v, error %v", len(findings), findings[:2], err)
+	}
+	for i, f := range findings[1:] { // in whichever order they were found
+		if want := fmt.Sprintf("%03d/Makefile", i); f.Path != want {
+			t.Fatalf("%s is named in the place of %s", f.Path, want)
+		}
 	}
 }
 

@@ -122,7 +122,7 @@ func (s *scanner) executing(d *digest, dir int) {
 		if fd < 0 {
 			continue
 		}
-		list, _ := listFolder(fd, s.buf)
+		list, _ := listFolder(fd)
 		for _, e := range list[:min(len(list), 1000)] {
 			d.text(name + e.name)
 			target, _ := readLink(fd, e.name)
@@ -140,11 +140,11 @@ func (s *scanner) nested(d *digest, dir int, name string, depth int) {
 		return
 	}
 	defer unix.Close(fd)
-	if s.entries++; s.entries > maxEntries || depth > maxDepth {
-		d.text(fmt.Sprint("unseen ", s.entries)) // never what it was
+	if seen := s.entries.Add(1); seen > maxEntries || depth > maxDepth {
+		d.text(fmt.Sprint("unseen ", seen)) // never what it was
 		return
 	}
-	list, _ := listFolder(fd, s.buf)
+	list, _ := listFolder(fd)
 	if slices.ContainsFunc(list, func(e entry) bool { return e.name == "HEAD" }) {
 		d.text(name)
 		s.executing(d, fd)
