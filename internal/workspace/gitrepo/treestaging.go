@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/google/renameio/v2"
 )
 
 // Staging is a Shadow that writes objects to a folder of ours, which is made and stays, and finds the repository's as
@@ -21,7 +23,8 @@ func (r *Repository) Staging(scratch, objects string) (*Shadow, error) {
 	alternate := filepath.Join(objects, "info/alternates")
 	err = errors.Join(
 		os.MkdirAll(filepath.Dir(alternate), 0o700),
-		os.WriteFile(alternate, []byte(quoteAlternate(filepath.Join(r.Common, "objects"))+"\n"), 0o600),
+		// In one step: another call may be reading it.
+		renameio.WriteFile(alternate, []byte(quoteAlternate(filepath.Join(r.Common, "objects"))+"\n"), 0o600),
 		os.Remove(link),
 		os.Symlink(objects, link))
 	if err != nil {

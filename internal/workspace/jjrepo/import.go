@@ -113,7 +113,7 @@ func finished(ctx context.Context, git *gitrepo.Shadow, at string) (work, dirty 
 // Import brings the work in the private repository to the bookmark w.Branch. A bookmark that the user moved
 // meanwhile is not touched; Unsaved says so.
 func (s *Shadow) Import(ctx context.Context, w forage.Workspace) (_ workspace.Update, err error) {
-	unlock, err := lock(stateFile(*w.Repository) + ".lock") // the supervisor imports, and so does whoever looks
+	unlock, err := lock(ctx, stateFile(*w.Repository)+".lock") // the supervisor imports, and so does whoever looks
 	if err != nil {
 		return workspace.Update{}, err
 	}
@@ -189,7 +189,7 @@ func (s *Shadow) bring(ctx context.Context, in *inside, w forage.Workspace, at s
 // gitImport has jj take over what was done to the branches. jj's own lock is held, as jj would hold it if the shadow's folder
 // were the repository's: two that make refs at once wait for one another's for ever.
 func (s *Shadow) gitImport(ctx context.Context) error {
-	unlock, err := lock(filepath.Join(s.Repository.Dir, "git_import_export.lock"))
+	unlock, err := lock(ctx, filepath.Join(s.Repository.Dir, "git_import_export.lock"))
 	if err != nil {
 		return err
 	}

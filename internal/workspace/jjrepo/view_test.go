@@ -69,7 +69,7 @@ func TestAt(t *testing.T) {
 func TestNotePath(t *testing.T) {
 	dir := t.TempDir()
 	s := &Shadow{Repository: &Repository{Dir: dir}}
-	if err := s.notePath("box", "/x"); err != nil {
+	if err := s.notePath(t.Context(), "box", "/x"); err != nil {
 		t.Fatalf("a repository without a store of workspaces: %v", err)
 	}
 	index := filepath.Join(dir, "workspace_store/index")
@@ -88,14 +88,14 @@ func TestNotePath(t *testing.T) {
 		return string(text)
 	}
 	for range 2 {
-		if err := s.notePath("box", "/state/box"); err != nil {
+		if err := s.notePath(t.Context(), "box", "/state/box"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if got := read(); strings.Count(got, "box\x12") != 1 || !strings.Contains(got, "/state/box") || !strings.HasPrefix(got, string(user)) {
 		t.Errorf("the store is %q", got)
 	}
-	if err := s.notePath("box", ""); err != nil {
+	if err := s.notePath(t.Context(), "box", ""); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(user), read()); diff != "" {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -58,7 +59,7 @@ func (s *Shadow) AddWorkspace(ctx context.Context, name, folder string, parents 
 	return errors.Join(
 		write(filepath.Join(folder, ".jj/repo"), s.Repository.Dir), // jj wrote the shadow's path there
 		write(filepath.Join(folder, ".jj/.gitignore"), "/*\n"),     // nor does git see it: as jj has it where both are used
-		s.notePath(name, folder))
+		s.notePath(ctx, name, folder))
 }
 
 // ForgetWorkspace makes the repository forget a workspace, and its commit if there is nothing in it. One that it doesn't
@@ -69,10 +70,10 @@ func (s *Shadow) ForgetWorkspace(ctx context.Context, name string) error {
 		return err
 	}
 	if view.WorkingCopies[name] == "" {
-		return s.notePath(name, "")
+		return s.notePath(ctx, name, "")
 	}
 	_, err = s.JJ(ctx, "--ignore-working-copy", "workspace", "forget", "--", name)
-	return errors.Join(err, s.notePath(name, ""))
+	return errors.Join(err, s.notePath(ctx, name, ""))
 }
 
 // exactly is a name as jj's command line and revisions take it: quoted, it is never a pattern.
@@ -82,12 +83,12 @@ func exactly(name string) string {
 
 // notePath has the repository's workspace store (simple_workspace_store.proto) say where a
 // workspace is, as `jj workspace root` wants to know; "" takes it out. A repository without such a store is left so.
-func (s *Shadow) notePath(name, folder string) error {
+func (s *Shadow) notePath(ctx context.Context, name, folder string) error {
 	store := filepath.Join(s.Repository.Dir, "workspace_store")
 	if _, err := os.Stat(filepath.Join(store, "index")); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	unlock, err := lock(filepath.Join(store, "index.lock"))
+	unlock, err := lock(ctx, filepath.Join(store, "index.lock"))
 	if err != nil {
 		return err
 	}
@@ -139,15 +140,18 @@ func replace(file string, data []byte) error {
 	return nil
 }
 
+// lockPause is how long to wait before asking for a lock again: flock(2) can't be waited for and given up.
+const lockPause = 20 * time.Millisecond
+
 // lock takes a lock as jj does: flock(2) on a file that its holder removes.
-func lock(path string) (unlock func(), err error) {
+func lock(ctx context.Context, path string) (unlock func(), err error) {
 	for {
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
 		if err != nil {
 			return nil, fmt.Errorf("locking: %w", err)
 		}
 		var stat unix.Stat_t
-		err = errors.Join(flock(f), unix.Fstat(int(f.Fd()), &stat))
+		err = errors.Join(flock(ctx, f), unix.Fstat(int(f.Fd()), &stat))
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("locking %s: %w", path, err), f.Close())
 		}
@@ -158,10 +162,16 @@ func lock(path string) (unlock func(), err error) {
 	}
 }
 
-func flock(f *os.File) error {
+func flock(ctx context.Context, f *os.File) error {
 	for {
-		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); !errors.Is(err, unix.EINTR) {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.EWOULDBLOCK) {
 			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(lockPause):
 		}
 	}
 }
