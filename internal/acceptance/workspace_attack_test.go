@@ -1,6 +1,7 @@
 package acceptance
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,10 +13,11 @@ import (
 func workspaceGit() string { return workspacetest.NewerGit() }
 
 // TestWorkspaceAttacks: an agent does to its workspace all that would make tools of the
-// host run something, and then the user and Forage work there. Nothing runs.
+// host run something, and then the user and Forage work there. Nothing runs. The attacks are made together, in as many
+// sandboxes as it takes; with FORAGE_TEST_LONG each has one of its own.
 func TestWorkspaceAttacks(t *testing.T) {
 	for _, m := range modes() {
-		for _, a := range attacks() {
+		for _, a := range grouped(attacks()) {
 			t.Run(m.name+"/"+a.name, func(t *testing.T) {
 				t.Parallel()
 				attacked(newHost(t), m, a)
@@ -24,11 +26,39 @@ func TestWorkspaceAttacks(t *testing.T) {
 	}
 }
 
+// long says to take the time for everything one by one.
+func long() bool { return os.Getenv("FORAGE_TEST_LONG") != "" }
+
+// grouped are attacks as they are made: those together that leave each other what they need. The canary's file
+// says which of them ran something.
+func grouped(all []attack) []attack {
+	if long() {
+		return all
+	}
+	working, broken := attack{name: "metadata that works"}, attack{name: "metadata that is broken"}
+	for _, a := range all {
+		group := &working
+		if a.breaks {
+			group = &broken
+		}
+		if a.removes {
+			a.script = "cp -a .git /tmp/git; cp -a .jj /tmp/jj\n" + a.script + "[ ! -d /tmp/git ] || cp -a /tmp/git/. .git; [ ! -d /tmp/jj ] || cp -a /tmp/jj/. .jj\n"
+		}
+		group.script += fmt.Sprintf("(ATTACK=%s\n%s)\n", word(a.name), a.script)
+		group.found = append(group.found, a.found...)
+		if a.prepare != nil {
+			group.prepare = a.prepare
+		}
+	}
+	return []attack{working, broken}
+}
+
 func attacked(h *host, m mode, a attack) {
 	m.prepare(h)
 	if a.prepare != nil {
 		a.prepare(h)
 	}
+	h.newer = m.newer || long()
 	before := h.metadata()
 	h.up("box", m)
 	shown := h.inside("box", prelude(a.name, h.canary)+a.script)
@@ -45,11 +75,12 @@ func attacked(h *host, m mode, a attack) {
 		h.quiet("forage-ctl " + args[0])
 	}
 	h.cd(folder)
-	h.tour(folder, looking)
-	h.tour(h.repo, looking)
+	h.tours(folder, looking)
 	h.findings(a)
 
-	h.tour(folder, working)
+	if folder != h.repo {
+		h.tour(folder, working)
+	}
 	h.tour(h.repo, append([]string{"git merge --no-edit forage-box"}, working...))
 	h.tour(folder, looking)
 	for _, args := range [][]string{{"apply", "box"}, {"stop", "box"}, {"down", "box"}, {"down", "box", "--force"}} {

@@ -5,21 +5,22 @@ import (
 	"path/filepath"
 )
 
-// evilConfig is a shell function that fills a git configuration file with all that makes git run something.
+// evilConfig is a shell function that adds all that makes git run something to a git configuration file. It writes
+// the file itself: git would be started a thousand times, and not everywhere does it find a repository.
 const evilConfig = `
 evil() {
-	f=$1 at=$2
+	f=$1 at=$2 hooks=.evil/$ATTACK/hooks
 	for key in core.fsmonitor core.sshCommand core.pager core.editor core.askPass core.gitProxy core.alternateRefsCommand \
 		diff.external diff.evil.command diff.evil.textconv filter.evil.clean filter.evil.smudge merge.evil.driver \
 		sequence.editor interactive.diffFilter uploadpack.packObjectsHook gpg.program gpg.ssh.program pager.status pager.diff pager.log pager.show pager.branch \
-		trailer.evil.command credential.helper mergetool.evil.cmd difftool.evil.cmd web.browser man.viewer; do
-		set_in "$f" "$key" "$(hit "$at-$key")"
+		trailer.evil.command mergetool.evil.cmd difftool.evil.cmd web.browser man.viewer; do
+		set_in "$f" "$key" "touch $CANARY/$ATTACK-$at-$key; "
 	done
 	set_in "$f" core.repositoryformatversion 0
-	set_in "$f" core.fsmonitor "$(hit "$at-fsmonitor")"
-	set_in "$f" credential.helper "!$(hit "$at-credential")"
+	set_in "$f" core.fsmonitor "touch $CANARY/$ATTACK-$at-fsmonitor; "
+	set_in "$f" credential.helper "!touch $CANARY/$ATTACK-$at-credential; "
 	set_in "$f" filter.evil.required true
-	set_in "$f" filter.evil.process "$(hit "$at-process")"
+	set_in "$f" filter.evil.process "touch $CANARY/$ATTACK-$at-process; "
 	set_in "$f" commit.gpgSign true
 	set_in "$f" log.showSignature true
 	set_in "$f" merge.tool evil
@@ -27,20 +28,23 @@ evil() {
 	set_in "$f" diff.ignoreSubmodules none
 	set_in "$f" status.submoduleSummary true
 	set_in "$f" submodule.recurse true
-	set_in "$f" submodule.sub.update "!$(hit "$at-update")"
-	set_in "$f" remote.origin.url "ext::sh -c '$(hit "$at-ext")'"
-	set_in "$f" remote.origin.uploadpack "$(hit "$at-uploadpack")"
+	set_in "$f" submodule.sub.update "!touch $CANARY/$ATTACK-$at-update; "
+	set_in "$f" remote.origin.url "ext::sh -c 'touch $CANARY/$ATTACK-$at-ext; '"
+	set_in "$f" remote.origin.uploadpack "touch $CANARY/$ATTACK-$at-uploadpack; "
 	set_in "$f" protocol.allow always
 	set_in "$f" protocol.ext.allow always
-	for name in st ci co lg fetch-all; do set_in "$f" alias.$name "!$(hit "$at-alias")"; done
-	mkdir -p .evil
-	[ "$at" = included ] || { evil .evil/included included; set_in "$f" include.path /workspace/.evil/included; (cd /workspace && f=$(realpath "$f") && cd / && git config -f "$f" --add include.path ../.evil/included); }
-	for hook in applypatch-msg pre-applypatch post-applypatch pre-commit pre-merge-commit prepare-commit-msg commit-msg post-commit pre-rebase \
+	for name in st ci co lg fetch-all; do set_in "$f" alias.$name "!touch $CANARY/$ATTACK-$at-alias; "; done
+	if [ "$at" != included ]; then
+		[ -e ".evil/$ATTACK/included" ] || (evil ".evil/$ATTACK/included" included)
+		set_in "$f" include.path "/workspace/.evil/$ATTACK/included"
+		set_in "$f" include.path "../.evil/$ATTACK/included"
+	fi
+	[ -d "$hooks" ] || for hook in applypatch-msg pre-applypatch post-applypatch pre-commit pre-merge-commit prepare-commit-msg commit-msg post-commit pre-rebase \
 		post-checkout post-merge pre-push pre-receive update proc-receive post-receive post-update reference-transaction push-to-checkout \
 		pre-auto-gc post-rewrite sendemail-validate fsmonitor-watchman post-index-change; do
-		script ".evil/hooks/$hook" "hooksPath-$hook"
+		script "$hooks/$hook" "hooksPath-$hook"
 	done
-	set_in "$f" core.hooksPath .evil/hooks
+	set_in "$f" core.hooksPath "$hooks"
 	set_in "$f" core.attributesFile .evil/attributes
 	echo '* filter=evil diff=evil merge=evil' >.evil/attributes
 }
@@ -66,12 +70,12 @@ core.fsmonitor = "watchman"
 core.watchman.register-snapshot-trigger = true
 signing.behavior = "own"
 signing.backend = "gpg"
-signing.backends.gpg.program = "$PWD/.evil/hooks/pre-commit"
-git.executable-path = "$PWD/.evil/hooks/pre-commit"
+signing.backends.gpg.program = "$PWD/.evil/$ATTACK/hooks/pre-commit"
+git.executable-path = "$PWD/.evil/$ATTACK/hooks/pre-commit"
 git.subprocess = true
 fix.tools.evil.command = $sh
 fix.tools.evil.patterns = ["all()"]
-merge-tools.evil.program = "$PWD/.evil/hooks/pre-commit"
+merge-tools.evil.program = "$PWD/.evil/$ATTACK/hooks/pre-commit"
 END
 }
 `
@@ -85,10 +89,31 @@ type attack struct {
 	found []string
 	// prepare makes what is there before, on the host.
 	prepare func(h *host)
+	// breaks: its commits are refused, its metadata works no more, or hooks are not where they usually are.
+	breaks bool
+	// removes: it takes the metadata away, which is put back where another attack comes after it.
+	removes bool
 }
 
+// attacks are in an order in which each leaves the next of its kind what it needs.
 func attacks() []attack {
 	return []attack{
+		{name: "attributes in the tree", script: `
+echo '* filter=evil diff=evil merge=evil' >.gitattributes
+echo '* filter=lfs diff=astextplain merge=union ident' >docs/.gitattributes
+evil .gitconfig tree
+cp .gitconfig config
+git add -A && git commit -qm attributes || jj commit -m attributes
+echo more >>file.txt
+`},
+		{name: "nested repositories", script: nestedScript, found: []string{"inner", "deep/er/inner", "bare", "pointing"}},
+		{name: "bare repository at the root", script: `
+evil config bare-root
+set_in config core.bare false
+set_in config core.worktree /
+mkdir -p objects refs/heads hooks && echo 'ref: refs/heads/main' >HEAD
+for hook in pre-commit post-checkout post-index-change; do script "hooks/$hook" root-hook; done
+`, found: []string{"HEAD"}},
 		{name: "private configuration and hooks", script: `
 for dir in .git "$(git rev-parse --git-dir)" "$(git rev-parse --git-common-dir)" /run/repositories/*/git .jj/repo/store/git; do
 	[ -d "$dir" ] || continue
@@ -104,32 +129,10 @@ done
 for file in .jj/repo/config.toml .jj/config.toml .jj/workspace-config.toml .jj/repo/workspace-config.toml; do
 	[ ! -d .jj ] || evil_jj "$file" "jj-config"
 done
-rm -rf .evil/included
+rm -rf .evil/*/included
 for n in 1 2; do echo "$n" >>file.txt; git -c core.hooksPath=/dev/null -c core.fsmonitor= -c commit.gpgSign=false -c filter.evil.process= -c filter.evil.clean=cat -c filter.evil.required=false commit -qam "evil $n"; done
 `},
-		{name: "attributes in the tree", script: `
-echo '* filter=evil diff=evil merge=evil' >.gitattributes
-echo '* filter=lfs diff=astextplain merge=union ident' >docs/.gitattributes
-evil .gitconfig tree
-cp .gitconfig config
-git add -A && git commit -qm attributes || jj commit -m attributes
-echo more >>file.txt
-`},
-		{name: "commondir and pointers in the metadata", script: `
-evil evil.git/config commondir
-mkdir -p evil.git/objects evil.git/refs && echo 'ref: refs/heads/main' >evil.git/HEAD
-for dir in .git "$(git rev-parse --git-dir)" /run/repositories/*/git; do
-	[ -d "$dir" ] || continue
-	echo /workspace/evil.git >"$dir/commondir"
-	echo /workspace/evil.git >"$dir/gitdir"
-	ln -sf /workspace/evil.git/config "$dir/config"
-	mkdir -p "$dir/worktrees/evil" "$dir/modules/sub"
-	cp -r evil.git/. "$dir/modules/sub/"
-	echo /workspace/evil.git >"$dir/worktrees/evil/commondir"
-done
-[ ! -d .jj ] || { rm -rf .jj/repo; echo /workspace/evil.jj/repo >.jj/repo; evil_jj evil.jj/repo/config.toml jj-repo; }
-`, found: []string{"evil.git"}},
-		{name: "pointer replaced", script: `
+		{name: "pointer replaced", breaks: true, removes: true, script: `
 evil .evil/git/config pointer
 mkdir -p .evil/git/objects .evil/git/refs && echo 'ref: refs/heads/main' >.evil/git/HEAD
 for name in .git .jj; do
@@ -148,19 +151,23 @@ for act in (lambda: os.rename('/workspace', '/moved'), lambda: os.replace('.evil
 	except OSError as e: print(e)
 END
 `, found: []string{".evil"}},
-		{name: "mounts", script: `
-evil .evil/git/config mounted
-mkdir -p .evil/git/objects .evil/git/refs below && echo 'ref: refs/heads/main' >.evil/git/HEAD
-umount .git; umount -l .git; umount -l /workspace/.git /workspace
-mount --bind .evil/git .git; mount --move .git below; mount -o remount,rw,bind /run/repositories
-unshare -Urm sh -c 'umount -l /workspace/.git; mount --bind /workspace below; cp -r .evil/git/. below/.git/; mount --move /workspace/.git /mnt; cp .evil/git/config /workspace/.git/config'
-unshare -Urm sh -c 'mount --make-rprivate /; umount -R /workspace; ls -a /workspace; cp -r /workspace/.evil/git/config /workspace/.git/config'
-for root in /proc/*/root /proc/*/cwd /proc/1/root/workspace /proc/self/root/workspace; do
-	[ ! -e "$root/.git" ] || cp .evil/git/config "$root/.git/config"
+		{name: "hooks in the tree", breaks: true, script: `
+for hook in pre-commit commit-msg post-checkout post-index-change post-commit prepare-commit-msg reference-transaction; do
+	script ".husky/_/$hook" husky; script "new" husky && mv -f new ".husky/_/$hook"; ln -sf ../../new2 ".husky/_/$hook"
 done
-ls /run/repositories/* && for o in /run/repositories/*/objects*; do echo x >"$o/info/alternates"; rm -rf "$o/pack"; chmod -R u+w "$o"; touch "$o/planted"; done
-`, found: []string{".evil"}},
-		{name: "alternates grafts and refs that are links", script: `
+mv .husky husky2; rm -rf .husky; mv .husky/_ .husky/old; mkdir -p .husky/_; script .husky/_/pre-commit husky; script .husky/pre-commit husky
+`, prepare: func(h *host) {
+			h.Write(h.repo, ".husky/_/pre-commit", "#!/bin/sh\n. ./.husky/pre-commit\n")
+			h.Write(h.repo, ".husky/pre-commit", "true\n")
+			if err := os.Chmod(filepath.Join(h.repo, ".husky/_/pre-commit"), 0o755); err != nil {
+				h.Fatal(err)
+			}
+			h.Git(h.repo, "add", "-A")
+			h.Git(h.repo, "commit", "-q", "-m", "husky")
+			h.Git(h.repo, "config", "core.hooksPath", ".husky/_")
+		}},
+		{name: "submodules", breaks: true, script: submodulesScript, found: []string{".gitmodules", "sub"}},
+		{name: "alternates grafts and refs that are links", breaks: true, script: `
 git commit -q --allow-empty -m before
 for dir in "$(git rev-parse --git-dir)" .jj/repo/store/git; do
 	[ -d "$dir" ] || continue
@@ -177,36 +184,38 @@ for dir in "$(git rev-parse --git-dir)" .jj/repo/store/git; do
 	head -c 100000 /dev/urandom >"$dir/index.lock"
 done
 `},
-		{name: "metadata that never ends", script: `
+		{name: "mounts", breaks: true, script: `
+evil .evil/git/config mounted
+mkdir -p .evil/git/objects .evil/git/refs below && echo 'ref: refs/heads/main' >.evil/git/HEAD
+umount .git; umount -l .git; umount -l /workspace/.git /workspace
+mount --bind .evil/git .git; mount --move .git below; mount -o remount,rw,bind /run/repositories
+unshare -Urm sh -c 'umount -l /workspace/.git; mount --bind /workspace below; cp -r .evil/git/. below/.git/; mount --move /workspace/.git /mnt; cp .evil/git/config /workspace/.git/config'
+unshare -Urm sh -c 'mount --make-rprivate /; umount -R /workspace; ls -a /workspace; cp -r /workspace/.evil/git/config /workspace/.git/config'
+for root in /proc/*/root /proc/*/cwd /proc/1/root/workspace /proc/self/root/workspace; do
+	[ ! -e "$root/.git" ] || cp .evil/git/config "$root/.git/config"
+done
+ls /run/repositories/* && for o in /run/repositories/*/objects*; do echo x >"$o/info/alternates"; rm -rf "$o/pack"; chmod -R u+w "$o"; touch "$o/planted"; done
+`, found: []string{".evil"}},
+		{name: "commondir and pointers in the metadata", breaks: true, script: `
+evil evil.git/config commondir
+mkdir -p evil.git/objects evil.git/refs && echo 'ref: refs/heads/main' >evil.git/HEAD
+for dir in .git "$(git rev-parse --git-dir)" /run/repositories/*/git; do
+	[ -d "$dir" ] || continue
+	echo /workspace/evil.git >"$dir/commondir"
+	echo /workspace/evil.git >"$dir/gitdir"
+	ln -sf /workspace/evil.git/config "$dir/config"
+	mkdir -p "$dir/worktrees/evil" "$dir/modules/sub"
+	cp -r evil.git/. "$dir/modules/sub/"
+	echo /workspace/evil.git >"$dir/worktrees/evil/commondir"
+done
+[ ! -d .jj ] || { rm -rf .jj/repo; echo /workspace/evil.jj/repo >.jj/repo; evil_jj evil.jj/repo/config.toml jj-repo; }
+`, found: []string{"evil.git"}},
+		{name: "metadata that never ends", breaks: true, script: `
 dir=$(git rev-parse --git-dir)
 [ -d "$dir" ] || exit 0
 rm -f "$dir/HEAD" "$dir/packed-refs"; mkfifo "$dir/HEAD" "$dir/packed-refs"
 mkdir -p "$dir/refs/heads/$(printf 'd/%.0s' $(seq 500))"
 `},
-		{name: "nested repositories", script: nestedScript, found: []string{"inner", "deep/er/inner", "bare", "pointing"}},
-		{name: "bare repository at the root", script: `
-evil config bare-root
-set_in config core.bare false
-set_in config core.worktree /
-mkdir -p objects refs/heads hooks && echo 'ref: refs/heads/main' >HEAD
-for hook in pre-commit post-checkout post-index-change; do script "hooks/$hook" root-hook; done
-`, found: []string{"HEAD"}},
-		{name: "submodules", script: submodulesScript, found: []string{".gitmodules", "sub"}},
-		{name: "hooks in the tree", script: `
-for hook in pre-commit commit-msg post-checkout post-index-change post-commit prepare-commit-msg reference-transaction; do
-	script ".husky/_/$hook" husky; script "new" husky && mv -f new ".husky/_/$hook"; ln -sf ../../new2 ".husky/_/$hook"
-done
-mv .husky husky2; rm -rf .husky; mv .husky/_ .husky/old; mkdir -p .husky/_; script .husky/_/pre-commit husky; script .husky/pre-commit husky
-`, prepare: func(h *host) {
-			h.Write(h.repo, ".husky/_/pre-commit", "#!/bin/sh\n. ./.husky/pre-commit\n")
-			h.Write(h.repo, ".husky/pre-commit", "true\n")
-			if err := os.Chmod(filepath.Join(h.repo, ".husky/_/pre-commit"), 0o755); err != nil {
-				h.Fatal(err)
-			}
-			h.Git(h.repo, "add", "-A")
-			h.Git(h.repo, "commit", "-q", "-m", "husky")
-			h.Git(h.repo, "config", "core.hooksPath", ".husky/_")
-		}},
 	}
 }
 

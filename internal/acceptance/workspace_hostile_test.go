@@ -121,6 +121,7 @@ const outsideText = "the host's secret\n"
 
 func survives(h *host, m mode, c hostile) {
 	m.prepare(h)
+	h.newer = long()
 	outside := filepath.Join(h.base, "outside")
 	h.Write(outside, "guide.txt", outsideText)
 	h.up("box", m)
@@ -133,8 +134,7 @@ func survives(h *host, m mode, c hostile) {
 		h.commandEnds(args)
 	}
 	if !c.blind {
-		h.tour(folder, looking)
-		h.tour(h.repo, looking)
+		h.tours(folder, looking)
 	}
 	if c.check != nil {
 		c.check(h, m)

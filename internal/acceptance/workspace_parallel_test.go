@@ -31,9 +31,9 @@ const (
 )
 
 // TestWorkspacesTogether has twenty sandboxes commit on one repository at once, while the user looks at them and
-// works there as well. FORAGE_TEST_LONG is how many seconds instead of a few.
+// works there as well. FORAGE_TEST_LONG is how many seconds instead of two.
 func TestWorkspacesTogether(t *testing.T) {
-	seconds := 4
+	seconds := 2
 	if long := os.Getenv("FORAGE_TEST_LONG"); long != "" {
 		if _, err := fmt.Sscan(long, &seconds); err != nil {
 			t.Fatal(err)

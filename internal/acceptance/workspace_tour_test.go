@@ -27,14 +27,23 @@ var working = []string{
 	"jj st", "jj new", "jj log",
 }
 
-// tour runs commands of the user's, with the system's git and the newer one if there is one, in a folder and below it. Most may
+// tours are tours of a workspace's folder and of the repository, if these are two.
+func (h *host) tours(folder string, commands []string) {
+	h.Helper()
+	h.tour(folder, commands)
+	if folder != h.repo {
+		h.tour(h.repo, commands)
+	}
+}
+
+// tour runs commands of the user's, with the system's git and perhaps the newer one, in a folder. Most may
 // fail, in a folder without a repository for example: only what else runs counts.
 func (h *host) tour(dir string, commands []string) {
 	h.Helper()
 	if _, err := os.Stat(dir); err != nil {
 		return
 	}
-	for _, bin := range gits() {
+	for _, bin := range h.gits() {
 		user := h.With(bin)
 		for _, command := range commands {
 			if strings.HasPrefix(command, "jj ") && bin != "" {
@@ -52,8 +61,8 @@ func (h *host) tour(dir string, commands []string) {
 }
 
 // gits are the folders in front of PATH: none, and that of a newer git.
-func gits() []string {
-	if bin := workspaceGit(); bin != "" {
+func (h *host) gits() []string {
+	if bin := workspaceGit(); bin != "" && h.newer {
 		return []string{"", bin}
 	}
 	return []string{""}

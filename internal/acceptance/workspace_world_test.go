@@ -25,6 +25,7 @@ func TestMain(m *testing.M) { os.Exit(testprogram.Main(m, &built)) }
 type host struct {
 	*workspacetest.User
 	base, repo, state, canary string
+	newer                     bool // tours are made with the newer git, too
 }
 
 const boxConfig = "portRange = { from = 23000, to = 23999 }\n[templates.box]\nnetwork = \"none\"\n"
@@ -118,12 +119,14 @@ type mode struct {
 	name string
 	flag string
 	jj   bool // the repository is jj's, colocated
+	// newer says that it makes a difference which git the user has.
+	newer bool
 }
 
 func modes() []mode {
 	return []mode{
-		{"direct", "-w", false}, {"direct in a jj repository", "-w", true},
-		{"git-worktree", "--git-worktree", false}, {"clone", "--clone", false}, {"jj", "--repo", true},
+		{name: "direct", flag: "-w", newer: true}, {name: "direct in a jj repository", flag: "-w", jj: true},
+		{name: "git-worktree", flag: "--git-worktree", newer: true}, {name: "clone", flag: "--clone"}, {name: "jj", flag: "--repo", jj: true},
 	}
 }
 
@@ -153,7 +156,19 @@ func prelude(attack string, canary string) string {
 cd /workspace
 export GIT_AUTHOR_NAME=Agent GIT_AUTHOR_EMAIL=agent@example.com GIT_COMMITTER_NAME=Agent GIT_COMMITTER_EMAIL=agent@example.com
 hit() { printf 'touch %%s; ' "$CANARY/$ATTACK-$1"; }
-script() { mkdir -p "$(dirname "$1")"; printf '#!/bin/sh\n%%s\ncat\n' "$(hit "$2")" >"$1"; chmod +x "$1"; }
-set_in() { mkdir -p "$(dirname "$1")"; touch "$1"; (f=$(realpath "$1"); cd / && git config -f "$f" --replace-all "$2" "$3"); }
-`+evilConfig+evilJJ, canary, strings.ReplaceAll(attack, " ", "-"))
+above() { case $1 in */*) [ -d "${1%%/*}" ] || mkdir -p "${1%%/*}" ;; esac; }
+script() { above "$1"; printf '#!/bin/sh\ntouch %%s; \ncat\n' "$CANARY/$ATTACK-$2" >"$1"; chmod +x "$1"; }
+# The last value counts, so that adding one sets it. None has a quote or a backslash.
+set_in() {
+	above "$1"
+	key=${2#*.}
+	case $key in
+	*.*) printf '[%%s "%%s"]\n\t%%s = "%%s"\n' "${2%%%%.*}" "${key%%.*}" "${key##*.}" "$3" >>"$1" ;;
+	*) printf '[%%s]\n\t%%s = "%%s"\n' "${2%%%%.*}" "$key" "$3" >>"$1" ;;
+	esac
 }
+`+evilConfig+evilJJ, canary, word(attack))
+}
+
+// word is a name as one word for a shell.
+func word(name string) string { return strings.ReplaceAll(name, " ", "-") }
