@@ -74,8 +74,11 @@ func (s *Session) Apply(ctx context.Context, o Options) (done Applied, err error
 	}
 	done.Branch, done.Before, done.After = t.branch, t.commit, t.commit
 	result, err := s.result(ctx, t, o)
-	if err != nil || result.commit == t.commit {
+	if err != nil {
 		return done, err
+	}
+	if result.commit == t.commit {
+		return done, s.there(t, o)
 	}
 	changes, err := s.accept(ctx, t, result)
 	if err != nil {
@@ -92,6 +95,14 @@ func (s *Session) Apply(ctx context.Context, o Options) (done Applied, err error
 		return done, err
 	}
 	return done, s.brought(result)
+}
+
+// there remembers that the branch has what is not committed already, though no apply brought it.
+func (s *Session) there(t *target, o Options) error {
+	if o.DryRun || len(o.Paths) > 0 || len(s.Uncommitted) == 0 || t.commit == "" {
+		return nil
+	}
+	return gitrepo.NoteTaken(s.subject.Workspace, t.commit)
 }
 
 // brought remembers what the user has got.

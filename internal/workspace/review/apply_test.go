@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"forage/internal/workspace/gitrepo"
 )
 
 func TestApplyBringsTheBranchForward(t *testing.T) {
@@ -60,6 +62,22 @@ func TestApplyCommitsWhatIsNotCommitted(t *testing.T) {
 	}
 	if status := b.user.Git("status", "--porcelain"); status != "" {
 		t.Errorf("status: %q", status)
+	}
+}
+
+func TestApplyOfWhatIsThereAlready(t *testing.T) {
+	b := newBox(t, map[string]string{"a": "1\n"})
+	b.write(b.work.Dir, "a", "2\n")
+	b.user.Commit("a", "2\n")
+	if done := b.mustApply(Options{DryRun: true}); done.Changes() {
+		t.Errorf("done: %+v", done)
+	}
+	if taken, err := gitrepo.Taken(b.subject.Workspace); taken != "" || err != nil {
+		t.Errorf("noted in a rehearsal: %q, %v", taken, err)
+	}
+	b.mustApply(Options{})
+	if taken, err := gitrepo.Taken(b.subject.Workspace); taken != b.user.Git("rev-parse", "main") || err != nil {
+		t.Errorf("noted %q, %v", taken, err)
 	}
 }
 

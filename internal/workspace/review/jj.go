@@ -50,8 +50,11 @@ func (s *Session) applyJJ(ctx context.Context, o Options) (done Applied, err err
 	}
 	done.Branch, done.Before, done.After = t.branch, t.commit, t.commit
 	result, err := s.result(ctx, t, o)
-	if err != nil || result.commit == t.commit {
+	if err != nil {
 		return done, err
+	}
+	if result.commit == t.commit {
+		return done, s.there(t, o)
 	}
 	changes, err := s.accept(ctx, t, result)
 	if err != nil {
