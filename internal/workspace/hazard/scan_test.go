@@ -281,3 +281,33 @@ func TestBranchesAreNoFinding(t *testing.T) {
 		}
 	}
 }
+
+// Worktrees come and go on the host, those of other sandboxes too.
+func TestWorktreesAreNoFinding(t *testing.T) {
+	root := t.TempDir()
+	plant(t, root, "lib/.git/HEAD")
+	before, err := hazard.Take(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plant(t, root, "lib/.git/worktrees/x/HEAD", "lib/.git/worktrees/x/gitdir", "lib/.git/worktrees/x/commondir")
+	common := filepath.Join(root, "lib/.git/worktrees/x/commondir")
+	for _, test := range []struct {
+		common, more string
+		want         []string
+	}{
+		{"../..\n", "", []string{}},
+		{"../../../..\n", "", []string{"repository lib/.git"}},
+		{"../..\n", "lib/.git/worktrees/x/config.worktree", []string{"repository lib/.git"}},
+	} {
+		if err := os.WriteFile(common, []byte(test.common), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if test.more != "" {
+			plant(t, root, test.more)
+		}
+		if diff := cmp.Diff(test.want, scan(t, root, before)); diff != "" {
+			t.Errorf("%+v: %s", test, diff)
+		}
+	}
+}

@@ -145,7 +145,7 @@ func (s *scanner) nested(d *digest, dir int, name string, depth int) {
 		return
 	}
 	list, _ := listFolder(fd)
-	if slices.ContainsFunc(list, func(e entry) bool { return e.name == "HEAD" }) {
+	if slices.ContainsFunc(list, func(e entry) bool { return e.name == "HEAD" }) && !(depth == 1 && plainWorktree(dir, name, list)) {
 		d.text(name)
 		s.executing(d, fd)
 	}
@@ -154,6 +154,13 @@ func (s *scanner) nested(d *digest, dir int, name string, depth int) {
 			s.nested(d, fd, e.name, depth+1)
 		}
 	}
+}
+
+// plainWorktree says whether the folder name, two below a repository's own, is a linked worktree's as git makes and removes
+// them, on the host as well: it says no more than where that is, and that it is this repository's.
+func plainWorktree(dir int, name string, list []entry) bool {
+	has := func(name string) bool { return slices.ContainsFunc(list, func(e entry) bool { return e.name == name }) }
+	return strings.TrimSuffix(readBelow(dir, name+"/commondir"), "\n") == "../.." && !has("config") && !has("config.worktree") && !has("hooks")
 }
 
 // openBelow opens a folder below dir, through no link; -1: there is none.
