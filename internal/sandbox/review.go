@@ -130,12 +130,10 @@ func (s *Service) Apply(ctx context.Context, name string, o ApplyOptions) (all [
 			all = would
 			return err
 		}
-		if !slices.ContainsFunc(would, review.Applied.Changes) {
-			all = would
-			return nil
+		if slices.ContainsFunc(would, review.Applied.Changes) { // else it is only remembered that the user has it all
+			s.SnapshotBefore(ctx, record, "apply")
+			s.tellUnseen(sessions)
 		}
-		s.SnapshotBefore(ctx, record, "apply")
-		s.tellUnseen(sessions)
 		options.DryRun = false
 		all, err = applyAll(ctx, sessions, options)
 		return err
