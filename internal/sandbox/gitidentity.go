@@ -9,12 +9,13 @@ import (
 	"forage/internal/hostexec"
 )
 
-// gitIdentity is whose name is on commits that are made inside.
+// gitIdentity is what the caller's own configuration of git says: whose name is on commits that are made
+// inside, and where git on the host looks for hooks.
 type gitIdentity struct {
-	name, email string
+	name, email, hooks string
 }
 
-// callersGit asks git for the caller's own name and mail. Only the caller's
+// callersGit asks git for it. Only the caller's
 // global configuration is read: the workspace's could name programs to run.
 func callersGit(ctx context.Context, caller Caller) gitIdentity {
 	xdg, ok := caller.Getenv("XDG_CONFIG_HOME")
@@ -25,7 +26,7 @@ func callersGit(ctx context.Context, caller Caller) gitIdentity {
 		return gitIdentity{} // nothing to ask git about
 	}
 	out, err := hostexec.Run(ctx, hostexec.Command{
-		Argv: []string{"git", "config", "--global", "--null", "--get-regexp", `^user\.(name|email)$`},
+		Argv: []string{"git", "config", "--global", "--null", "--get-regexp", `^(user\.(name|email)|core\.hookspath)$`},
 		Env:  []string{"HOME=" + caller.Home, "XDG_CONFIG_HOME=" + xdg},
 	})
 	if err != nil {
@@ -38,6 +39,8 @@ func callersGit(ctx context.Context, caller Caller) gitIdentity {
 			identity.name = value
 		case "user.email":
 			identity.email = value
+		case "core.hookspath":
+			identity.hooks = value
 		}
 	}
 	return identity

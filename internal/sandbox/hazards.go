@@ -73,27 +73,39 @@ func hooksOf(ctx context.Context, w forage.Workspace) []string {
 	if w.Repository == nil || w.Repository.Store == "" {
 		return nil
 	}
-	repository, err := gitrepo.Open(ctx, w.Repository.Store)
-	if err != nil {
-		return nil // moved or gone: what can be said of the rest is said
+	configured := []string{w.Repository.Hooks}
+	// One that has moved or is gone: what can be said of the rest is said.
+	if repository, err := gitrepo.Open(ctx, w.Repository.Store); err == nil {
+		values := repository.Config["core.hookspath"]
+		configured = append(configured, values[max(len(values)-1, 0):]...)
 	}
-	values := repository.Config["core.hookspath"]
-	if len(values) == 0 {
-		return nil
+	var folders []string
+	for _, dir := range configured {
+		if dir = hooksBelow(w.Path, dir); dir != "" && !slices.Contains(folders, dir) {
+			folders = append(folders, dir)
+		}
+	}
+	return folders
+}
+
+// hooksBelow is a folder of hooks relative to the tree at root; "" if it is none of its folders.
+func hooksBelow(root, dir string) string {
+	if dir == "" {
+		return ""
 	}
 	// Husky's are in .husky/_ and run those of the same name in .husky.
-	dir := strings.TrimSuffix(path.Clean(values[len(values)-1]), "/_")
+	dir = strings.TrimSuffix(path.Clean(dir), "/_")
 	if path.IsAbs(dir) {
-		below, err := filepath.Rel(w.Path, workspace.Resolved(dir)) // as git finds it, through links
+		below, err := filepath.Rel(root, workspace.Resolved(dir)) // as git finds it, through links
 		if err != nil {
-			return nil
+			return ""
 		}
 		dir = below
 	}
-	if dir == "." || dir == ".." || strings.HasPrefix(dir, "../") || dir == ".git" || strings.HasPrefix(dir, ".git/") {
-		return nil
+	if dir == "." || dir == ".." || strings.HasPrefix(dir, "../") || dir == ".git" || strings.HasPrefix(dir, ".git/") || strings.HasPrefix(dir, "~") {
+		return ""
 	}
-	return []string{dir}
+	return dir
 }
 
 // look looks through all parts of a workspace before anything runs in it.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"forage"
@@ -30,8 +31,9 @@ func (s *Service) Plan(ctx context.Context, opts Options) (forage.Plan, []string
 
 // planned is Plan, with what led to it.
 func (s *Service) planned(ctx context.Context, opts Options) (*planner, error) {
-	p := &planner{service: s, opts: opts, git: make(chan gitIdentity, 1)}
-	go func() { p.git <- callersGit(ctx, s.Caller) }() // a process of its own: meanwhile the rest is planned
+	p := &planner{service: s, opts: opts}
+	p.git = sync.OnceValue(func() gitIdentity { return callersGit(ctx, s.Caller) })
+	go p.git() // a process of its own: meanwhile the rest is planned
 	for _, step := range []func(context.Context) error{
 		p.name, p.template, p.forbidden, p.workspaces, p.identity, p.network, p.command,
 		p.rootfs, p.hostTools, p.mounts, p.secrets, p.environment, p.keys, p.runtime, p.gitConfig,
@@ -55,7 +57,7 @@ type planner struct {
 	notes    []string
 	toolDirs []string            // folders of host tools, for PATH
 	inside   inject.Contribution // what agents find of the secrets
-	git      chan gitIdentity    // the caller's own
+	git      func() gitIdentity  // the caller's own
 }
 
 func (p *planner) note(format string, args ...any) {

@@ -18,6 +18,11 @@ func (p *planner) mounts(ctx context.Context) error {
 		return err
 	}
 	spec.Mounts = append(spec.Mounts, composed...)
+	for _, w := range p.plan.Workspaces() {
+		if w.Repository != nil {
+			w.Repository.Hooks = p.git().hooks
+		}
+	}
 	if !p.chosen.Unprotected {
 		spec.Protect = protectedPaths(ctx, p.plan)
 	}

@@ -168,9 +168,9 @@ func (p *planner) environment(context.Context) error {
 // have its own: the name and mail of the flags, or the caller's own, for
 // commits, and what the secrets need.
 func (p *planner) gitConfig(ctx context.Context) error {
-	own := <-p.git
+	own := p.git()
 	p.jjConfig(ctx, own)
-	identity := gitIdentity{cmp.Or(p.opts.GitUser, own.name), cmp.Or(p.opts.GitEmail, own.email)}
+	identity := gitIdentity{name: cmp.Or(p.opts.GitUser, own.name), email: cmp.Or(p.opts.GitEmail, own.email)}
 	if text := identity.config() + p.inside.Git; text != "" {
 		p.plan.Spec.Files = append(p.plan.Spec.Files, forage.File{Path: "/etc/gitconfig", Content: []byte(text)})
 	}

@@ -202,3 +202,16 @@ func TestProtectedPaths(t *testing.T) {
 		}
 	}
 }
+
+// The folder of hooks may be named in the caller's own configuration, for all repositories.
+func TestHooksOfTheCallersOwnConfiguration(t *testing.T) {
+	w := forage.Workspace{Path: "/src", Target: "/workspace", Repository: &forage.Repository{Store: "/nowhere"}}
+	for dir, want := range map[string][]string{
+		"": nil, ".githooks": {".githooks"}, ".husky/_": {".husky"}, "~/hooks": nil, "/etc/hooks": nil, "/src/hooks": {"hooks"}, "../hooks": nil,
+	} {
+		w.Repository.Hooks = dir
+		if diff := cmp.Diff(want, hooksOf(t.Context(), w)); diff != "" {
+			t.Errorf("%q: %s", dir, diff)
+		}
+	}
+}
