@@ -26,7 +26,7 @@ echo "made $n"
 // steps is one round of work with git, and with jj.
 const (
 	gitSteps20 = `git add -A && git commit -q -m "commit $n" && git tag "t$n" && echo x >>file.txt && git stash -q && git stash pop -q && git checkout -q -- file.txt &&
-		git checkout -q -b "b$n" && git checkout -q - && { [ $((n % 7)) -ne 0 ] || git gc -q; }`
+		git checkout -q -b "b$n" && git checkout -q - && { [ $((n % 3)) -ne 0 ] || git gc -q; }`
 	jjSteps20 = `jj --quiet describe -m "commit $n" && jj --quiet new && jj --quiet undo && jj --quiet op log >/dev/null && jj --quiet new`
 )
 

@@ -18,7 +18,8 @@ func TestJJ(t *testing.T) {
 				Source: func(u *workspacetest.User, dir string) string {
 					return u.JJ(filepath.Join(dir, "repo"), arg)
 				},
-				Refuses: func(name string) bool { return name == "jj with conflicts" },
+				Refuses:   func(name string) bool { return name == "jj with conflicts" },
+				UsualOnly: name == "colocated",
 			})
 		})
 	}

@@ -7,7 +7,6 @@ import (
 	"forage/internal/workspace"
 	"forage/internal/workspace/clone"
 	"forage/internal/workspace/direct"
-	"forage/internal/workspace/jj"
 	"forage/internal/workspace/workspacetest"
 	"forage/internal/workspace/worktree"
 )
@@ -16,9 +15,7 @@ func gitSource(u *workspacetest.User, dir string) string {
 	return u.Repository(filepath.Join(dir, "repo"))
 }
 
-func jjSource(u *workspacetest.User, dir string) string {
-	return u.JJ(filepath.Join(dir, "repo"), "--no-colocate")
-}
+// The providers for jj run the suite in their own packages, jj and direct.
 
 // refuses lists the odd repositories that may be refused.
 func refuses(names ...string) func(string) bool {
@@ -48,26 +45,10 @@ func TestDirect(t *testing.T) {
 	})
 }
 
-func TestDirectJJ(t *testing.T) {
-	workspacetest.Run(t, workspacetest.Subject{
-		New:    func(p workspace.Places) workspace.Provider { return direct.Provider{Places: p} },
-		Source: jjSource, JJ: true,
-		Refuses: refuses("jj with conflicts"),
-	})
-}
-
 func TestClone(t *testing.T) {
 	workspacetest.Run(t, workspacetest.Subject{
 		New:     func(p workspace.Places) workspace.Provider { return clone.Provider{Places: p} },
 		Source:  gitSource,
 		Refuses: refuses("partial clone", "reftable", ".git is a link", "HEAD is a link"),
-	})
-}
-
-func TestJJ(t *testing.T) {
-	workspacetest.Run(t, workspacetest.Subject{
-		New:    func(p workspace.Places) workspace.Provider { return jj.Provider{Places: p} },
-		Source: jjSource, JJ: true,
-		Refuses: refuses("jj with conflicts"),
 	})
 }

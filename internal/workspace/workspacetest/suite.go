@@ -21,6 +21,8 @@ type Subject struct {
 	JJ     bool // the work inside is done with jj
 	// Refuses says of an odd repository that it may be refused; all others have to work.
 	Refuses func(name string) bool
+	// UsualOnly leaves out the odd repositories, where another run of the same provider has them.
+	UsualOnly bool
 }
 
 // Run is the suite.
@@ -48,7 +50,9 @@ func Run(t *testing.T, s Subject) {
 			test(s.prepare(u, s.Source(u, Dir(t)), "box"))
 		})
 	}
-	t.Run("odd repositories", func(t *testing.T) { s.odd(t) })
+	if !s.UsualOnly {
+		t.Run("odd repositories", func(t *testing.T) { s.odd(t) })
+	}
 }
 
 // prepare is a provider that has made nothing yet.

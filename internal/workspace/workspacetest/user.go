@@ -129,19 +129,54 @@ func (u *User) Commit(dir, name, content string) {
 	u.Git(dir, "commit", "-q", "-m", "change "+strings.ToValidUTF8(name, "?"))
 }
 
-// Repository makes the usual repository in dir: two commits on main, a tag, an ignored file.
+// Repository makes the usual repository in dir: two commits on main, a tag, an ignored file. It starts git three
+// times: most of the suite's repositories begin with this one.
 func (u *User) Repository(dir string, initArgs ...string) string {
 	u.Helper()
 	u.Git(filepath.Dir(dir), append(append([]string{"init", "-q", "-b", "main"}, initArgs...), dir)...)
-	u.Write(dir, ".gitignore", "*.log\n")
-	u.Write(dir, "docs/guide.txt", "guide\n")
-	u.Git(dir, "add", "-A")
-	u.Commit(dir, "file.txt", "one\n")
-	u.Git(dir, "tag", "v1")
-	u.Commit(dir, "file.txt", "one\ntwo\n")
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(u.Context()), 2*time.Minute)
+	defer cancel()
+	history := u.Command(ctx, dir, "git", "fast-import", "--quiet")
+	history.Stdin = strings.NewReader(usualHistory)
+	if out, err := history.CombinedOutput(); err != nil {
+		u.Fatalf("git fast-import: %v\n%s", err, out)
+	}
+	u.Git(dir, "read-tree", "-u", "--reset", "HEAD")
 	u.Write(dir, "build.log", "ignored\n")
 	return dir
 }
+
+// usualHistory is for git fast-import.
+const usualHistory = `commit refs/heads/main
+committer User <user@example.com> 1700000000 +0000
+data 5
+first
+M 100644 inline .gitignore
+data 6
+*.log
+
+M 100644 inline docs/guide.txt
+data 6
+guide
+
+M 100644 inline file.txt
+data 4
+one
+
+
+reset refs/tags/v1
+from refs/heads/main
+
+commit refs/heads/main
+committer User <user@example.com> 1700000000 +0000
+data 6
+second
+M 100644 inline file.txt
+data 8
+one
+two
+
+`
 
 // JJ makes a jj repository out of nothing in dir, with the same content as Repository.
 func (u *User) JJ(dir string, initArgs ...string) string {
