@@ -25,6 +25,9 @@ const (
 	maxLooseObject = 2 << 30  // bytes of one, inflated
 	maxLooseParsed = 64 << 20 // bytes of a commit, tree or tag
 	maxLooseBytes  = 16 << 30 // bytes of all, inflated
+	// What is larger and was deflated to less than one byte in maxDeflated of its own is made to cost time.
+	maxUnasked  = 256 << 20
+	maxDeflated = 250
 )
 
 // looseCopy copies loose objects of private metadata to a store of ours, each as the bytes whose digest was taken.
@@ -99,7 +102,7 @@ func (c *looseCopy) take(ctx context.Context, id string) (object, error) {
 	if !isHex(id) || len(id) != 2*c.idBytes() {
 		return object{}, fmt.Errorf("%.80q is no object's name here: %w", id, errIrregular)
 	}
-	in, _, err := c.from.open("objects/"+id[:2]+"/"+id[2:], maxLooseObject)
+	in, info, err := c.from.open("objects/"+id[:2]+"/"+id[2:], maxLooseObject)
 	if err != nil {
 		return object{}, err
 	}
@@ -112,7 +115,7 @@ func (c *looseCopy) take(ctx context.Context, id string) (object, error) {
 	if err != nil {
 		return object{}, err
 	}
-	o, err := c.check(id, io.TeeReader(io.LimitReader(in, maxLooseObject), out))
+	o, err := c.check(id, info.Size(), io.TeeReader(io.LimitReader(in, maxLooseObject), out))
 	if err = errors.Join(err, out.Close()); err == nil {
 		err = os.Rename(out.Name(), filepath.Join(dir, id[2:]))
 	}
@@ -122,8 +125,8 @@ func (c *looseCopy) take(ctx context.Context, id string) (object, error) {
 	return o, nil
 }
 
-// check reads a whole loose object, from the bytes that are kept of it.
-func (c *looseCopy) check(id string, compressed io.Reader) (object, error) {
+// check reads a whole loose object, from the bytes that are kept of it, deflated so many.
+func (c *looseCopy) check(id string, deflated int64, compressed io.Reader) (object, error) {
 	source := bufio.NewReader(compressed)
 	inflated, err := zlib.NewReader(source)
 	if err != nil {
@@ -134,6 +137,9 @@ func (c *looseCopy) check(id string, compressed io.Reader) (object, error) {
 	kind, size, err := looseHeader(content)
 	if err != nil {
 		return object{}, err
+	}
+	if size > maxUnasked && size/maxDeflated > deflated {
+		return object{}, fmt.Errorf("%d bytes in %d: %w", size, deflated, errIrregular)
 	}
 	if c.bytes += size; c.bytes > maxLooseBytes {
 		return object{}, fmt.Errorf("more than %d bytes are not packed: %w", int64(maxLooseBytes), errIrregular)

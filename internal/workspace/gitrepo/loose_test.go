@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/zlib"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -49,7 +50,7 @@ func FuzzLooseObject(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, id string, compressed []byte) {
 		var c looseCopy
-		o, err := c.check(id, bytes.NewReader(compressed))
+		o, err := c.check(id, int64(len(compressed)), bytes.NewReader(compressed))
 		if err == nil && !isHex(id) {
 			t.Errorf("%q is the name of %q", id, o.kind)
 		}
@@ -69,4 +70,19 @@ func FuzzTreeLinks(f *testing.F) {
 			}
 		}
 	})
+}
+
+// An object that is little on the disk and takes long to inflate is refused by its header.
+func TestLooseObjectsAreNoBombs(t *testing.T) {
+	var compressed bytes.Buffer
+	z := zlib.NewWriter(&compressed)
+	fmt.Fprintf(z, "blob %d\x00", 1<<30)
+	z.Flush() // the rest is never read
+	_, err := (&looseCopy{}).check(someID, 1<<20, bytes.NewReader(compressed.Bytes()))
+	if !errors.Is(err, errIrregular) || !strings.Contains(err.Error(), "1073741824 bytes in 1048576") {
+		t.Errorf("a gigabyte in a megabyte: %v", err)
+	}
+	if _, err := (&looseCopy{}).check(someID, 1<<29, bytes.NewReader(compressed.Bytes())); err == nil || strings.Contains(err.Error(), " bytes in ") {
+		t.Errorf("a gigabyte in half of one: %v", err)
+	}
 }

@@ -17,6 +17,7 @@ import (
 const (
 	maxPacks     = 10_000
 	maxPackBytes = 32 << 30 // of one pack as it is
+	packSpeed    = 4 << 20  // bytes a second, at the least
 	// maxAlloc bounds one allocation of a git that reads what came from inside: a delta of a few bytes can ask for gigabytes.
 	maxAlloc = 1 << 30
 )
@@ -66,6 +67,8 @@ func (s *staging) takePack(ctx context.Context, p pack) error {
 		Args:  []string{"index-pack", "--stdin", "--threads=1", "--max-input-size=" + strconv.FormatInt(info.Size()+1, 10)},
 		Input: io.LimitReader(file, info.Size()),
 		Env:   readsHostile,
+		// As long as a pack of that size takes on a slow disk, and not as long as one that was made to take long.
+		Timeout: time.Minute + time.Duration(info.Size()/packSpeed)*time.Second,
 	})
 	if err != nil {
 		return fmt.Errorf("reading the pack %s: %w", p.name, err)
