@@ -23,7 +23,8 @@ type ApplyOptions struct {
 	ReviewOptions
 	Into  string   // branch of the user's repository; "" is the one that is checked out
 	Paths []string // only these
-	// DryRun: everything is checked, and nothing is done.
+	// DryRun: everything is checked, and nothing is done that git shows: objects come to the repository, which
+	// git collects if nothing comes to need them.
 	DryRun bool
 }
 

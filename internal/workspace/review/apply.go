@@ -19,7 +19,8 @@ type Options struct {
 	Paths []string // only these files and folders, as one commit; none: everything
 	// Name and Email are who makes the commits that Apply adds.
 	Name, Email string
-	// DryRun: everything is checked, and nothing is done.
+	// DryRun: everything is checked, and nothing is done that git shows: objects come to the repository, which
+	// git collects if nothing comes to need them.
 	DryRun bool
 	// Quiet refuses, if it has to, that files are written below a folder of the user's; nil: it never has to.
 	Quiet func(folder string) error

@@ -252,6 +252,9 @@ func (s *Session) treeOf(ctx context.Context, commit string) (string, error) {
 		return strings.TrimSpace(string(tree)), err
 	}
 	tree, err := s.staging.Line(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", commit+"^{tree}")
+	if ctx.Err() != nil {
+		return "", context.Cause(ctx)
+	}
 	if err != nil {
 		return "", forage.WithHint(
 			forage.Errorf(forage.ErrRefused, "the commit %s is not in %s any more", commit, s.store.Common),
