@@ -16,7 +16,7 @@ const committing = `
 cd /workspace
 n=0
 end=$(($(date +%%s) + %d))
-while [ "$(date +%%s)" -lt "$end" ] || [ $n -lt 3 ]; do
+while [ "$(date +%%s)" -lt "$end" ] || [ $n -lt %d ]; do
 	n=$((n + 1))
 	echo "$n" >"file-$n" && %s || exit 1
 done
@@ -51,9 +51,9 @@ func together(h *host, m mode, seconds int) {
 	const sandboxes = 20
 	m.prepare(h)
 	head := h.Git(h.repo, "rev-parse", "HEAD")
-	steps := gitSteps20
+	steps, rounds := gitSteps20, 3
 	if m.flag == "--repo" {
-		steps = jjSteps20
+		steps, rounds = jjSteps20, 2 // each takes five runs of jj
 	}
 	each := func(what string, act func(name string) error) {
 		h.Helper()
@@ -78,7 +78,7 @@ func together(h *host, m mode, seconds int) {
 	var looking sync.WaitGroup
 	looking.Go(func() { h.lookUntil(done) })
 	each("committing", func(name string) error {
-		out, err := h.try("exec", name, "--no-tty", "--", "sh", "-c", fmt.Sprintf(committing, seconds, steps))
+		out, err := h.try("exec", name, "--no-tty", "--", "sh", "-c", fmt.Sprintf(committing, seconds, rounds, steps))
 		var n int
 		fmt.Sscanf(name, "box-%d", &n)
 		_, made[n], _ = strings.Cut(out, "made ")
