@@ -156,6 +156,9 @@ func (w *walker) below(dir int, at, name string, ignored bool, depth int) error 
 func (w *walker) link(dir int, at, name string, st *unix.Stat_t) error {
 	buffer := make([]byte, unix.PathMax)
 	n, err := unix.Readlinkat(dir, name, buffer)
+	if errors.Is(err, unix.EINVAL) { // it is no link any more
+		err = unix.ENOENT
+	}
 	if err != nil {
 		return gone(err)
 	}
