@@ -56,7 +56,7 @@ func (s *Shadow) settleIndex(ctx context.Context, index, folder, commit string) 
 		return err
 	}
 	if before != nil {
-		if err := copyFile(index, copied); err != nil {
+		if err := CopyIndex(index, copied); err != nil {
 			return err
 		}
 	}
@@ -99,8 +99,14 @@ func exchange(from, index string, before fs.FileInfo) (err error) {
 	if err != nil {
 		return errors.Join(err, lock.Close())
 	}
-	_, err = io.Copy(lock, file)
+	made, err := file.Stat()
+	if err == nil {
+		_, err = io.Copy(lock, file)
+	}
 	if err := errors.Join(err, file.Close(), lock.Close()); err != nil {
+		return err
+	}
+	if err := os.Chtimes(lock.Name(), made.ModTime(), made.ModTime()); err != nil { // see CopyIndex
 		return err
 	}
 	return os.Rename(lock.Name(), index)

@@ -159,8 +159,7 @@ func (r *Repository) copyInto(dir string, unfinished bool) error {
 	return nil
 }
 
-// copyIndex copies an index with its time: by that, git knows which of its entries were
-// written in the same instant as their files, and looks into those again.
+// copyIndex copies an index, and those that it shares entries with.
 func copyIndex(dir, from string) error {
 	if from == "" {
 		return nil
@@ -170,28 +169,11 @@ func copyIndex(dir, from string) error {
 		return err
 	}
 	for _, file := range append(shared, from) {
-		if err := copyIndexFile(filepath.Join(dir, filepath.Base(file)), file); err != nil {
+		if err := CopyIndex(file, filepath.Join(dir, filepath.Base(file))); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
 	return nil
-}
-
-func copyIndexFile(to, from string) error {
-	source, info, err := openRegular(from, 0, maxIndex)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer source.Close()
-	target, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = target.ReadFrom(source)
-	return errors.Join(err, target.Close(), os.Chtimes(to, info.ModTime(), info.ModTime()))
 }
 
 // writeNew makes a file that is not there yet.

@@ -138,23 +138,31 @@ func (w *treeWriter) begin(ctx context.Context, reuse bool) (err error) {
 
 // copyKept copies the kept index or the seed to ours, and says of which tree it is; "?" is not known.
 func (w *treeWriter) copyKept() string {
-	if w.folder.Index != "" && copyFile(w.folder.Index, w.index) == nil {
+	if w.folder.Index != "" && CopyIndex(w.folder.Index, w.index) == nil {
 		if from, err := readSmall(w.folder.Index + ".base"); err == nil {
 			return string(from)
 		}
 	}
-	if w.folder.Seed != "" && copyFile(w.folder.Seed, w.index) == nil {
+	if w.folder.Seed != "" && CopyIndex(w.folder.Seed, w.index) == nil {
 		return "?"
 	}
 	return ""
 }
 
-func copyFile(from, to string) error {
-	text, err := os.ReadFile(from)
+// CopyIndex copies an index with its time: by that, git knows which of its entries were
+// written in the same instant as their files, and looks into those again.
+func CopyIndex(from, to string) error {
+	source, info, err := openRegular(from, 0, maxIndex)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(to, text, 0o600)
+	defer source.Close()
+	target, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = target.ReadFrom(source)
+	return errors.Join(err, target.Close(), os.Chtimes(to, info.ModTime(), info.ModTime()))
 }
 
 // forgetIgnored takes out of a kept index what was untracked when it was added, and is ignored now.
@@ -245,22 +253,15 @@ func (w *treeWriter) keep(ctx context.Context) error {
 	if err := os.Remove(w.folder.Index + ".base"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	for _, file := range [...]struct{ name, from string }{{w.folder.Index, w.index}, {w.folder.Index + ".base", ""}} {
-		text := []byte(w.base)
-		if file.from != "" {
-			var err error
-			if text, err = os.ReadFile(file.from); errors.Is(err, fs.ErrNotExist) {
-				return nil // a folder without files: there is no index
-			} else if err != nil {
-				return err
-			}
-		}
-		temporary := file.name + "." + filepath.Base(w.shadow.Dir)
-		if err := errors.Join(os.WriteFile(temporary, text, 0o600), os.Rename(temporary, file.name)); err != nil {
-			return err
-		}
+	suffix := "." + filepath.Base(w.shadow.Dir)
+	err := CopyIndex(w.index, w.folder.Index+suffix)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // a folder without files: there is no index
 	}
-	return nil
+	return errors.Join(err,
+		os.Rename(w.folder.Index+suffix, w.folder.Index),
+		os.WriteFile(w.folder.Index+".base"+suffix, []byte(w.base), 0o600),
+		os.Rename(w.folder.Index+".base"+suffix, w.folder.Index+".base"))
 }
 
 // fields are the parts of a list that end with a zero byte.

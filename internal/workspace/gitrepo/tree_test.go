@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -331,5 +332,35 @@ func TestFilesOfTooManyBytesAreLeftOut(t *testing.T) {
 	tree, err := staging.WriteTree(t.Context(), gitrepo.Folder{Path: f.work, Base: "HEAD", Most: 10})
 	if err != nil || len(tree.Left) != 1 || tree.Left[0].Path != "z" {
 		t.Errorf("%+v, %v", tree, err)
+	}
+}
+
+// A file that was changed in the instant in which the index was written, and has kept its size, is found: the index
+// that is worked on has the time of the one that it is a copy of.
+func TestAChangeInTheInstantOfTheIndexIsFound(t *testing.T) {
+	f := newFolderTest(t, map[string]string{"a": "1\n"})
+	f.work = f.repo.Dir
+	f.repo.Git("config", "core.trustctime", "false") // which can't be set back, as times of change can
+	f.repo.Git("config", "core.checkStat", "minimal")
+	var err error
+	f.opened, err = gitrepo.Open(t.Context(), f.repo.Dir)
+	must(t, err)
+	instant := time.Now().Add(-time.Minute).Truncate(time.Second)
+	seed, file := filepath.Join(f.repo.Dir, ".git/index"), filepath.Join(f.work, "a")
+	must(t, os.Chtimes(file, instant, instant))
+	f.repo.Git("update-index", "--refresh")
+	writeFile(t, file, "2\n")
+	must(t, os.Chtimes(file, instant, instant))
+	must(t, os.Chtimes(seed, instant, instant))
+	staging, err := f.opened.Staging(t.TempDir(), t.TempDir())
+	must(t, err)
+	defer staging.Close()
+	for range 2 { // with the seed, and with what is kept
+		tree, err := staging.WriteTree(t.Context(), gitrepo.Folder{Path: f.work, Base: "HEAD", Index: f.index, Seed: seed})
+		must(t, err)
+		content, err := staging.Line(t.Context(), "cat-file", "blob", tree.ID+":a")
+		if err != nil || content != "2" {
+			t.Errorf("a is %q, %v", content, err)
+		}
 	}
 }

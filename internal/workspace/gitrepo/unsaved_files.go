@@ -78,7 +78,7 @@ func (i *importing) changedFiles(ctx context.Context, base string) ([]string, er
 	defer root.close()
 	look := treeWriter{shadow: i.host, folder: Folder{Path: i.w.Path}, root: root, index: filepath.Join(i.host.Dir, "look.index")}
 	kept := i.w.Repository.Dir + indexSuffix
-	seed := copyFile(kept, look.index) == nil || copyFile(i.host.Repository.IndexOf(i.w.Path), look.index) == nil
+	seed := CopyIndex(kept, look.index) == nil || CopyIndex(i.host.Repository.IndexOf(i.w.Path), look.index) == nil
 	err = i.readTree(ctx, &look, base, seed)
 	if err != nil && seed { // a kept index that is damaged
 		err = i.readTree(ctx, &look, base, false)
@@ -122,7 +122,7 @@ func (i *importing) readTree(ctx context.Context, look *treeWriter, base string,
 // replaceFile puts a copy of a file in the place of another in one step.
 func replaceFile(from, to string) error {
 	temporary := to + "." + filepath.Base(filepath.Dir(from))
-	if err := copyFile(from, temporary); err != nil {
+	if err := CopyIndex(from, temporary); err != nil {
 		return err
 	}
 	return os.Rename(temporary, to)

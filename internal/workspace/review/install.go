@@ -99,7 +99,7 @@ func (i *installation) begin(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(i.index, i.original, 0o600); err != nil {
+	if err := gitrepo.CopyIndex(i.target.index(), i.index); err != nil {
 		return err
 	}
 	if err := i.whole(ctx); err != nil {
@@ -225,6 +225,11 @@ func (i *installation) replaceIndex() (err error) {
 	}()
 	_, err = lock.Write(text)
 	if err := errors.Join(err, lock.Sync(), lock.Close()); err != nil {
+		return err
+	}
+	if made, err := os.Stat(i.index); err != nil {
+		return err
+	} else if err := os.Chtimes(lock.Name(), made.ModTime(), made.ModTime()); err != nil { // see gitrepo.CopyIndex
 		return err
 	}
 	now, err := os.ReadFile(name)
