@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"forage/internal/hostexec"
+	"forage/internal/workspace/gitrepo"
 )
 
 // gitIdentity is what the caller's own configuration of git says: whose name is on commits that are made
@@ -60,13 +61,8 @@ func (g gitIdentity) config() string {
 	b.WriteString("[user]\n")
 	for _, field := range []struct{ key, value string }{{"name", g.name}, {"email", g.email}} {
 		if field.value != "" {
-			b.WriteString("\t" + field.key + " = " + gitQuote(field.value) + "\n")
+			b.WriteString("\t" + field.key + " = " + gitrepo.Quote(field.value) + "\n")
 		}
 	}
 	return b.String()
-}
-
-// gitQuote writes a value as git-config(1) reads it back.
-func gitQuote(value string) string {
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`).Replace(value) + `"`
 }

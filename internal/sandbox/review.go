@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"forage"
+	"forage/internal/rootfs"
 	"forage/internal/store"
 	"forage/internal/workspace"
 	"forage/internal/workspace/hazard"
@@ -179,7 +180,7 @@ func (s *Service) nobodyWrites(folder string) error {
 			continue
 		}
 		for _, m := range record.Plan.Spec.Mounts {
-			if m.Writable && (workspace.Within(m.Source, folder) || workspace.Within(folder, m.Source)) {
+			if m.Writable && (rootfs.Within(m.Source, folder) || rootfs.Within(folder, m.Source)) {
 				return forage.WithHint(
 					forage.Errorf(forage.ErrRefused, "the sandbox %s is running, and can write to %s", record.Name, m.Source),
 					"stop it with `forage-ctl stop "+record.Name+"`, or apply to another branch with --into")

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"forage"
+	"forage/internal/rootfs"
 	"forage/internal/workspace"
 	"forage/internal/workspace/gitrepo"
 	"forage/internal/workspace/snapshot"
@@ -35,7 +36,7 @@ func (s *Service) foldersOf(ctx context.Context, w forage.Workspace, ignored boo
 	}
 	folders := []snapshot.Folder{main}
 	for _, m := range w.Repository.Mounts {
-		if !workspace.Within(m.Source, w.Repository.Dir) {
+		if !rootfs.Within(m.Source, w.Repository.Dir) {
 			continue
 		}
 		if below, ok := strings.CutPrefix(m.Target, w.Target+"/"); ok {

@@ -1,9 +1,6 @@
 package workspace
 
-import (
-	"path/filepath"
-	"strings"
-)
+import "path/filepath"
 
 // Resolved is path without links, as far as it exists.
 func Resolved(path string) string {
@@ -18,9 +15,4 @@ func Resolved(path string) string {
 		return path
 	}
 	return filepath.Join(Resolved(parent), filepath.Base(path))
-}
-
-// Within says whether path is dir or below it.
-func Within(path, dir string) bool {
-	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
 }

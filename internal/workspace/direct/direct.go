@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/rootfs"
 	"forage/internal/workspace"
 )
 
@@ -59,11 +60,11 @@ func tooMuch(path string, request workspace.Request) error {
 		return forage.Errorf(forage.ErrRefused, "the workspace is /: the sandbox would see the whole host")
 	}
 	for _, dir := range [...]string{"/proc", "/sys", "/dev"} { // switches of the kernel, not files
-		if workspace.Within(path, dir) {
+		if rootfs.Within(path, dir) {
 			return forage.Errorf(forage.ErrRefused, "the workspace %s is the kernel's", path)
 		}
 	}
-	if home := workspace.Resolved(request.Home); home != "" && workspace.Within(home, path) {
+	if home := workspace.Resolved(request.Home); home != "" && rootfs.Within(home, path) {
 		if home == path {
 			return forage.Errorf(forage.ErrRefused, "the workspace is your home folder: the sandbox would see your keys and settings")
 		}
@@ -71,7 +72,7 @@ func tooMuch(path string, request workspace.Request) error {
 	}
 	for _, ours := range request.Ours {
 		ours = workspace.Resolved(ours)
-		if ours != "" && (workspace.Within(path, ours) || workspace.Within(ours, path)) {
+		if ours != "" && (rootfs.Within(path, ours) || rootfs.Within(ours, path)) {
 			return forage.Errorf(forage.ErrRefused, "the workspace %s and Forage's own folder %s are in one another", path, ours)
 		}
 	}

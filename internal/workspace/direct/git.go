@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"forage"
+	"forage/internal/rootfs"
 	"forage/internal/workspace"
 	"forage/internal/workspace/gitrepo"
 )
@@ -70,7 +71,7 @@ func withoutGit(ctx context.Context, request workspace.Request, w *forage.Worksp
 		return err
 	}
 	for _, link := range links {
-		if at := filepath.Join(root, link); workspace.Within(at, w.Path) {
+		if at := filepath.Join(root, link); rootfs.Within(at, w.Path) {
 			return forage.WithHint(
 				forage.Errorf(forage.ErrRefused, "%s is a submodule of %s: what is put into it, a git status there executes", at, root),
 				"name the repository itself, whose submodules are protected: -w "+root)

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"forage"
+	"forage/internal/rootfs"
 	"forage/internal/workspace"
 	"forage/internal/workspace/gitrepo"
 )
@@ -42,7 +43,7 @@ func planSubmodules(ctx context.Context, request workspace.Request, r *gitrepo.R
 
 // private is 1 for a mount of what Forage made.
 func (p *submodules) private(m forage.Mount) int {
-	if workspace.Within(m.Source, p.w.Repository.Dir) {
+	if rootfs.Within(m.Source, p.w.Repository.Dir) {
 		return 1
 	}
 	return 0

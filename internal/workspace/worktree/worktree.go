@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"forage"
+	"forage/internal/rootfs"
 	"forage/internal/workspace"
 	"forage/internal/workspace/gitrepo"
 )
@@ -59,7 +60,7 @@ func FindSource(ctx context.Context, request workspace.Request) (string, *gitrep
 		return "", nil, forage.Errorf(forage.ErrUsage, "opening the repository: %w", err)
 	}
 	for _, ours := range request.Ours {
-		if ours = workspace.Resolved(ours); ours != "" && workspace.Within(path, ours) {
+		if ours = workspace.Resolved(ours); ours != "" && rootfs.Within(path, ours) {
 			return "", nil, forage.WithHint(
 				forage.Errorf(forage.ErrRefused, "the repository %s is in Forage's own folder %s", path, ours),
 				"name your own repository; `forage-ctl fork` makes a sandbox from another one's state")
