@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"forage"
+	"forage/internal/store"
 	"forage/internal/workspace"
 	"forage/internal/workspace/gitrepo"
 )
@@ -236,21 +237,7 @@ func writeWhole(path string, value any, durable bool) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	file, err := os.CreateTemp(filepath.Dir(path), ".tmp-")
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(append(text, '\n'))
-	if err == nil && durable {
-		err = file.Sync()
-	}
-	if err = errors.Join(err, file.Close()); err == nil {
-		err = os.Rename(file.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(file.Name()))
-	}
-	return nil
+	return store.WriteFile(path, append(text, '\n'), durable)
 }
 
 func readJSON(path string, into any) error {

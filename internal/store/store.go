@@ -181,7 +181,7 @@ func (s *Store) Save(rec Record) error {
 func (s *Store) write(rec Record) error {
 	data, err := json.Marshal(rec)
 	if err == nil {
-		err = writeFile(s.Paths(rec.Name).Record, append(data, '\n'), !rec.Plan.Ephemeral)
+		err = WriteFile(s.Paths(rec.Name).Record, append(data, '\n'), !rec.Plan.Ephemeral)
 	}
 	if err != nil {
 		return fmt.Errorf("saving the record of %s: %w", rec.Name, explain(err))

@@ -16,9 +16,9 @@ import (
 // sandbox has a name that begins with a dot.
 const temporary = ".tmp-*"
 
-// writeFile replaces path by data, whole or not at all. With durable, it also
+// WriteFile replaces path by data (mode 0600), whole or not at all. With durable, it also
 // survives a power cut right after. Whatever fails, the old file stays.
-func writeFile(path string, data []byte, durable bool) error {
+func WriteFile(path string, data []byte, durable bool) error {
 	dir := filepath.Dir(path)
 	file, err := os.CreateTemp(dir, temporary) // 0600
 	if err != nil {

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/google/renameio/v2"
 )
 
 // state is what is remembered of a part from one call to the next.
@@ -45,25 +47,7 @@ func (s *Session) saveState() error {
 	if err != nil {
 		return err
 	}
-	return replaceFile(stateFile(s.subject.folder()), text)
-}
-
-// replaceFile writes a file as a whole or not at all.
-func replaceFile(name string, text []byte) (err error) {
-	file, err := os.CreateTemp(filepath.Dir(name), ".new-")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(file.Name()))
-		}
-	}()
-	_, err = file.Write(text)
-	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
-		return err
-	}
-	return os.Rename(file.Name(), name)
+	return renameio.WriteFile(stateFile(s.subject.folder()), text, 0o600)
 }
 
 // MarkShown remembers that the user has seen this content: Apply says when it is another.

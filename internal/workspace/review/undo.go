@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
 
 	"forage"
@@ -37,7 +38,7 @@ func (i *installation) noteFrom(from, to string) error {
 	if err != nil {
 		return err
 	}
-	return replaceFile(noteFile(i.folder), text)
+	return renameio.WriteFile(noteFile(i.folder), text, 0o600)
 }
 
 func (i *installation) forget() error {
@@ -152,7 +153,7 @@ func (i *installation) undo(ctx context.Context) error {
 	if i.original == nil {
 		return os.Remove(name)
 	}
-	return replaceFile(name, i.original)
+	return renameio.WriteFile(name, i.original, 0o600, renameio.WithExistingPermissions())
 }
 
 // undoFiles gives the files that are exactly as the work has them the content that they had before. No other file is
