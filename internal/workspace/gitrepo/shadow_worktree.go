@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -42,14 +43,24 @@ func (s *Shadow) AddWorktree(ctx context.Context, t Worktree) error {
 	return nil
 }
 
-// makeWorktree makes the folders and the files of the worktree.
+// unfinished is the folder that becomes admin, or was it. git gives no worktree a name that ends so, and lists none without gitdir.
+func (r *Repository) unfinished(name string) string { return r.admin(name) + ".lock" }
+
+// makeWorktree makes the folders and the files of the worktree. The repository has it from one moment to the next, so
+// that what is left, wherever this ends, can be told from anybody else's.
 func (s *Shadow) makeWorktree(t Worktree) error {
-	admin := s.Repository.admin(t.Name)
-	if err := os.MkdirAll(filepath.Dir(admin), 0o777); err != nil {
-		return err
-	}
-	if err := os.Mkdir(admin, 0o777); err != nil {
-		return err
+	admin, unfinished := s.Repository.admin(t.Name), s.Repository.unfinished(t.Name)
+	for { // whoever removes the last worktree removes the folder of all of them
+		if err := os.MkdirAll(filepath.Dir(admin), 0o777); err != nil {
+			return err
+		}
+		err := os.Mkdir(unfinished, 0o777)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
 	if err := os.MkdirAll(filepath.Dir(t.Path), 0o700); err != nil {
 		return err
@@ -58,13 +69,16 @@ func (s *Shadow) makeWorktree(t Worktree) error {
 		return err
 	}
 	pointer := filepath.Join(t.Path, ".git")
-	return errors.Join(
-		os.WriteFile(filepath.Join(admin, "gitdir"), []byte(pointer+"\n"), 0o666),
-		os.WriteFile(filepath.Join(admin, "commondir"), []byte("../..\n"), 0o666),
-		os.WriteFile(filepath.Join(admin, "HEAD"), []byte("ref: refs/heads/"+t.Branch+"\n"), 0o666),
-		os.WriteFile(filepath.Join(admin, "locked"), []byte(t.Lock+"\n"), 0o666),
+	if err := errors.Join(
 		os.WriteFile(pointer, []byte("gitdir: "+admin+"\n"), 0o666),
-		s.sparseInto(admin))
+		os.WriteFile(filepath.Join(unfinished, "locked"), []byte(t.Lock+"\n"), 0o666), // first: git prunes what has neither it nor gitdir
+		os.WriteFile(filepath.Join(unfinished, "commondir"), []byte("../..\n"), 0o666),
+		os.WriteFile(filepath.Join(unfinished, "HEAD"), []byte("ref: refs/heads/"+t.Branch+"\n"), 0o666),
+		s.sparseInto(unfinished),
+		os.WriteFile(filepath.Join(unfinished, "gitdir"), []byte(pointer+"\n"), 0o666)); err != nil {
+		return err
+	}
+	return os.Rename(unfinished, admin) // which replaces no folder
 }
 
 // createBranch makes the branch, which must not be there.
@@ -162,11 +176,12 @@ func (r *Repository) WorktreeAt(name, path string) (there, ours bool) {
 // RemoveWorktree takes away the worktree: its folder, and what stands for it in the repository if that is
 // really this one. What is not there is as good as removed.
 func (r *Repository) RemoveWorktree(t Worktree) error {
-	var err error
-	if _, ours := r.WorktreeAt(t.Name, t.Path); ours {
-		err = os.RemoveAll(r.admin(t.Name))
-		_ = os.Remove(filepath.Join(r.Common, "worktrees")) // as git does, when it was the last
+	unfinished := r.unfinished(t.Name)
+	err := os.RemoveAll(unfinished)
+	if _, ours := r.WorktreeAt(t.Name, t.Path); ours && err == nil {
+		err = errors.Join(os.Rename(r.admin(t.Name), unfinished), os.RemoveAll(unfinished))
 	}
+	_ = os.Remove(filepath.Join(r.Common, "worktrees")) // as git does, when it was the last
 	return errors.Join(err, removeAll(t.Path))
 }
 

@@ -1,6 +1,8 @@
 package worktree_test
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -142,6 +144,29 @@ func TestWhatIsTakenIsRefused(t *testing.T) {
 				t.Errorf("the refs changed:\n%s\n%s", before, got)
 			}
 		})
+	}
+}
+
+// TestWhatAKillLeft has a creation and a removal end between two of the files that stand for the worktree in the repository.
+func TestWhatAKillLeft(t *testing.T) {
+	s := newSite(t)
+	w := s.make(s.request("one"))
+	admin := filepath.Join(s.repo, ".git/worktrees/forage-one")
+	s.Must("/", "mv", admin, admin+".lock")
+	s.Must("/", "rm", admin+".lock/gitdir", filepath.Join(w.Repository.Dir, "made"))
+	if err := worktree.Begin(w); err != nil {
+		t.Fatal(err)
+	}
+	s.Git(s.repo, "worktree", "prune", "--expire", "now")
+	s.Git(s.repo, "worktree", "list")
+	if err := s.provider().Create(t.Context(), w); err != nil {
+		t.Errorf("creating where a kill has left half of it: %v", err)
+	}
+	if _, err := s.provider().Remove(t.Context(), w, workspace.RemoveUnused); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(filepath.Dir(admin)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("something is left of the worktree: %v", err)
 	}
 }
 
