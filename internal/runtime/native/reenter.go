@@ -16,8 +16,8 @@ import (
 type namespaceFiles struct{ user, mnt *os.File }
 
 // openNamespaces opens those of a guest that has not yet begun to build.
-func openNamespaces(pid int) (*namespaceFiles, error) {
-	dir := "/proc/" + strconv.Itoa(pid) + "/ns/"
+func openNamespaces(guest *process) (*namespaceFiles, error) {
+	dir := "/proc/" + strconv.Itoa(guest.pid) + "/ns/"
 	user, err := os.Open(dir + "user")
 	if err != nil {
 		return nil, err
@@ -27,7 +27,12 @@ func openNamespaces(pid int) (*namespaceFiles, error) {
 		user.Close()
 		return nil, err
 	}
-	return &namespaceFiles{user, mnt}, nil
+	n := &namespaceFiles{user, mnt}
+	if !guest.exists() { // the number may have been another's by now
+		n.close()
+		return nil, unix.ESRCH
+	}
+	return n, nil
 }
 
 func (n *namespaceFiles) close() {

@@ -81,12 +81,7 @@ func launch(req runtime.Request, program string, ids idMaps) (*instance, error) 
 func (i *instance) boot(ctx context.Context, p *plan) error {
 	dropGroups, err := i.settle(ctx, p.ids)
 	if err != nil {
-		i.process.kill()
-		<-i.process.done
-		if !i.process.status.Signaled() { // it had ended before: that is why
-			return i.endedEarly(ctx, io.EOF)
-		}
-		return err
+		return i.endedOr(ctx, err)
 	}
 	body, files, err := p.boot()
 	if err != nil {
@@ -96,8 +91,8 @@ func (i *instance) boot(ctx context.Context, p *plan) error {
 	guarded := guardedPaths(&body)
 	var namespaces *namespaceFiles
 	if len(guarded) > 0 {
-		if namespaces, err = openNamespaces(i.process.pid); err != nil {
-			return err
+		if namespaces, err = openNamespaces(i.process); err != nil {
+			return i.endedOr(ctx, err)
 		}
 	}
 	defer func() { namespaces.close() }() // unless it is handed over
@@ -170,6 +165,16 @@ func (i *instance) receiveListeners(ctx context.Context) error {
 		closeFiles(files...)
 		return fmt.Errorf("the guest sent %q first", frame.Kind)
 	}
+}
+
+// endedOr ends the guest after err. If it had ended by itself before, that is the reason, and the error.
+func (i *instance) endedOr(ctx context.Context, err error) error {
+	i.process.kill()
+	<-i.process.done
+	if !i.process.status.Signaled() {
+		return i.endedEarly(ctx, io.EOF)
+	}
+	return err
 }
 
 // endedEarly says why the channel to a guest that is starting broke.
