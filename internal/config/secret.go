@@ -143,20 +143,13 @@ func (v converter) secretUse(s *Secret, raw rawSecret, at func(...any) []any) {
 	}
 }
 
-// reservedHeaders say how a request is framed and where it goes: none of them
-// can carry a secret.
-var reservedHeaders = [...]string{
-	"host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer", "expect",
-	"keep-alive", "proxy-connection", "content-encoding", "accept-encoding",
-}
-
 // checkHeader takes the name of a request header, a token (RFC 9110, 5.1).
 func checkHeader(name string) error {
 	const token = letters + digits + "!#$%&'*+-.^`|~"
 	if name == "" || len(name) > 128 || strings.Trim(name, token) != "" {
 		return fmt.Errorf("%.80q: expected the name of a request header, such as x-api-key", name)
 	}
-	if slices.Contains(reservedHeaders[:], strings.ToLower(name)) {
+	if slices.Contains(forage.FramingHeaders[:], strings.ToLower(name)) {
 		return fmt.Errorf("%.80q says how a request is sent, and can't carry a secret", name)
 	}
 	return nil

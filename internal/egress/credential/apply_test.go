@@ -212,7 +212,7 @@ func TestCompileRefuses(t *testing.T) {
 		{"no place", "is no place", [][]forage.SecretUse{{{Hosts: []string{"a.example"}}}}},
 		{"header without a name", "expected a name", [][]forage.SecretUse{{{Hosts: []string{"a.example"}, Place: forage.PlaceHeader}}}},
 		{"header that breaks lines", "expected a name", [][]forage.SecretUse{{{Hosts: []string{"a.example"}, Place: forage.PlaceHeader, Name: "A\r\nB"}}}},
-		{"header that frames", "can't carry a secret", [][]forage.SecretUse{{{Hosts: []string{"a.example"}, Place: forage.PlaceHeader, Name: "content_length"}}}},
+		{"header that frames", "can't carry a secret", [][]forage.SecretUse{{{Hosts: []string{"a.example"}, Place: forage.PlaceHeader, Name: "accept_encoding"}}}},
 		{"format without a place", "once", [][]forage.SecretUse{{{Hosts: []string{"a.example"}, Place: forage.PlaceHeader, Name: "A", Format: "x"}}}},
 		{"format that breaks lines", "once", [][]forage.SecretUse{{{Hosts: []string{"a.example"}, Place: forage.PlaceHeader, Name: "A", Format: "{}\r\n"}}}},
 		{"user with a colon", "no colon", [][]forage.SecretUse{{{Hosts: []string{"a.example"}, Place: forage.PlaceBasic, User: "a:b"}}}},

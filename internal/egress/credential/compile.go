@@ -136,9 +136,6 @@ func placeOf(use forage.SecretUse) string {
 	return "header " + Squeeze(headerOf(use))
 }
 
-// framing are the headers that say where a request goes and where it ends.
-var framing = []string{"Host", "Content-Length", "Transfer-Encoding", "Connection", "Upgrade", "Te", "Trailer", "Expect", "Keep-Alive"}
-
 func checkUse(use forage.SecretUse, placeholder string) error {
 	if len(use.Hosts) == 0 {
 		return errors.New("it has no hosts")
@@ -177,7 +174,7 @@ func checkHeader(name string) error {
 	if !isToken(name) || len(name) > longestName {
 		return fmt.Errorf("header %q: expected a name (RFC 9110, 5.6.2) of at most %d characters", name, longestName)
 	}
-	for _, f := range framing {
+	for _, f := range forage.FramingHeaders {
 		if Squeeze(f) == Squeeze(name) {
 			return fmt.Errorf("header %s says how a request is sent and can't carry a secret", f)
 		}
