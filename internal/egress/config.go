@@ -94,7 +94,7 @@ func (c Config) withDefaults() (Config, error) {
 		c.Now = time.Now
 	}
 	if c.MaxConnections <= 0 {
-		c.MaxConnections = connectionsForFiles()
+		c.MaxConnections = ConnectionsFor(1, 0)
 	}
 	if c.Account == nil {
 		c.Account = meter.NewAccount(forage.Traffic{}, meter.Totals{}, c.Now)

@@ -48,13 +48,15 @@ func hostNetworks() ([]netip.Prefix, error) {
 	return found, nil
 }
 
-// connectionsForFiles is how many connections the limit of open files has room for.
-func connectionsForFiles() int {
+// ConnectionsFor is how many connections each of so many engines in this process may have, so that none takes
+// the open files of another. So many of those that the process may have open are for something else.
+func ConnectionsFor(engines, elsewhere int) int {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		return 64
 	}
-	return int(min(max(limit.Cur/filesPerFlow, 16), maxConnections))
+	files := int(min(limit.Cur, 1<<20)) - elsewhere
+	return min(max(files/filesPerFlow/engines, 16), maxConnections)
 }
 
 // localNetworks remembers the host's networks for a moment: interfaces come

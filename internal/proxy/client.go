@@ -15,7 +15,6 @@ import (
 	"slices"
 
 	"github.com/google/renameio/v2"
-	"golang.org/x/sys/unix"
 
 	"forage"
 	"forage/internal/audit"
@@ -67,7 +66,8 @@ func (s *Service) planClient(loaded *config.Config, name string) (p plan, err er
 	if p.facts, err = factsOf(loaded.Network); err != nil {
 		return p, err
 	}
-	p.engine.MaxConnections = connectionsFor(len(loaded.Proxy.Clients))
+	const later = 1 // client that may be added while it runs
+	p.engine.MaxConnections = egress.ConnectionsFor(len(loaded.Proxy.Clients)+later, maxPending)
 	p.traffic = template.Traffic
 	if p.bindings, err = s.bindings(loaded, template, name); err != nil {
 		return p, err
@@ -206,21 +206,6 @@ func (s *Service) newEngine(c *client, p plan) (*egress.Engine, error) {
 	e := p.engine
 	e.Audit, e.Authority, e.Account, e.Dial = c.log, c.authority, c.account, s.options.dial
 	return egress.New(e)
-}
-
-// Descriptors that one connection may take: two sockets, what dialling and pipes take, and some to spare.
-const filesPerConnection = 8
-
-// connectionsFor is how many connections each of so many clients may have, by
-// the limit of open files: none of them can use up what the others need.
-func connectionsFor(clients int) int {
-	var limit unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
-		return 64
-	}
-	const later = 1 // client that may come while it runs
-	room := int(min(limit.Cur, 1<<20))/filesPerConnection - maxPending/filesPerConnection
-	return min(max(room/(clients+later), 16), 4096)
 }
 
 // credentials are what is put into a client's requests.
