@@ -12,6 +12,7 @@ import (
 	"forage/internal/config"
 	"forage/internal/policy"
 	"forage/internal/sandbox"
+	"forage/internal/suggest"
 	"forage/internal/term"
 )
 
@@ -179,35 +180,9 @@ func changeLines(template string, ofProject []string, c policy.Change) []string 
 	if c.Allow != "" {
 		lines = append(lines, "add to "+table+".allowedHosts: "+strconv.Quote(c.Allow))
 	}
-	if c.Rule == nil {
-		return lines
-	}
-	lines = append(lines, "[["+table+".rules]]", "host = "+strconv.Quote(c.Rule.Host))
-	if len(c.Rule.Methods) > 0 {
-		lines = append(lines, "methods = "+tomlList(c.Rule.Methods))
-	}
-	if len(c.Rule.Paths) > 0 {
-		lines = append(lines, "paths = "+tomlList(c.Rule.Paths))
-	}
-	if git := c.Rule.Git; git != nil {
-		text := "git = { repos = " + tomlList(git.Repos)
-		if len(git.Push) > 0 {
-			text += ", push = " + tomlList(git.Push)
-		}
-		lines = append(lines, text+" }")
-	}
-	if c.Rule.Deny {
-		lines = append(lines, "deny = true")
+	if c.Rule != nil {
+		rule := strings.TrimSuffix(suggest.RuleTOML(template, *c.Rule), "\n")
+		lines = append(lines, strings.Split(rule, "\n")...)
 	}
 	return lines
-}
-
-// tomlList is a list of strings without control characters, which are quoted in
-// TOML as in Go.
-func tomlList(items []string) string {
-	quoted := make([]string, len(items))
-	for i, item := range items {
-		quoted[i] = strconv.Quote(item)
-	}
-	return "[" + strings.Join(quoted, ", ") + "]"
 }

@@ -36,11 +36,6 @@ type Suggestion struct {
 	Requests int `json:"requests"`
 }
 
-// Network is the suggestion as a policy.
-func (s Suggestion) Network() forage.Network {
-	return forage.Network{Mode: forage.NetworkRestricted, Allow: s.Allow, Rules: s.Rules}
-}
-
 // Suggest makes a suggestion of events: those that were allowed, and those that monitor mode let
 // through. The error is that of reading them.
 func Suggest(events iter.Seq2[audit.Event, error]) (Suggestion, error) {

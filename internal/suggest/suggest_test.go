@@ -141,7 +141,7 @@ func TestSuggestionAllowsTheRecording(t *testing.T) {
 			events = append(events, e)
 		}
 		s := of(t, append(events, denied(connect("evil.example", 443)))...)
-		p, err := policy.Compile(s.Network())
+		p, err := policy.Compile(forage.Network{Mode: forage.NetworkRestricted, Allow: s.Allow, Rules: s.Rules})
 		if err != nil {
 			t.Fatalf("%v\n%+v", err, s)
 		}

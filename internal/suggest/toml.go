@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+
+	"forage"
 )
 
 // TOML writes the suggestion as a part of a configuration, for the template of
@@ -29,16 +31,30 @@ func (s Suggestion) TOML(template, about string) string {
 	}
 	fmt.Fprintf(&b, "[templates.%s]\nnetwork = \"restricted\"\nallowedHosts = %s\n", key(template), stringList(s.Allow))
 	for _, r := range s.Rules {
-		fmt.Fprintf(&b, "\n[[templates.%s.rules]]\nhost = %s\n", key(template), quoted(r.Host))
-		if len(r.Methods) > 0 {
-			fmt.Fprintf(&b, "methods = %s\n", stringList(r.Methods))
+		b.WriteString("\n" + RuleTOML(template, r))
+	}
+	return b.String()
+}
+
+// RuleTOML writes one rule as a part of a configuration, for the template of that name.
+func RuleTOML(template string, r forage.Rule) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "[[templates.%s.rules]]\nhost = %s\n", key(template), quoted(r.Host))
+	if len(r.Methods) > 0 {
+		fmt.Fprintf(&b, "methods = %s\n", stringList(r.Methods))
+	}
+	if len(r.Paths) > 0 {
+		fmt.Fprintf(&b, "paths = %s\n", stringList(r.Paths))
+	}
+	if r.Git != nil {
+		fmt.Fprintf(&b, "git = { repos = [%s]", quotedAll(r.Git.Repos, ", "))
+		if len(r.Git.Push) > 0 {
+			fmt.Fprintf(&b, ", push = [%s]", quotedAll(r.Git.Push, ", "))
 		}
-		if len(r.Paths) > 0 {
-			fmt.Fprintf(&b, "paths = %s\n", stringList(r.Paths))
-		}
-		if r.Git != nil {
-			fmt.Fprintf(&b, "git = { repos = [%s] }\n", quotedAll(r.Git.Repos, ", "))
-		}
+		b.WriteString(" }\n")
+	}
+	if r.Deny {
+		b.WriteString("deny = true\n")
 	}
 	return b.String()
 }
