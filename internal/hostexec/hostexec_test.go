@@ -96,8 +96,8 @@ func TestRunStreamsInput(t *testing.T) {
 }
 
 func TestRunBoundsMemory(t *testing.T) {
-	// dd has a buffer of that size, which it writes to.
-	hungry := []string{"dd", "if=/dev/zero", "of=/dev/null", "bs=256M", "count=1"}
+	// Once it is bound, dd has a buffer of that size, which it writes to.
+	hungry := []string{"sh", "-c", `while [ "$(ulimit -d)" = unlimited ]; do :; done; exec dd if=/dev/zero of=/dev/null bs=256M count=1`}
 	if out, err := Run(t.Context(), Command{Argv: hungry, Memory: 64 << 20}); err == nil {
 		t.Errorf("a program had more memory than it may: %s", out.Stderr)
 	}
