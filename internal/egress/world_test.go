@@ -30,7 +30,8 @@ import (
 	"forage/internal/policy"
 )
 
-const patience = 20 * time.Second
+// patience bounds every wait for something that has to happen, on the slowest machine.
+const patience = 2 * time.Minute
 
 // world is an engine with a network of its own: names lead to addresses, and
 // addresses to servers on loopback.
@@ -39,12 +40,13 @@ type world struct {
 	engine *Engine
 	log    *memoryLog
 
-	mu      sync.Mutex
-	hosts   map[string][]netip.Addr
-	servers map[netip.AddrPort]string
-	lookups []string
-	dials   []netip.AddrPort
-	stops   []func() // of the servers
+	mu       sync.Mutex
+	hosts    map[string][]netip.Addr
+	servers  map[netip.AddrPort]string
+	lookups  []string
+	dials    []netip.AddrPort
+	timedOut bool     // a server that does not answer was waited for to the end
+	stops    []func() // of the servers
 
 	forwarded, proxy, dnsStream net.Listener
 	dnsPacket                   net.PacketConn
@@ -209,6 +211,9 @@ func (w *world) dial(ctx context.Context, addr netip.AddrPort) (net.Conn, error)
 	}
 	if server == "" { // a server that does not answer
 		<-ctx.Done()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.timedOut = w.timedOut || errors.Is(ctx.Err(), context.DeadlineExceeded)
 		return nil, ctx.Err()
 	}
 	var d net.Dialer

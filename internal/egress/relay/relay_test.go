@@ -34,7 +34,7 @@ func pair(t testing.TB, network string) (a, b net.Conn) {
 	}
 	t.Cleanup(func() { a.Close(); b.Close() })
 	for _, conn := range []net.Conn{a, b} {
-		conn.SetDeadline(time.Now().Add(30 * time.Second))
+		conn.SetDeadline(time.Now().Add(time.Minute))
 	}
 	return a, b
 }
