@@ -53,9 +53,29 @@ func entry(mode, name, id string) string {
 // commitTree writes a commit of a tree by hand and moves the branch inside to it.
 func (b *box) commitTree(tree string) string {
 	b.t.Helper()
-	id := b.loose("commit", "tree "+tree+"\nparent "+b.work.Base+"\nauthor A <a@example.com> 1700000000 +0000\ncommitter A <a@example.com> 1700000000 +0000\n\nevil\n")
+	return b.commitOn(tree, b.work.Base)
+}
+
+// commitOn is commitTree on other parents.
+func (b *box) commitOn(tree string, parents ...string) string {
+	b.t.Helper()
+	text := "tree " + tree + "\n"
+	for _, parent := range parents {
+		text += "parent " + parent + "\n"
+	}
+	id := b.loose("commit", text+"author A <a@example.com> 1700000000 +0000\ncommitter A <a@example.com> 1700000000 +0000\n\nevil\n")
 	b.setBranch(id + "\n")
 	return id
+}
+
+// tenTimes writes a tree with one object ten times.
+func (b *box) tenTimes(mode, id string) string {
+	b.t.Helper()
+	var tree strings.Builder
+	for i := range 10 {
+		tree.WriteString(entry(mode, fmt.Sprint("f", i), id))
+	}
+	return b.loose("tree", tree.String())
 }
 
 // commitOfBillions moves the branch inside to a commit that has, in few objects, ten to the tenth files.
@@ -63,11 +83,7 @@ func (b *box) commitOfBillions() string {
 	b.t.Helper()
 	id, mode := b.loose("blob", "planted\n"), "100644"
 	for range 10 {
-		var tree strings.Builder
-		for i := range 10 {
-			tree.WriteString(entry(mode, fmt.Sprint("f", i), id))
-		}
-		id, mode = b.loose("tree", tree.String()), "40000"
+		id, mode = b.tenTimes(mode, id), "40000"
 	}
 	return b.commitTree(id)
 }
@@ -306,6 +322,28 @@ func TestAttacksOnImport(t *testing.T) {
 			return ""
 		}},
 		{"a tree of billions of files", func(_ *testing.T, b *box) string { return b.commitOfBillions() }},
+		{"a tree of billions of files in an earlier commit", func(_ *testing.T, b *box) string {
+			bomb := b.commitOfBillions()
+			return b.commitOn(b.host.Git("rev-parse", "HEAD^{tree}"), bomb)
+		}},
+		{"a tree of billions of files in a commit that is merged", func(_ *testing.T, b *box) string {
+			bomb := b.commitOfBillions()
+			return b.commitOn(b.host.Git("rev-parse", "HEAD^{tree}"), b.work.Base, bomb)
+		}},
+		{"a tree of billions of empty folders", func(_ *testing.T, b *box) string {
+			id := b.loose("tree", "")
+			for range 10 {
+				id = b.tenTimes("40000", id)
+			}
+			return b.commitTree(id)
+		}},
+		{"a tree with the host's own many times", func(_ *testing.T, b *box) string {
+			id := b.host.Git("rev-parse", "HEAD^{tree}")
+			for range 7 {
+				id = b.tenTimes("040000", id)
+			}
+			return b.commitTree(id)
+		}},
 		{"folders without end", func(_ *testing.T, b *box) string {
 			id, mode := blob(b), "100644"
 			for range 50 { // of 200 bytes: no system has such a path

@@ -302,10 +302,8 @@ func (s *staging) hand(ctx context.Context, host *Shadow, tips []string) error {
 			}
 		}
 	}
-	if s.commits {
-		if err := s.shadow.Sized(ctx, tips...); err != nil {
-			return err
-		}
+	if err := s.shadow.Sized(ctx, tips...); err != nil {
+		return err
 	}
 	return s.shadow.hand(ctx, host, tips)
 }

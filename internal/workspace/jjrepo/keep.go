@@ -137,6 +137,9 @@ func (k *keeping) keep(ctx context.Context, name, id string) error {
 	if err != nil || fresh == "" {
 		return err
 	}
+	if err := k.in.staging.Sized(ctx, id); err != nil {
+		return err
+	}
 	if err := k.in.staging.Hand(ctx, []string{id}); err != nil {
 		return err
 	}
