@@ -8,7 +8,7 @@ import (
 )
 
 // patience is how long a change may take to be seen.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 func write(t *testing.T, path, text string) {
 	t.Helper()

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -15,7 +14,7 @@ import (
 func TestFileReadsWhatItWasGivenLast(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	extend(t, path, "first ")
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var got string
 	replaced := false

@@ -30,7 +30,7 @@ func channel(t *testing.T) (host, guest *Conn) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { host.Close(); guest.Close() })
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	host.SetDeadline(deadline)
 	guest.SetDeadline(deadline)
 	return host, guest
@@ -270,7 +270,7 @@ func TestStrayFilesAreClosed(t *testing.T) {
 	wantFDs(t, before)
 	// No copy of the write end is left anywhere: the reader sees the end.
 	w.Close()
-	r.SetReadDeadline(time.Now().Add(10 * time.Second))
+	r.SetReadDeadline(time.Now().Add(time.Minute))
 	if n, err := r.Read(make([]byte, 1)); n != 0 || err != io.EOF {
 		t.Errorf("the pipe is still open: %v", err)
 	}
@@ -283,7 +283,7 @@ func TestEndAndDeadlines(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	// Between frames a deadline does no harm.
-	host.SetReadDeadline(time.Now().Add(20 * time.Second))
+	host.SetReadDeadline(time.Now().Add(time.Minute))
 	guest.Send(Frame{Kind: Ready})
 	if f, _, err := host.Receive(); err != nil || f.Kind != Ready {
 		t.Fatalf("got %v, %v", f.Kind, err)

@@ -77,7 +77,7 @@ func TestRunEndsWhatTheCommandStarted(t *testing.T) {
 
 func await(t *testing.T, what string, met func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !met(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !met(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited in vain for %s", what)
 		}

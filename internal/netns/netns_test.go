@@ -13,7 +13,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"forage/internal/frames"
 
@@ -264,7 +263,7 @@ func lacking(t *testing.T, do steps, want Report, sockets int) {
 	for address, works := range map[string]bool{
 		"127.0.0.1:18080": true, "127.0.0.1:53": true, "8.8.8.8:443": want.Redirected, "[2001:db8::1]:443": want.IPv6 && want.Redirected,
 	} {
-		c, err := net.DialTimeout("tcp", address, 5*time.Second)
+		c, err := net.DialTimeout("tcp", address, patience)
 		if err == nil {
 			c.Close()
 		}

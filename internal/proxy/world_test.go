@@ -30,7 +30,7 @@ import (
 )
 
 // patience is how long anything may take that is waited for.
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 // Tokens of the clients that most tests have.
 const (
@@ -127,7 +127,7 @@ func (w *world) options() Options {
 		},
 		Getenv:      func(name string) (string, bool) { value, ok := w.env[name]; return value, ok },
 		Log:         slog.New(slog.NewTextHandler(&lockedWriter{w: &w.logged}, nil)),
-		headTimeout: 5 * time.Second,
+		headTimeout: patience,
 	}
 }
 

@@ -61,7 +61,7 @@ func awaitImport(t *testing.T, imports <-chan struct{}, why string) {
 	t.Helper()
 	select {
 	case <-imports:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatalf("%s was not noticed", why)
 	}
 }

@@ -112,7 +112,7 @@ func descendants(pid int) map[int]uint64 {
 // waitFor waits until what is true.
 func waitFor(t testing.TB, what string, is func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for !is() {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited in vain for %s", what)

@@ -58,9 +58,10 @@ func mountCount(t *testing.T) int {
 func TestStopGrace(t *testing.T) {
 	i, err := boxed(t, baseSpec(t, makeTree(t)), sleeping())
 	must(t, err)
-	begun := time.Now()
-	must(t, i.Stop(t.Context(), time.Minute))
-	if time.Since(begun) > 20*time.Second {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	must(t, i.Stop(ctx, time.Hour))
+	if ctx.Err() != nil {
 		t.Error("Stop waited although the guest had ended")
 	}
 }
@@ -71,10 +72,12 @@ func TestStopDeaf(t *testing.T) {
 	must(t, err)
 	must(t, unix.Kill(i.PID(), unix.SIGSTOP))
 	waitFor(t, "the guest to be stopped", func() bool { return stoppedWhole(i.PID()) })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
 	begun := time.Now()
-	must(t, i.Stop(t.Context(), 50*time.Millisecond))
-	if took := time.Since(begun); took < 50*time.Millisecond || took > 10*time.Second {
-		t.Errorf("it took %v", took)
+	must(t, i.Stop(ctx, 50*time.Millisecond))
+	if took := time.Since(begun); took < 50*time.Millisecond {
+		t.Errorf("it was killed after %v, before its time was up", took)
 	}
 }
 
@@ -122,7 +125,7 @@ func TestChannelClosed(t *testing.T) {
 	i.Control().Close()
 	select {
 	case <-i.Done():
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("the guest lives on")
 	}
 }
