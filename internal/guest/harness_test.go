@@ -135,6 +135,9 @@ func scopeSignals() error {
 	return nil
 }
 
+// patience bounds every wait for something that has to happen.
+const patience = time.Minute
+
 // sandbox is a guest in namespaces of its own, and the host's ends.
 type sandbox struct {
 	t      testing.TB
@@ -266,7 +269,7 @@ func (sb *sandbox) start(s setup, config guest.Config) {
 		sb.conn.Close()
 		select {
 		case <-sb.ended:
-		case <-time.After(10 * time.Second):
+		case <-time.After(patience):
 			t.Error("PID 1 outlives its control channel")
 			cmd.Process.Kill()
 			<-sb.ended
@@ -294,7 +297,7 @@ func up(t testing.TB, s setup) *sandbox {
 func (sb *sandbox) ask(frame frames.Frame) frames.Frame {
 	sb.t.Helper()
 	must(sb.t, sb.conn.Send(frame))
-	sb.conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+	sb.conn.SetReadDeadline(time.Now().Add(patience))
 	answer, _, err := sb.conn.Receive()
 	must(sb.t, err)
 	return answer
@@ -316,12 +319,12 @@ func (sb *sandbox) stop(grace time.Duration) {
 	must(sb.t, sb.conn.Send(frame))
 }
 
-func (sb *sandbox) waitEnd(limit time.Duration) {
+func (sb *sandbox) waitEnd() {
 	sb.t.Helper()
 	select {
 	case <-sb.ended:
-	case <-time.After(limit):
-		sb.t.Fatalf("PID 1 still runs after %v", limit)
+	case <-time.After(patience):
+		sb.t.Fatalf("PID 1 still runs after %v", patience)
 	}
 }
 
@@ -337,7 +340,7 @@ func (sb *sandbox) dial() *guestclient.Client {
 func (sb *sandbox) run(argv ...string) (stdout, stderr string, code int) {
 	sb.t.Helper()
 	var out, errOut strings.Builder
-	ctx, cancel := context.WithTimeout(sb.t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(sb.t.Context(), patience)
 	defer cancel()
 	exit, err := sb.dial().Run(ctx, guestclient.Command{Argv: argv}, guestclient.Stdio{Out: &out, Err: &errOut})
 	must(sb.t, err)
@@ -376,10 +379,13 @@ func must(t testing.TB, err error) {
 	}
 }
 
+// forget makes begun wait for another time.
+func (sb *sandbox) forget() { os.Remove(sb.dir + "/work/begun") }
+
 // eventually waits for a condition.
 func eventually(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(15 * time.Second)
+	deadline := time.Now().Add(patience)
 	for !condition() {
 		if time.Now().After(deadline) {
 			t.Fatalf("never came true: %s", what)

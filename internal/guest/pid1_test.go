@@ -107,7 +107,7 @@ func TestControlEndKillsEverything(t *testing.T) {
 	sb := up(t, setup{})
 	background(sb, stubborn)
 	sb.conn.Close()
-	sb.waitEnd(3 * time.Second)
+	sb.waitEnd()
 	if left := sb.processes(); len(left) > 0 {
 		t.Errorf("left: %q", left)
 	}
@@ -117,12 +117,8 @@ func TestStopEndsDaemons(t *testing.T) {
 	sb := up(t, setup{})
 	mark := sb.dir + "/work/terminated"
 	background(sb, "trap 'touch "+mark+"; exit' TERM; touch begun; while :; do sleep 0.05; done")
-	started := time.Now()
-	sb.stop(10 * time.Second)
-	sb.waitEnd(5 * time.Second)
-	if took := time.Since(started); took > 2*time.Second {
-		t.Errorf("took %v although everything ends when asked", took)
-	}
+	sb.stop(time.Hour) // which isn't waited for: everything ends when asked
+	sb.waitEnd()
 	if _, err := os.Stat(mark); err != nil {
 		t.Error("the daemon was not asked to end:", err)
 	}
@@ -136,9 +132,9 @@ func TestStopKillsAfterGrace(t *testing.T) {
 	background(sb, stubborn)
 	started := time.Now()
 	sb.stop(300 * time.Millisecond)
-	sb.waitEnd(5 * time.Second)
-	if took := time.Since(started); took < 300*time.Millisecond || took > 3*time.Second {
-		t.Errorf("took %v", took)
+	sb.waitEnd()
+	if took := time.Since(started); took < 300*time.Millisecond {
+		t.Errorf("killed after %v", took)
 	}
 }
 
@@ -147,7 +143,7 @@ func TestControlEndDuringStop(t *testing.T) {
 	background(sb, stubborn)
 	sb.stop(time.Hour)
 	time.AfterFunc(100*time.Millisecond, func() { sb.conn.Close() })
-	sb.waitEnd(1800 * time.Millisecond)
+	sb.waitEnd()
 }
 
 // An interactive shell ignores SIGTERM; its terminal is taken away.
@@ -156,7 +152,7 @@ func TestStopEndsInteractiveShells(t *testing.T) {
 	go sb.dial().Run(t.Context(), guestclient.Command{Argv: []string{"bash", "-i"}, TTY: true}, guestclient.Stdio{In: blocked{t}})
 	eventually(t, "the shell runs", func() bool { return len(sb.processes()) > 0 })
 	sb.stop(time.Hour)
-	sb.waitEnd(5 * time.Second)
+	sb.waitEnd()
 }
 
 func failure(t *testing.T, sb *sandbox) frames.Failure {
@@ -199,7 +195,7 @@ func TestStopDuringInit(t *testing.T) {
 	must(t, sb.conn.Send(frames.Frame{Kind: frames.Go}))
 	sb.begun()
 	sb.stop(200 * time.Millisecond)
-	sb.waitEnd(5 * time.Second)
+	sb.waitEnd()
 }
 
 func TestBadConfiguration(t *testing.T) {

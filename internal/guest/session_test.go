@@ -187,12 +187,8 @@ s = socket.socket(socket.AF_UNIX); s.bind(path); s.listen(5)
 open('begun', 'w')
 while True: c = s.accept()
 "`)
-	started := time.Now()
 	if answer := sb.query("session"); answer.Session != "none" || answer.Error == "" {
 		t.Errorf("got %+v", answer)
-	}
-	if took := time.Since(started); took > 10*time.Second {
-		t.Errorf("took %v", took)
 	}
 	if _, _, code := sb.run("true"); code != 0 {
 		t.Error("the guest does not work any more")
@@ -210,7 +206,7 @@ func TestHostileFIFO(t *testing.T) {
 	}
 	eventually(t, "the log took it", func() bool { return strings.Contains(log.String(), "forged") })
 	sb.stop(time.Second)
-	sb.waitEnd(5 * time.Second)
+	sb.waitEnd()
 }
 
 // ptyPair is a terminal of the host's.

@@ -145,25 +145,22 @@ func TestBackgroundProcessDoesNotHoldTheExit(t *testing.T) {
 		"yes & echo started; exit 5",
 		"setsid sh -c 'while :; do echo x; sleep 0.01; done' & echo started; exit 5",
 	} {
-		started := time.Now()
-		stdout, _, code := sb.run("sh", "-c", script)
+		stdout, _, code := sb.run("sh", "-c", script) // which is given up long before what is left ends
 		if code != 5 || !strings.Contains(stdout, "started\n") {
 			t.Errorf("%s: code %d", script, code)
 		}
-		if took := time.Since(started); took > 5*time.Second {
-			t.Errorf("%s: took %v", script, took)
-		}
 	}
 	var out bytes.Buffer
-	started := time.Now()
-	exit, err := sb.dial().Run(t.Context(), guestclient.Command{Argv: []string{"sh", "-c", "setsid sleep 1000 & nohup sleep 1000 & echo started; exit 5"}, TTY: true},
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	exit, err := sb.dial().Run(ctx, guestclient.Command{Argv: []string{"sh", "-c", "setsid sleep 1000 & nohup sleep 1000 & echo started; exit 5"}, TTY: true},
 		guestclient.Stdio{In: blocked{t}, Out: &out})
 	must(t, err)
-	if took := time.Since(started); exit.Code() != 5 || took > 5*time.Second || !strings.Contains(out.String(), "started") {
-		t.Errorf("on a terminal: code %d after %v, %q", exit.Code(), took, out.String())
+	if exit.Code() != 5 || !strings.Contains(out.String(), "started") {
+		t.Errorf("on a terminal: code %d, %q", exit.Code(), out.String())
 	}
 	// What comes soon after is not lost.
-	stdout, _, _ := sb.run("sh", "-c", "(sleep 0.1; echo late) & echo early")
+	stdout, _, _ := sb.run("sh", "-c", "(while kill -0 $$; do :; done 2>/dev/null; echo late) & echo early")
 	if stdout != "early\nlate\n" {
 		t.Errorf("got %q", stdout)
 	}

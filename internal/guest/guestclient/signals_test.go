@@ -1,0 +1,45 @@
+package guestclient
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/sys/unix"
+)
+
+// signalled is a channel that takes down which signals are sent over it.
+type signalled struct {
+	ssh.Channel
+	names []string
+}
+
+func (s *signalled) SendRequest(_ string, _ bool, payload []byte) (bool, error) {
+	var signal struct{ Name string }
+	err := ssh.Unmarshal(payload, &signal)
+	s.names = append(s.names, signal.Name)
+	return true, err
+}
+
+// A second signal kills, unless it came at once, as timeout(1) sends it.
+func TestSecondSignal(t *testing.T) {
+	for after, want := range map[time.Duration][]string{
+		0:              {"INT"},
+		impatience:     {"INT"},
+		2 * impatience: {"INT", "KILL"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var sent signalled
+			ending := newEnding(&run{channel: &sent})
+			defer ending.stop()
+			ending.interrupt(unix.SIGINT)
+			time.Sleep(after)
+			ending.interrupt(unix.SIGINT)
+			if !slices.Equal(sent.names, want) {
+				t.Errorf("after %v: sent %q, want %q", after, sent.names, want)
+			}
+		})
+	}
+}
