@@ -32,10 +32,11 @@ type guarded struct {
 // guard watches what is held in one sandbox.
 type guard struct {
 	namespaces *namespaceFiles
-	mounts     string // the sandbox's /proc/PID/mountinfo
+	mountinfo  func() ([]byte, error) // the sandbox's /proc/PID/mountinfo
 	list       []guarded
 	fail       func(error)
-	notify     *os.File // an inotify instance
+	notify     *os.File           // an inotify instance
+	watched    map[int32][]string // by what inotify calls a watched folder, the names in it that something is held at
 	stop       chan struct{}
 	stopped    chan struct{}
 }
@@ -73,7 +74,8 @@ func guardedPaths(b *boot) []guarded {
 
 // startGuard watches what is held now; nil if nothing is. fail ends the sandbox.
 func startGuard(pid int, files *namespaceFiles, list []guarded, fail func(error)) (*guard, error) {
-	g := &guard{namespaces: files, mounts: "/proc/" + strconv.Itoa(pid) + "/mountinfo", fail: fail, stop: make(chan struct{}), stopped: make(chan struct{})}
+	g := &guard{namespaces: files, fail: fail, stop: make(chan struct{}), stopped: make(chan struct{})}
+	g.mountinfo = func() ([]byte, error) { return os.ReadFile("/proc/" + strconv.Itoa(pid) + "/mountinfo") }
 	mounted, err := g.mounted()
 	if err != nil {
 		return nil, err
@@ -104,7 +106,8 @@ func (g *guard) end() {
 // Where nothing tells of changes they are looked for. So they are at first: giving up an inotify instance that has
 // watched takes the kernel as long as half of a short run.
 const (
-	guardPace  = time.Second // where no inotify instance is to be had, or no watch
+	guardPace  = time.Second          // where no inotify instance is to be had, or no watch
+	restPace   = 5 * time.Millisecond // after each look at what changed: whoever is inside changes things all the time
 	earlyPace  = 5 * time.Millisecond
 	earlyLooks = 100
 )
@@ -155,6 +158,9 @@ func (g *guard) follow() {
 			g.check()
 			watched = g.watch() // a folder may be another one now
 		}
+		if g.ended(restPace) {
+			return
+		}
 	}
 }
 
@@ -165,6 +171,7 @@ func (g *guard) watch() bool {
 	if err != nil {
 		return false
 	}
+	g.watched = make(map[int32][]string)
 	for _, p := range g.list {
 		dir, err := openSource(filepath.Dir(p.host))
 		switch {
@@ -173,19 +180,22 @@ func (g *guard) watch() bool {
 		case err != nil:
 			return false
 		}
+		var wd int
 		added := raw.Control(func(fd uintptr) {
-			_, err = unix.InotifyAddWatch(int(fd), "/proc/self/fd/"+strconv.Itoa(dir),
+			wd, err = unix.InotifyAddWatch(int(fd), "/proc/self/fd/"+strconv.Itoa(dir),
 				unix.IN_CREATE|unix.IN_DELETE|unix.IN_MOVED_FROM|unix.IN_MOVED_TO|unix.IN_ONLYDIR)
 		})
 		unix.Close(dir)
 		if added != nil || err != nil { // the caller's UID has a bounded number of watches
 			return false
 		}
+		g.watched[int32(wd)] = append(g.watched[int32(wd)], filepath.Base(p.host))
 	}
 	return true
 }
 
-// concerns says whether events (inotify(7)) are about a name that something is held at. Whoever is inside makes events too, as many as it likes.
+// concerns says whether events (inotify(7)) are about a name that something is held at. Whoever is inside makes events too, as many
+// as it likes, and in folders of its own of any name.
 func (g *guard) concerns(events []byte) bool {
 	for len(events) >= unix.SizeofInotifyEvent {
 		size := unix.SizeofInotifyEvent + int(nativeUint32(events[12:]))
@@ -193,7 +203,8 @@ func (g *guard) concerns(events []byte) bool {
 			return true
 		}
 		name := strings.TrimRight(string(events[unix.SizeofInotifyEvent:size]), "\x00")
-		if slices.ContainsFunc(g.list, func(p guarded) bool { return path.Base(p.target) == name }) {
+		names, known := g.watched[int32(nativeUint32(events))]
+		if !known || slices.Contains(names, name) {
 			return true
 		}
 		events = events[size:]
@@ -249,7 +260,7 @@ func (g *guard) missing() ([]guarded, error) {
 
 // mounted are the places inside at which something is mounted: proc_pid_mountinfo(5).
 func (g *guard) mounted() (map[string]bool, error) {
-	text, err := os.ReadFile(g.mounts)
+	text, err := g.mountinfo()
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -156,4 +158,45 @@ func TestGuardKnowsWhatIsNotWatched(t *testing.T) {
 			t.Errorf("with %s: %t, want %t", notify.Name(), got, want)
 		}
 	}
+}
+
+// Whoever is inside makes changes without end, and folders of its own with names that are held elsewhere: what doesn't
+// concern the guard has it look at nothing, and what may concern it is looked at no more often than it rests in between.
+func TestGuardIsNotKeptBusy(t *testing.T) {
+	dir := makeTree(t, ".envrc", "libs/other")
+	var looks atomic.Int64
+	mountinfo := func() ([]byte, error) {
+		looks.Add(1)
+		return []byte("1 1 0:1 / /w/.envrc rw\n1 1 0:1 / /w/libs/other rw\n"), nil
+	}
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	must(t, err)
+	g := &guard{notify: os.NewFile(uintptr(fd), "inotify"), mountinfo: mountinfo, stop: make(chan struct{}),
+		list: []guarded{{target: "/w/.envrc", host: filepath.Join(dir, ".envrc")}, {target: "/w/libs/other", host: filepath.Join(dir, "libs/other")}}}
+	defer g.notify.Close()
+	ended := make(chan struct{})
+	go func() { g.follow(); close(ended) }()
+	flicker := func(name string) {
+		must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o644))
+		must(t, os.Remove(filepath.Join(dir, name)))
+	}
+	waitFor(t, "the look before anything has changed", func() bool { return looks.Load() == 1 })
+	for range 1000 {
+		flicker("libs/.envrc")
+		flicker("other")
+	}
+	flicker(".envrc")
+	waitFor(t, "a look at what concerns it", func() bool { return looks.Load() > 1 })
+	if n := looks.Load(); n > 3 { // one when it was made, one when it was removed
+		t.Errorf("it looked %d times for names of another folder's", n-1)
+	}
+	before, began := looks.Load(), time.Now()
+	for looks.Load() < before+20 {
+		flicker(".envrc")
+	}
+	if n, most := looks.Load()-before, 2+int64(time.Since(began)/restPace); n > most {
+		t.Errorf("it looked %d times, want %d at most", n, most)
+	}
+	close(g.stop)
+	<-ended
 }
