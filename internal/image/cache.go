@@ -235,5 +235,5 @@ func writeJSON(path string, v any) error {
 	if err != nil {
 		return err
 	}
-	return renameio.WriteFile(path, raw, 0o600)
+	return renameio.WriteFile(path, raw, 0o600, renameio.WithTempDir(filepath.Dir(path)))
 }

@@ -231,7 +231,7 @@ func publish(p plan, authority *tlsmitm.Authority) error {
 	if p.client.CAFile == "" {
 		return nil
 	}
-	if err := renameio.WriteFile(p.client.CAFile, authority.PEM(), 0o644, renameio.WithStaticPermissions(0o644)); err != nil {
+	if err := renameio.WriteFile(p.client.CAFile, authority.PEM(), 0o644, renameio.WithTempDir(filepath.Dir(p.client.CAFile)), renameio.WithStaticPermissions(0o644)); err != nil {
 		return fmt.Errorf("proxy.clients.%s.caFile: %w", p.name, err)
 	}
 	return nil

@@ -14,13 +14,24 @@ import (
 // halfWritten is how old a temporary file is that nobody can still be writing.
 const halfWritten = time.Minute
 
+// unfinished are the files that are about to become another one in the state folder, by what makes them: WriteFile, and
+// what keeps the key that always works and what was used of the network.
+var unfinished = [...]string{
+	"sandboxes/" + temporary, "sandboxes/.*.usage.json*", ".id_ed25519*",
+	"repositories/" + temporary, "repositories/.recovery/" + temporary, "quarantine/" + temporary,
+}
+
 // Sweep removes what killed processes left in the store: locks that nobody
-// holds, and records that were never finished. It returns the names of the
-// files; with dryRun records stay.
+// holds, and files that were never finished. It returns the names of the
+// files; with dryRun all but locks stay.
 func (s *Store) Sweep(dryRun bool) ([]string, error) {
 	swept, err := s.sweepLocks()
-	matches, globErr := filepath.Glob(filepath.Join(s.sandboxes(), temporary))
-	errs := []error{err, globErr}
+	errs := []error{err}
+	var matches []string
+	for _, pattern := range unfinished {
+		found, err := filepath.Glob(filepath.Join(s.dir, pattern))
+		matches, errs = append(matches, found...), append(errs, err)
+	}
 	for _, path := range matches {
 		info, err := os.Lstat(path)
 		if err != nil || s.now().Sub(info.ModTime()) < halfWritten {

@@ -17,6 +17,9 @@ func TestSweep(t *testing.T) {
 	create(t, s, "one")
 	place := func(name string, age time.Duration) string {
 		path := filepath.Join(s.Dir(), name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
 		if err := os.WriteFile(path, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -28,6 +31,11 @@ func TestSweep(t *testing.T) {
 	}
 	old := place("sandboxes/.tmp-old", time.Hour)
 	fresh := place("sandboxes/.tmp-fresh", 0)
+	place("sandboxes/.one.usage.json12", time.Hour)
+	place(".id_ed25519123", time.Hour)
+	place("repositories/.tmp-note", time.Hour)
+	place("repositories/.recovery/.tmp-kept", time.Hour)
+	place("repositories/one.json", time.Hour)
 	place("locks/abandoned.lock", time.Hour)
 	unlock, err := s.Lock(t.Context(), "held")
 	if err != nil {
@@ -35,15 +43,16 @@ func TestSweep(t *testing.T) {
 	}
 	defer unlock()
 
+	all := []string{".tmp-old", ".one.usage.json12", ".id_ed25519123", ".tmp-note", ".tmp-kept"}
 	swept, err := s.Sweep(true)
-	if diff := cmp.Diff([]string{"abandoned.lock", ".tmp-old"}, swept); err != nil || diff != "" {
+	if diff := cmp.Diff(append([]string{"abandoned.lock"}, all...), swept); err != nil || diff != "" {
 		t.Errorf("rehearsal: %v (-want +got):\n%s", err, diff)
 	}
 	if _, err := os.Stat(old); err != nil {
 		t.Errorf("the rehearsal removed something: %v", err)
 	}
 	swept, err = s.Sweep(false)
-	if diff := cmp.Diff([]string{".tmp-old"}, swept); err != nil || diff != "" {
+	if diff := cmp.Diff(all, swept); err != nil || diff != "" {
 		t.Errorf("sweep: %v (-want +got):\n%s", err, diff)
 	}
 	if _, err := os.Stat(old); !os.IsNotExist(err) {

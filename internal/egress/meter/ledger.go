@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"math"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -91,7 +92,7 @@ func (l *Ledger) write() error {
 	}
 	text, err := json.Marshal(now)
 	if err == nil {
-		err = renameio.WriteFile(l.path, append(text, '\n'), 0o600)
+		err = renameio.WriteFile(l.path, append(text, '\n'), 0o600, renameio.WithTempDir(filepath.Dir(l.path)))
 	}
 	if err != nil {
 		return fmt.Errorf("keeping what was used: %w", err)

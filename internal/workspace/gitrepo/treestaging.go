@@ -24,7 +24,7 @@ func (r *Repository) Staging(scratch, objects string) (*Shadow, error) {
 	err = errors.Join(
 		os.MkdirAll(filepath.Dir(alternate), 0o700),
 		// In one step: another call may be reading it.
-		renameio.WriteFile(alternate, []byte(quoteAlternate(filepath.Join(r.Common, "objects"))+"\n"), 0o600),
+		renameio.WriteFile(alternate, []byte(quoteAlternate(filepath.Join(r.Common, "objects"))+"\n"), 0o600, renameio.WithTempDir(filepath.Dir(alternate))),
 		os.Remove(link),
 		os.Symlink(objects, link))
 	if err != nil {

@@ -47,7 +47,7 @@ func (s *Session) saveState() error {
 	if err != nil {
 		return err
 	}
-	return renameio.WriteFile(stateFile(s.subject.folder()), text, 0o600)
+	return renameio.WriteFile(stateFile(s.subject.folder()), text, 0o600, renameio.WithTempDir(s.subject.folder()))
 }
 
 // MarkShown remembers that the user has seen this content: Apply says when it is another.

@@ -38,7 +38,7 @@ func (i *installation) noteFrom(from, to string) error {
 	if err != nil {
 		return err
 	}
-	return renameio.WriteFile(noteFile(i.folder), text, 0o600)
+	return renameio.WriteFile(noteFile(i.folder), text, 0o600, renameio.WithTempDir(i.folder))
 }
 
 func (i *installation) forget() error {
@@ -153,7 +153,7 @@ func (i *installation) undo(ctx context.Context) error {
 	if i.original == nil {
 		return os.Remove(name)
 	}
-	return renameio.WriteFile(name, i.original, 0o600, renameio.WithExistingPermissions())
+	return renameio.WriteFile(name, i.original, 0o600, renameio.WithTempDir(filepath.Dir(name)), renameio.WithExistingPermissions())
 }
 
 // undoFiles gives the files that are exactly as the work has them the content that they had before. No other file is

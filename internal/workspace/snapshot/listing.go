@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/google/renameio/v2"
@@ -41,7 +42,7 @@ func (c *contents) write(path string) error {
 	}
 	sum := sha256.Sum256(b.Bytes())
 	b.Write(sum[:])
-	return renameio.WriteFile(path, b.Bytes(), 0o600)
+	return renameio.WriteFile(path, b.Bytes(), 0o600, renameio.WithTempDir(filepath.Dir(path)))
 }
 
 func readListing(path string) (*contents, error) {
