@@ -27,7 +27,7 @@ const scriptFile = "FORAGE_TEST_SCRIPT"
 const ordinaryUID = 54321
 
 // scriptLimit is how long one script may take.
-const scriptLimit = 3 * time.Minute
+const scriptLimit = 8 * time.Minute
 
 // TestMain makes the test program into forage-ctl, and into its guest and its
 // supervisor, when it is started as such: the scripts run it, and not another build.

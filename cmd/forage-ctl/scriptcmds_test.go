@@ -16,7 +16,7 @@ import (
 )
 
 // conditionDeadline is how long a condition may take to come true.
-const conditionDeadline = 30 * time.Second
+const conditionDeadline = 2 * time.Minute
 
 // scriptCommands are what scripts can do beside testscript's own commands:
 //
