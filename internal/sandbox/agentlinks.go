@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 
 	"forage"
+	"forage/internal/rootfs"
 )
 
 // staysWithin refuses a path that leads into the workspace of a sandbox and, by
@@ -20,7 +21,7 @@ func (s *Service) staysWithin(path, resolved string) error {
 	}
 	for _, record := range records {
 		for _, w := range record.Plan.Workspaces() {
-			if w.ReadOnly || resolved == w.Path || below(resolved, w.Path) {
+			if w.ReadOnly || rootfs.Within(resolved, w.Path) {
 				continue
 			}
 			if through(path, w.Path) {
@@ -37,7 +38,7 @@ func (s *Service) staysWithin(path, resolved string) error {
 func through(path, root string) bool {
 	for part := path; part != "/"; part = filepath.Dir(part) {
 		real, err := filepath.EvalSymlinks(filepath.Dir(part))
-		if err == nil && (real == root || below(real, root)) {
+		if err == nil && rootfs.Within(real, root) {
 			return true
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"forage"
+	"forage/internal/rootfs"
 )
 
 // composedMounts are the mounts of all parts of a workspace, whatever their order: what holds another comes first.
@@ -48,7 +49,7 @@ func compareTargets(a, b string) int {
 func apartOnHost(parts []forage.Workspace) error {
 	for i, a := range parts {
 		for _, b := range parts[:i] {
-			if (!a.ReadOnly || !b.ReadOnly) && (a.Path == b.Path || below(a.Path, b.Path) || below(b.Path, a.Path)) {
+			if (!a.ReadOnly || !b.ReadOnly) && (rootfs.Within(a.Path, b.Path) || rootfs.Within(b.Path, a.Path)) {
 				return forage.WithHint(
 					forage.Errorf(forage.ErrUsage, "the workspace's parts %s and %s show the same files, %s and %s, and one of them can change them", b.Name, a.Name, b.Path, a.Path),
 					"make both readOnly, or one of them a git-worktree")

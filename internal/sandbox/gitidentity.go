@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -16,13 +15,9 @@ type gitIdentity struct {
 	name, email, hooks string
 }
 
-// callersGit asks git for it. Only the caller's
-// global configuration is read: the workspace's could name programs to run.
+// callersGit asks git for it. Only the caller's global configuration is read: the workspace's could name programs to run.
 func callersGit(ctx context.Context, caller Caller) gitIdentity {
-	xdg, ok := caller.Getenv("XDG_CONFIG_HOME")
-	if !ok {
-		xdg = filepath.Join(caller.Home, ".config")
-	}
+	xdg := caller.configHome()
 	if !exists(filepath.Join(caller.Home, ".gitconfig")) && !exists(filepath.Join(xdg, "git/config")) {
 		return gitIdentity{} // nothing to ask git about
 	}
@@ -45,11 +40,6 @@ func callersGit(ctx context.Context, caller Caller) gitIdentity {
 		}
 	}
 	return identity
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }
 
 // config is the identity as a part of git's configuration; "" when nothing is known.

@@ -2,20 +2,13 @@ package sandbox
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"forage"
-	"forage/internal/store"
 	"forage/internal/workspace"
-	"forage/internal/workspace/gitrepo"
 )
 
 // makeWorkspaces makes what the providers planned. The sandbox is on record by then, in PhaseCreating, so that
@@ -81,43 +74,6 @@ func (s *Service) removePart(ctx context.Context, provider workspace.Provider, n
 	return kept, err
 }
 
-// setAside moves what was made for a part to a folder of its own, and returns that; "" if there is nothing of it.
-func (s *Service) setAside(name string, w forage.Workspace) (string, error) {
-	made := map[string]string{}
-	if below(w.Path, workspace.Resolved(s.Workspaces.Places.Trees)) {
-		made["files"] = w.Path
-	}
-	if w.Repository != nil {
-		made["repository"], made["store"] = w.Repository.Dir, w.Repository.Dir+".store"
-	}
-	folder := strings.TrimSuffix(s.recoveryFile(name, time.Now()), ".json") + "." + w.Name
-	moved := false
-	for as, path := range made {
-		if !exists(path) {
-			continue
-		}
-		if err := os.MkdirAll(folder, 0o700); err != nil {
-			return "", err
-		}
-		if err := os.Rename(path, filepath.Join(folder, as)); err != nil {
-			return "", err
-		}
-		moved = true
-	}
-	if !moved {
-		return "", nil
-	}
-	return folder, nil
-}
-
-// partName is a sandbox, or one part of its workspace, in a message.
-func partName(sandbox string, w forage.Workspace) string {
-	if w.Name == "" || w.Name == workspace.Main {
-		return sandbox
-	}
-	return sandbox + " (" + w.Name + ")"
-}
-
 // updateWorkspaces brings the commits of all parts to the host's repositories.
 func (s *Service) updateWorkspaces(ctx context.Context, plan forage.Plan) error {
 	var failed []error
@@ -131,122 +87,4 @@ func (s *Service) updateWorkspaces(ctx context.Context, plan forage.Plan) error 
 		}
 	}
 	return errors.Join(failed...)
-}
-
-// noteFile holds, as JSON, what was made for a sandbox: a list of forage.Workspace.
-func (s *Service) noteFile(name string) string {
-	return filepath.Join(s.Workspaces.Places.Repositories, name+".json")
-}
-
-func (s *Service) noteWorkspaces(plan forage.Plan) error {
-	made := madeParts(plan)
-	if len(made) == 0 {
-		return nil
-	}
-	return writeWhole(s.noteFile(plan.Name), made, !plan.Ephemeral) // as the record of a run
-}
-
-// madeParts are the parts of a workspace for which something is made.
-func madeParts(plan forage.Plan) []forage.Workspace {
-	return slices.DeleteFunc(plan.Workspaces(), func(w forage.Workspace) bool {
-		return w.Mode == forage.WorkspaceDirect && w.Repository == nil
-	})
-}
-
-// noted is what the note of a sandbox says was made; nothing if there is none.
-func (s *Service) noted(name string) ([]forage.Workspace, error) {
-	var made []forage.Workspace
-	err := readJSON(s.noteFile(name), &made)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	return made, err
-}
-
-// forgetWorkspaces removes the last of a sandbox whose workspaces are gone: what was kept beside the metadata, and the note.
-func (s *Service) forgetWorkspaces(name string) error {
-	if err := gitrepo.RemoveTree(filepath.Join(s.Workspaces.Places.Repositories, name)); err != nil {
-		return err
-	}
-	if err := os.Remove(s.noteFile(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
-}
-
-// recoveryFile holds, as JSON, what was kept at one removal, until gc lets it go.
-func (s *Service) recoveryFile(sandbox string, made time.Time) string {
-	return filepath.Join(s.recoveryDir(), sandbox+"."+made.UTC().Format("20060102T150405.000000000Z")+".json")
-}
-
-func (s *Service) recoveryDir() string {
-	return filepath.Join(s.Workspaces.Places.Repositories, ".recovery")
-}
-
-// remember notes what was kept, so that gc knows when to let it go. A branch is the user's from now on.
-func (s *Service) remember(kept []workspace.Recovery) error {
-	kept = slices.DeleteFunc(slices.Clone(kept), func(r workspace.Recovery) bool { return isBranch(r.Ref) && !workspace.IsKept(r.Store) })
-	if len(kept) == 0 {
-		return nil
-	}
-	return writeJSON(s.recoveryFile(kept[0].Sandbox, time.Now()), kept)
-}
-
-// recoveryNote says where the removed work of w is, and how to get it back.
-func recoveryNote(r workspace.Recovery, w forage.Workspace) string {
-	days := int(workspace.RecoveryKept / (24 * time.Hour))
-	branch := strings.TrimPrefix(r.Ref, branchRefs)
-	jj := w.Repository != nil && w.Repository.Kind == forage.RepositoryJJ
-	switch {
-	case r.Folder != "":
-		return fmt.Sprintf("the files of %s are kept for %d days in %s", r.Sandbox, days, r.Folder)
-	case isBranch(r.Ref) && workspace.IsKept(r.Store):
-		return fmt.Sprintf("the commits of %s are kept for %d days: git fetch %s %s brings them", r.Sandbox, days, r.Store, branch)
-	case isBranch(r.Ref) && jj:
-		return fmt.Sprintf("the commits of %s are at the bookmark %s: `jj new %s` goes on from them", r.Sandbox, branch, branch)
-	case isBranch(r.Ref) && w.Mode == forage.WorkspaceDirect:
-		return fmt.Sprintf("the commits of %s are on the branch %s of %s; the files are in your folder already: `git reset %s` there moves your branch to them, if it has got no commits of its own meanwhile",
-			r.Sandbox, branch, r.Store, branch)
-	case isBranch(r.Ref):
-		return fmt.Sprintf("the commits of %s are on the branch %s of %s: `git merge %s` brings them into yours", r.Sandbox, branch, r.Store, branch)
-	case workspace.IsKept(r.Store):
-		return fmt.Sprintf("the work of %s is kept for %d days in %s: in a repository of yours, `git fetch %s %s:NAME` brings it to a branch NAME", r.Sandbox, days, r.Store, r.Store, r.Ref)
-	}
-	back := fmt.Sprintf("git --git-dir=%s branch NAME %s", r.Store, r.Ref)
-	if jj {
-		back += ", and then jj git import,"
-	}
-	return fmt.Sprintf("the work of %s is kept for %d days as %s: %s brings it back", r.Sandbox, days, r.Ref, back)
-}
-
-const branchRefs = "refs/heads/"
-
-func isBranch(ref string) bool {
-	return len(ref) > len(branchRefs) && ref[:len(branchRefs)] == branchRefs
-}
-
-// writeJSON writes a file of ours in a folder of ours, whole or not at all, also when the host fails.
-func writeJSON(path string, value any) error { return writeWhole(path, value, true) }
-
-// writeWhole is writeJSON. What is not durable may be lost with the host.
-func writeWhole(path string, value any, durable bool) error {
-	text, err := json.MarshalIndent(value, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
-	}
-	return store.WriteFile(path, append(text, '\n'), durable)
-}
-
-func readJSON(path string, into any) error {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(text, into); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return nil
 }

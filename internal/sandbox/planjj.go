@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"path/filepath"
 	"slices"
 
 	"forage"
@@ -22,11 +21,7 @@ func (p *planner) jjConfig(ctx context.Context, git gitIdentity) {
 		return
 	}
 	caller := p.service.Caller
-	xdg, ok := caller.Getenv("XDG_CONFIG_HOME")
-	if !ok {
-		xdg = filepath.Join(caller.Home, ".config")
-	}
-	name, email := jjrepo.Identity(ctx, caller.Home, xdg)
+	name, email := jjrepo.Identity(ctx, caller.Home, caller.configHome())
 	text := "[user]\n"
 	for _, field := range []struct{ key, value string }{
 		{"name", cmp.Or(p.opts.GitUser, name, git.name)}, {"email", cmp.Or(p.opts.GitEmail, email, git.email)},

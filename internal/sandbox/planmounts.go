@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -133,7 +134,7 @@ func (p *planner) mayShow(text, source string) error {
 		return forage.Errorf(forage.ErrRefused, "--mount %q would show the sandbox the whole host", text)
 	}
 	for _, ours := range []string{p.service.Places.State, p.service.Places.Runtime} {
-		if source == ours || below(source, ours) || below(ours, source) {
+		if rootfs.Within(source, ours) || rootfs.Within(ours, source) {
 			return forage.Errorf(forage.ErrRefused, "--mount %q would show the sandbox Forage's own folder %s", text, ours)
 		}
 	}
@@ -142,3 +143,9 @@ func (p *planner) mayShow(text, source string) error {
 
 // below says whether path is somewhere below dir.
 func below(path, dir string) bool { return strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/") }
+
+// exists says whether there is something at path, through links.
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

@@ -55,12 +55,13 @@ func (s *Service) Quarantine(ctx context.Context, name string, options Quarantin
 		return nil, err
 	}
 	aside := filepath.Join(s.quarantineDir(name), time.Now().UTC().Format("20060102T150405.000000000Z"))
+	far := newFarBudget()
 	var moved []Quarantined
 	var failed []error
 	for _, h := range chosen {
 		m := Quarantined{Hazard: h}
 		part := cmp.Or(h.Part, workspace.Main)
-		if m.To, err = moveAside(partPath(plan, h.Part), h.Path, filepath.Join(aside, part)); err != nil {
+		if m.To, err = moveAside(ctx, partPath(plan, h.Part), h.Path, filepath.Join(aside, part), far); err != nil {
 			m.Error = err.Error()
 			failed = append(failed, fmt.Errorf("moving %q aside: %w", h.Path, err))
 		}
@@ -134,13 +135,17 @@ func findingsAt(found []Hazard, paths []string) ([]Hazard, error) {
 	var chosen []Hazard
 	for _, p := range paths {
 		p = path.Clean(filepath.ToSlash(p))
-		n := len(chosen)
+		any := false
 		for _, h := range found {
-			if (h.Path == p || below(h.Path, p)) && !slices.Contains(chosen, h) {
+			if h.Path != p && !below(h.Path, p) {
+				continue
+			}
+			any = true
+			if !slices.Contains(chosen, h) {
 				chosen = append(chosen, h)
 			}
 		}
-		if len(chosen) == n && !slices.ContainsFunc(chosen, func(h Hazard) bool { return h.Path == p || below(h.Path, p) }) {
+		if !any {
 			return nil, forage.WithHint(
 				forage.Errorf(forage.ErrUsage, "nothing at %q is new or changed that host tools would execute", p),
 				"paths are relative to the workspace, as `forage-ctl status` shows them")

@@ -63,6 +63,14 @@ func Me() (Caller, error) {
 	return c, nil
 }
 
+// configHome is where the caller's programs keep their configuration (XDG Base Directory Specification).
+func (c Caller) configHome() string {
+	if dir, _ := c.Getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
+		return dir
+	}
+	return filepath.Join(c.Home, ".config")
+}
+
 // abs is path as seen from the caller's folder.
 func (c Caller) abs(path string) (string, error) {
 	if filepath.IsAbs(path) {

@@ -1,0 +1,91 @@
+package sandbox
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"forage"
+	"forage/internal/workspace"
+)
+
+// setAside moves what was made for a part to a folder of its own, and returns that; "" if there is nothing of it.
+func (s *Service) setAside(name string, w forage.Workspace) (string, error) {
+	made := map[string]string{}
+	if below(w.Path, workspace.Resolved(s.Workspaces.Places.Trees)) {
+		made["files"] = w.Path
+	}
+	if w.Repository != nil {
+		made["repository"], made["store"] = w.Repository.Dir, w.Repository.Dir+".store"
+	}
+	folder := strings.TrimSuffix(s.recoveryFile(name, time.Now()), ".json") + "." + w.Name
+	moved := false
+	for as, path := range made {
+		if !exists(path) {
+			continue
+		}
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			return "", err
+		}
+		if err := os.Rename(path, filepath.Join(folder, as)); err != nil {
+			return "", err
+		}
+		moved = true
+	}
+	if !moved {
+		return "", nil
+	}
+	return folder, nil
+}
+
+// recoveryFile holds, as JSON, what was kept at one removal, until gc lets it go.
+func (s *Service) recoveryFile(sandbox string, made time.Time) string {
+	return filepath.Join(s.recoveryDir(), sandbox+"."+made.UTC().Format("20060102T150405.000000000Z")+".json")
+}
+
+func (s *Service) recoveryDir() string {
+	return filepath.Join(s.Workspaces.Places.Repositories, ".recovery")
+}
+
+// remember notes what was kept, so that gc knows when to let it go. A branch is the user's from now on.
+func (s *Service) remember(kept []workspace.Recovery) error {
+	kept = slices.DeleteFunc(slices.Clone(kept), func(r workspace.Recovery) bool { return isBranch(r.Ref) && !workspace.IsKept(r.Store) })
+	if len(kept) == 0 {
+		return nil
+	}
+	return writeJSON(s.recoveryFile(kept[0].Sandbox, time.Now()), kept)
+}
+
+// recoveryNote says where the removed work of w is, and how to get it back.
+func recoveryNote(r workspace.Recovery, w forage.Workspace) string {
+	days := int(workspace.RecoveryKept / (24 * time.Hour))
+	branch := strings.TrimPrefix(r.Ref, branchRefs)
+	jj := w.Repository != nil && w.Repository.Kind == forage.RepositoryJJ
+	switch {
+	case r.Folder != "":
+		return fmt.Sprintf("the files of %s are kept for %d days in %s", r.Sandbox, days, r.Folder)
+	case isBranch(r.Ref) && workspace.IsKept(r.Store):
+		return fmt.Sprintf("the commits of %s are kept for %d days: git fetch %s %s brings them", r.Sandbox, days, r.Store, branch)
+	case isBranch(r.Ref) && jj:
+		return fmt.Sprintf("the commits of %s are at the bookmark %s: `jj new %s` goes on from them", r.Sandbox, branch, branch)
+	case isBranch(r.Ref) && w.Mode == forage.WorkspaceDirect:
+		return fmt.Sprintf("the commits of %s are on the branch %s of %s; the files are in your folder already: `git reset %s` there moves your branch to them, if it has got no commits of its own meanwhile",
+			r.Sandbox, branch, r.Store, branch)
+	case isBranch(r.Ref):
+		return fmt.Sprintf("the commits of %s are on the branch %s of %s: `git merge %s` brings them into yours", r.Sandbox, branch, r.Store, branch)
+	case workspace.IsKept(r.Store):
+		return fmt.Sprintf("the work of %s is kept for %d days in %s: in a repository of yours, `git fetch %s %s:NAME` brings it to a branch NAME", r.Sandbox, days, r.Store, r.Store, r.Ref)
+	}
+	back := fmt.Sprintf("git --git-dir=%s branch NAME %s", r.Store, r.Ref)
+	if jj {
+		back += ", and then jj git import,"
+	}
+	return fmt.Sprintf("the work of %s is kept for %d days as %s: %s brings it back", r.Sandbox, days, r.Ref, back)
+}
+
+const branchRefs = "refs/heads/"
+
+func isBranch(ref string) bool { return strings.HasPrefix(ref, branchRefs) }
