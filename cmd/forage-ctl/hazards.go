@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"forage/internal/sandbox"
@@ -35,7 +36,11 @@ func printHazards(a *app, name string, found []sandbox.Hazard) error {
 	if more := len(found) - maxHazards; more > 0 {
 		fmt.Fprintf(a.out, "and %d more: -o json has all\n", more)
 	}
-	fmt.Fprintf(a.out, "'forage-ctl quarantine %s' moves aside what is marked with !\n", name)
+	if slices.ContainsFunc(found, func(h sandbox.Hazard) bool { return h.Immediate }) {
+		fmt.Fprintf(a.out, "'forage-ctl quarantine %s' moves aside what is marked with !\n", name)
+	} else {
+		fmt.Fprintf(a.out, "'forage-ctl quarantine %s --all' moves it aside\n", name)
+	}
 	return nil
 }
 
