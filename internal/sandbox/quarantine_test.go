@@ -1,9 +1,11 @@
 package sandbox
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -35,7 +37,7 @@ func TestMoveAside(t *testing.T) {
 	root, aside := t.TempDir(), filepath.Join(t.TempDir(), "q", "main")
 	files(t, root, ".envrc", "a/b/.git/config", ".vscode -> /etc", "-x\n/.exrc")
 	for _, rel := range []string{".envrc", "a/b/.git", ".vscode", "-x\n/.exrc"} {
-		to, err := moveAside(root, rel, aside)
+		to, err := moveAside(t.Context(), root, rel, aside, newFarBudget())
 		if err != nil || to != filepath.Join(aside, rel) {
 			t.Errorf("%q: %q, %v", rel, to, err)
 		}
@@ -68,19 +70,29 @@ func TestMoveAsideStaysInside(t *testing.T) {
 	} {
 		root := t.TempDir()
 		files(t, root, attack.files...)
-		if to, err := moveAside(root, attack.rel, filepath.Join(t.TempDir(), "q")); err == nil {
+		if to, err := moveAside(t.Context(), root, attack.rel, filepath.Join(t.TempDir(), "q"), newFarBudget()); err == nil {
 			t.Errorf("%s: moved to %s", name, to)
 		}
 	}
 	// A link that was moved before is in the way of what comes after it.
 	root, aside := t.TempDir(), filepath.Join(t.TempDir(), "q")
 	files(t, root, ".vscode -> "+outside)
-	if _, err := moveAside(root, ".vscode", aside); err != nil {
+	if _, err := moveAside(t.Context(), root, ".vscode", aside, newFarBudget()); err != nil {
 		t.Fatal(err)
 	}
 	files(t, root, ".vscode/planted")
-	if to, err := moveAside(root, ".vscode/planted", aside); err == nil {
+	if to, err := moveAside(t.Context(), root, ".vscode/planted", aside, newFarBudget()); err == nil {
 		t.Errorf("moved to %s", to)
+	}
+	// Nor does the way to the workspace lead anywhere else than when the sandbox was made.
+	way := filepath.Join(t.TempDir(), "way")
+	if err := os.Symlink(outside, way); err != nil {
+		t.Fatal(err)
+	}
+	for top, rel := range map[string]string{way: "precious", filepath.Join(way, "dir"): "precious"} {
+		if to, err := moveAside(t.Context(), top, rel, filepath.Join(t.TempDir(), "q"), newFarBudget()); err == nil {
+			t.Errorf("through a link on the way: moved to %s", to)
+		}
 	}
 	left, err := os.ReadDir(outside)
 	if err != nil || len(left) != 2 {
@@ -92,12 +104,15 @@ func TestMoveAsideStaysInside(t *testing.T) {
 func TestMoveFar(t *testing.T) {
 	root, to := t.TempDir(), filepath.Join(t.TempDir(), "there")
 	files(t, root, ".git/config", ".git/hooks/x", ".git/link -> /etc/passwd")
+	if err := unix.Mkfifo(filepath.Join(root, ".git/pipe"), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	dir, err := os.Open(root)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer dir.Close()
-	if err := moveFar(dir, ".git", to); err != nil {
+	if err := moveFar(t.Context(), dir, ".git", to, newFarBudget()); err != nil {
 		t.Fatal(err)
 	}
 	if left, _ := os.ReadDir(root); len(left) != 0 {
@@ -108,17 +123,56 @@ func TestMoveFar(t *testing.T) {
 	if err != nil || string(text) != ".git/hooks/x" || target != "/etc/passwd" {
 		t.Errorf("%q, %q, %v", text, target, err)
 	}
-	// What can't be copied stays, under a name that no tool knows.
-	if err := os.Mkdir(filepath.Join(root, ".git"), 0o755); err != nil {
-		t.Fatal(err)
+	if _, err := os.Lstat(filepath.Join(to, "pipe")); err == nil {
+		t.Error("a FIFO was copied")
 	}
-	if err := unix.Mkfifo(filepath.Join(root, ".git/fifo"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	err = moveFar(dir, ".git", to+"2")
-	left, _ := os.ReadDir(root)
-	if err == nil || len(left) != 1 || left[0].Name() == ".git" || !strings.Contains(err.Error(), left[0].Name()) {
-		t.Errorf("left %v, error %v", left, err)
+}
+
+// What can't be copied stays as it is, under a name that no tool knows, and none of it is left elsewhere.
+func TestMoveFarIsBounded(t *testing.T) {
+	interrupted, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	for name, attack := range map[string]struct {
+		ctx  context.Context
+		make func(dir string) error
+	}{
+		"an endless file": {t.Context(), func(dir string) error { return os.Truncate(filepath.Join(dir, "b"), 1<<40) }},
+		"two large files": {t.Context(), func(dir string) error {
+			return errors.Join(os.Truncate(filepath.Join(dir, "a"), 600), os.Truncate(filepath.Join(dir, "b"), 600))
+		}},
+		"files for ever": {t.Context(), func(dir string) error {
+			for n := range 300 {
+				if err := os.Symlink("x", filepath.Join(dir, strconv.Itoa(n))); err != nil {
+					return err
+				}
+			}
+			return nil
+		}},
+		"folders for ever": {t.Context(), func(dir string) error {
+			return os.MkdirAll(filepath.Join(dir, strings.Repeat("d/", maxFarDepth+1)), 0o755)
+		}},
+		"an interruption": {interrupted, func(string) error { return nil }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root, to := t.TempDir(), filepath.Join(t.TempDir(), "there")
+			files(t, root, ".git/a", ".git/b")
+			if err := attack.make(filepath.Join(root, ".git")); err != nil {
+				t.Fatal(err)
+			}
+			dir, err := os.Open(root)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer dir.Close()
+			err = moveFar(attack.ctx, dir, ".git", to, &farBudget{bytes: 1000, entries: 250})
+			left, _ := os.ReadDir(root)
+			if err == nil || len(left) != 1 || left[0].Name() == ".git" || !strings.Contains(err.Error(), left[0].Name()) {
+				t.Errorf("left %v, error %v", left, err)
+			}
+			if _, err := os.Lstat(to); err == nil {
+				t.Error("half of it is there")
+			}
+		})
 	}
 }
 
