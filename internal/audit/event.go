@@ -41,7 +41,6 @@ const (
 	Connect   Kind = "connect"
 	HTTP      Kind = "http"
 	Secret    Kind = "secret"
-	Request   Kind = "request"
 	Grant     Kind = "grant"
 )
 

@@ -310,7 +310,7 @@ func TestFlood(t *testing.T) {
 		t.Errorf("%d bytes took %v, less than %v", l.size, took, least)
 	}
 	slept = 0
-	for _, e := range []Event{{Kind: Lifecycle}, {Kind: Exec}, {Kind: Grant}, {Kind: Request}, {Kind: Connect, Verdict: "deny"}} {
+	for _, e := range []Event{{Kind: Lifecycle}, {Kind: Exec}, {Kind: Grant}, {Kind: Connect, Verdict: "deny"}} {
 		if err := l.Record(e); err != nil || slept > 0 {
 			t.Errorf("%s: held up for %v, %v", e.Kind, slept, err)
 		}

@@ -192,19 +192,3 @@ func absent(err error) error {
 	}
 	return err
 }
-
-func (m *busManager) Scopes(pattern string) ([]string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), managerTimeout)
-	defer cancel()
-	var units [][]any // a(ssssssouso), of which the first is the name
-	if err := m.call(ctx, "ListUnitsByPatterns", []any{&units}, []string{}, []string{pattern}); err != nil {
-		return nil, err
-	}
-	var names []string
-	for _, u := range units {
-		if name, ok := u[0].(string); ok {
-			names = append(names, name)
-		}
-	}
-	return names, nil
-}

@@ -164,33 +164,3 @@ func legacySettings(controller string, l forage.Limits) []setting {
 		{"memory.swappiness", "0", true},             // then the group itself never swaps
 	}
 }
-
-// listFolders finds our groups' folders where this host's enforcers would make them.
-func listFolders(env Environment, found map[string]string) error {
-	hierarchies, err := env.hierarchies()
-	if err != nil {
-		return fmt.Errorf("listing control groups: %w", err)
-	}
-	paths := map[string][]string{}
-	for _, h := range hierarchies {
-		if !h.unified && len(h.controllers) == 0 {
-			continue
-		}
-		for _, dir := range ancestors(h.own, h.mount) {
-			entries, err := os.ReadDir(dir)
-			if err != nil {
-				continue // not ours to see, so not ours
-			}
-			for _, e := range entries {
-				name, ours := strings.CutPrefix(e.Name(), prefix)
-				if path := filepath.Join(dir, e.Name()); ours && e.IsDir() && forage.CheckName(name) == nil && env.Writable(path) {
-					paths[name] = append(paths[name], path)
-				}
-			}
-		}
-	}
-	for name, list := range paths {
-		found[name] = (&folders{paths: list}).Ref()
-	}
-	return nil
-}

@@ -13,7 +13,6 @@
 package limits
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -120,13 +119,4 @@ func Remove(ref string) error {
 		return removeScope(Host(), strings.TrimPrefix(ref, refSystemd))
 	}
 	return fmt.Errorf("removing a control group: %q names none", ref)
-}
-
-// List finds the groups on this host that are ours to clean up, as sandbox
-// name to Ref. Places that can't be read are reported beside what was found.
-func List() (map[string]string, error) {
-	env := Host()
-	found := map[string]string{}
-	err := listFolders(env, found)
-	return found, errors.Join(err, listScopes(env, found))
 }

@@ -159,7 +159,7 @@ func TestRemoveKillsAndIsIdempotent(t *testing.T) {
 	if _, err := enforcer.Apply(name, l); err == nil || forage.Hint(err) == "" {
 		t.Errorf("a group in use was taken over: %v", err)
 	}
-	found, err := List()
+	found, err := list()
 	if err != nil || found[name] != g.Ref() {
 		t.Errorf("the list has %q, want %q; %v", found[name], g.Ref(), err)
 	}
@@ -174,7 +174,7 @@ func TestRemoveKillsAndIsIdempotent(t *testing.T) {
 	if err := g.Remove(); err != nil {
 		t.Error(err)
 	}
-	if found, _ := List(); found[name] != "" {
+	if found, _ := list(); found[name] != "" {
 		t.Error("it is still listed")
 	}
 	// A leftover in which nothing runs is replaced.
@@ -226,7 +226,7 @@ func TestApplyUndoes(t *testing.T) {
 		g.Remove()
 		t.Fatal("applied")
 	}
-	if found, _ := List(); found[name] != "" {
+	if found, _ := list(); found[name] != "" {
 		t.Error("half a group was left")
 		Remove(found[name])
 	}

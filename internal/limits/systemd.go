@@ -26,8 +26,6 @@ type Manager interface {
 	Attach(unit string, pid int) error
 	// Stop kills all of a scope's processes and removes it. An absent one succeeds.
 	Stop(unit string) error
-	// Scopes names the units that match a pattern.
-	Scopes(pattern string) ([]string, error)
 	Close()
 }
 
@@ -137,30 +135,6 @@ func removeScope(env Environment, unit string) error {
 	defer m.Close()
 	if err := m.Stop(unit); err != nil {
 		return fmt.Errorf("asking systemd to remove %s: %w", unit, err)
-	}
-	return nil
-}
-
-// listScopes finds our scopes, where systemd is the init.
-func listScopes(env Environment, found map[string]string) error {
-	d := detection{env: env}
-	if !d.booted() {
-		return nil
-	}
-	m, err := env.Manager(managerSocket(env))
-	if err != nil {
-		return nil // no manager, no scopes
-	}
-	defer m.Close()
-	units, err := m.Scopes(prefix + "*" + scopeSuffix)
-	if err != nil {
-		return fmt.Errorf("asking systemd for scopes: %w", err)
-	}
-	for _, unit := range units {
-		name := strings.TrimSuffix(strings.TrimPrefix(unit, prefix), scopeSuffix)
-		if forage.CheckName(name) == nil {
-			found[name] = refSystemd + unit
-		}
 	}
 	return nil
 }

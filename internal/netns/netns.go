@@ -115,14 +115,6 @@ func (do steps) redirect(report *Report) {
 	}
 }
 
-// Probe does what Setup does, in the namespace of the calling process, and
-// keeps nothing open. It is for a throw-away child in a fresh namespace.
-func Probe() (Report, error) {
-	n, err := Setup()
-	n.Close()
-	return n.Report, err
-}
-
 // sysctl is one file below /proc/sys/net and what it shall hold.
 type sysctl struct {
 	path, value string

@@ -66,10 +66,6 @@ func Open(dir string) (*Store, error) {
 // Dir is the state folder.
 func (s *Store) Dir() string { return s.dir }
 
-// KeyFile is where the private key is that logs in to every sandbox of this
-// store; the public one is beside it, with ".pub" added.
-func (s *Store) KeyFile() string { return filepath.Join(s.dir, "id_ed25519") }
-
 // Workspaces is the folder of workspaces that Forage itself makes.
 func (s *Store) Workspaces() string { return filepath.Join(s.dir, "workspaces") }
 

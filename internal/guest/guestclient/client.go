@@ -75,9 +75,6 @@ func New(ctx context.Context, conn net.Conn, signer ssh.Signer, hostKey ssh.Publ
 // Close ends the connection and with it all programs that run over it.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// Wait returns when the connection has ended.
-func (c *Client) Wait() error { return c.conn.Wait() }
-
 // SFTP opens the sandbox's files, relative to its working directory. The names and
 // contents that come back are the sandbox's: they are not to be trusted as paths. Closing it
 // leaves the connection open.
