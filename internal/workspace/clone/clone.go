@@ -174,7 +174,7 @@ func (p Provider) unused(ctx context.Context, w forage.Workspace) error {
 	if _, err := os.Lstat(w.Repository.Dir); err == nil && !worktree.Interrupted(w) && !worktree.Made(w) {
 		return nil
 	}
-	return errors.Join(gitrepo.RemoveTree(w.Path), gitrepo.RemoveStore(w.Repository.Store), gitrepo.RemovePrivate(*w.Repository))
+	return takeAway(w)
 }
 
 // Update imports the commits that were made inside.
@@ -218,23 +218,37 @@ func (p Provider) Remove(ctx context.Context, w forage.Workspace, how workspace.
 	if worktree.Gone(w) {
 		return nil, errors.Join(gitrepo.RemoveStore(w.Repository.Store), gitrepo.RemovePrivate(*w.Repository))
 	}
+	if worktree.Interrupted(w) { // in being made, or, since nothing was to be lost any more, in being removed
+		return nil, takeAway(w)
+	}
 	p.askRemote(ctx, w)
 	kept, _, err := gitrepo.BeforeRemoval(ctx, p, w, how, p.Places)
 	if err != nil {
 		return kept, err
 	}
+	aside := ""
 	if len(kept) > 0 {
-		aside := p.Places.Kept(gitrepo.Sandbox(w), w.Name, time.Now())
-		if err := gitrepo.MoveStore(w.Repository.Store, aside); err != nil {
-			return kept, err
-		}
-		for i := range kept {
-			if kept[i].Store == w.Repository.Store {
-				kept[i].Store = aside
-			}
+		aside = p.Places.Kept(gitrepo.Sandbox(w), w.Name, time.Now())
+	}
+	if err := worktree.BeginRemoval(w, aside); err != nil {
+		return kept, err
+	}
+	for i := range kept {
+		if kept[i].Store == w.Repository.Store {
+			kept[i].Store = aside
 		}
 	}
-	return kept, errors.Join(gitrepo.RemoveTree(w.Path), gitrepo.RemoveStore(w.Repository.Store), gitrepo.RemovePrivate(*w.Repository))
+	return kept, takeAway(w)
+}
+
+// takeAway ends what Create or Remove has begun.
+func takeAway(w forage.Workspace) error {
+	if aside := worktree.Aside(w); aside != "" {
+		if err := gitrepo.MoveStore(w.Repository.Store, aside); err != nil {
+			return err
+		}
+	}
+	return errors.Join(gitrepo.RemoveTree(w.Path), gitrepo.RemoveStore(w.Repository.Store), gitrepo.RemovePrivate(*w.Repository))
 }
 
 // askRemote looks whether commits that seem to be nowhere else were pushed meanwhile.

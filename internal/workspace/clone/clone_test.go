@@ -12,6 +12,7 @@ import (
 	"forage/internal/workspace"
 	"forage/internal/workspace/clone"
 	"forage/internal/workspace/workspacetest"
+	"forage/internal/workspace/worktree"
 )
 
 // site is somebody who clones, and the folders of Forage.
@@ -154,5 +155,32 @@ func TestKeptWorkIsInTheClonesOwnRepository(t *testing.T) {
 	again, err := s.plan(repo, "")
 	if err != nil || again.Path != inside.Work.Path {
 		t.Errorf("another of the same name: %v", err)
+	}
+}
+
+// TestAKilledRemovalIsFinished: what is half gone is not taken for work, and what is to be kept is.
+func TestAKilledRemovalIsFinished(t *testing.T) {
+	for _, aside := range []string{"", filepath.Join(workspacetest.Dir(t), "kept.git")} {
+		s := newSite(t)
+		w := s.make(s.Repository(filepath.Join(workspacetest.Dir(t), "repo"))).Work
+		if err := worktree.BeginRemoval(w, aside); err != nil {
+			t.Fatal(err)
+		}
+		if aside == "" {
+			s.Must("/", "rm", w.Repository.Store+"/HEAD")
+		}
+		s.Must("/", "rm", w.Path+"/.git", w.Path+"/file.txt")
+		kept, err := s.provider().Remove(t.Context(), w, workspace.RemoveForced)
+		if err != nil || len(kept) > 0 {
+			t.Errorf("kept %v, %v", kept, err)
+		}
+		for _, path := range []string{w.Path, w.Repository.Dir, w.Repository.Store} {
+			if _, err := os.Lstat(path); !os.IsNotExist(err) {
+				t.Errorf("%s is left: %v", path, err)
+			}
+		}
+		if aside != "" {
+			s.Must(aside, "git", "fsck", "--strict")
+		}
 	}
 }

@@ -122,7 +122,19 @@ func (p Provider) Remove(ctx context.Context, w forage.Workspace, how workspace.
 			}
 		}
 	}
-	return kept, errors.Join(gitrepo.RemoveTree(w.Path), os.RemoveAll(p.private(w)))
+	return kept, p.takeAway(w)
+}
+
+// takeAway removes the copy from one moment to the next: what is half gone would be taken for work.
+func (p Provider) takeAway(w forage.Workspace) error {
+	removed := filepath.Join(p.private(w), "removed")
+	if err := errors.Join(os.MkdirAll(p.private(w), 0o700), gitrepo.RemoveTree(removed)); err != nil {
+		return err
+	}
+	if err := os.Rename(w.Path, removed); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return gitrepo.RemoveTree(p.private(w))
 }
 
 // keep moves the tree aside: it is where gc finds it when its time is over.

@@ -66,10 +66,19 @@ func CreatePrivate(ctx context.Context, r *Repository, p Private) (err error) {
 		writeBeside(p.Repository))
 }
 
+// removedSuffix is what private metadata is called while it is removed.
+const removedSuffix = ".removed"
+
 // RemovePrivate takes away all private metadata of a workspace, and what is noted beside it. What is in it was
 // written inside: nothing is followed, and folders that were closed are opened.
 func RemovePrivate(repository forage.Repository) error {
-	err := errors.Join(removeAll(repository.Dir), removeAll(repository.Dir+stagingSuffix))
+	// From one moment to the next: what is half gone would be taken for work that can't be read.
+	removed := repository.Dir + removedSuffix
+	err := removeAll(removed)
+	if gone := os.Rename(repository.Dir, removed); !errors.Is(gone, fs.ErrNotExist) {
+		err = errors.Join(err, gone)
+	}
+	err = errors.Join(err, removeAll(removed), removeAll(repository.Dir+stagingSuffix))
 	for _, suffix := range [...]string{importedSuffix, lockSuffix, indexSuffix, refsSuffix, takenSuffix} {
 		if gone := os.Remove(repository.Dir + suffix); !errors.Is(gone, fs.ErrNotExist) {
 			err = errors.Join(err, gone)

@@ -172,12 +172,12 @@ func unquoteAlternate(line string) (string, bool) {
 // RemoveStore removes a store that CreateStore made.
 func RemoveStore(path string) error { return removeAll(path) }
 
-// MoveStore moves a store aside, to a place where nothing is.
+// MoveStore moves a store aside, to a place where nothing is, or where an earlier call has moved it.
 func MoveStore(from, to string) error {
 	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 		return fmt.Errorf("keeping the clone: %w", err)
 	}
-	if err := os.Rename(from, to); err != nil {
+	if err := os.Rename(from, to); err != nil && (!gone(from) || gone(to)) {
 		return fmt.Errorf("keeping the clone: %w", err)
 	}
 	return os.RemoveAll(filepath.Join(to, "worktrees"))

@@ -25,6 +25,7 @@ type mark struct {
 	Path   string `json:"path"`
 	Branch string `json:"branch"`
 	Base   string `json:"base"`
+	Aside  string `json:"aside,omitempty"` // of a clone that is removed: where its repository is kept
 }
 
 // Make makes the worktree that w describes, of repository r, and its private metadata. When it fails, nothing is left.
@@ -75,7 +76,19 @@ func describe(w forage.Workspace) gitrepo.Worktree {
 }
 
 // Begin notes that w is about to be made. Make does so itself.
-func Begin(w forage.Workspace) error { return note(w, mark{w.Path, w.Branch, w.Base}) }
+func Begin(w forage.Workspace) error { return note(w, mark{Path: w.Path, Branch: w.Branch, Base: w.Base}) }
+
+// BeginRemoval notes that w, in which nothing is to be lost any more, is about to be removed by who made its repository,
+// which is kept at aside; "" is nowhere.
+func BeginRemoval(w forage.Workspace, aside string) error {
+	return note(w, mark{Path: w.Path, Branch: w.Branch, Aside: aside})
+}
+
+// Aside is where the repository of w is to be kept, whose removal has begun.
+func Aside(w forage.Workspace) string {
+	m, _ := marked(w, beginFile)
+	return m.Aside
+}
 
 // note writes beginFile: what m names is of no value to anybody.
 func note(w forage.Workspace, m mark) error {

@@ -31,7 +31,7 @@ func Remove(ctx context.Context, p workspace.Provider, w forage.Workspace, how w
 		return kept, err
 	}
 	if gone == nil {
-		if err := note(w, mark{w.Path, w.Branch, branch}); err != nil {
+		if err := note(w, mark{Path: w.Path, Branch: w.Branch, Base: branch}); err != nil {
 			return kept, err
 		}
 		err = unmake(ctx, r, w, branch, places.Scratch)
