@@ -267,10 +267,8 @@ func memoryIsBounded(h *host) {
 func stopEndsEverything(h *host) {
 	b := h.start(h.plan("box"))
 	marker := "4242" + strconv.Itoa(os.Getpid())
-	b.works("(setsid setsid sh -c 'trap \"\" TERM HUP INT; sleep " + marker + "' >/dev/null 2>&1 </dev/null &) ; sleep 0.1; pgrep -f 'sleep " + marker + "'")
-	if !hostSees("sleep\x00" + marker) {
-		h.Fatal("the daemon was not found on the host: the test looks wrong")
-	}
+	b.works("(setsid setsid sh -c 'trap \"\" TERM HUP INT; sleep " + marker + "' >/dev/null 2>&1 </dev/null &)")
+	h.eventually("the daemon is found on the host", func() bool { return hostSees("sleep\x00" + marker) })
 	b.stop()
 	if hostSees("sleep\x00" + marker) {
 		h.Error("a daemon outlived the sandbox")
@@ -327,7 +325,7 @@ func sandboxesAreApart(h *host) {
 	one.works("echo secret > /tmp/x; echo secret > /dev/shm/x; (sleep 77 >/dev/null 2>&1 &); python3 -c 'pass'")
 	two.fails("cat /tmp/x || cat /dev/shm/x")
 	two.fails("pgrep -f '[s]leep 77'")
-	one.works("python3 - >/dev/null 2>&1 <<'E' &\nimport socket,time\ns=socket.socket(socket.AF_UNIX); s.bind('\\0apart'); s.listen(); time.sleep(60)\nE\nsleep 0.3")
+	one.works("python3 - >/dev/null 2>&1 <<'E' &\nimport socket,time\ns=socket.socket(socket.AF_UNIX); s.bind('\\0apart'); s.listen(); open('/tmp/listens', 'w'); time.sleep(1000)\nE\nuntil test -e /tmp/listens; do sleep 0.01; done")
 	two.fails("python3 -c \"import socket; socket.socket(socket.AF_UNIX).connect('\\0apart')\"")
 }
 
@@ -350,12 +348,13 @@ func destroyIsIdempotent(h *host) {
 
 func failedStartLeavesNothing(h *host) {
 	plan := h.plan("box")
-	plan.Spec.Init = []string{"(sleep 7878 >/dev/null 2>&1 &); exit 3"}
+	marker := "7878" + strconv.Itoa(os.Getpid())
+	plan.Spec.Init = []string{"(sleep " + marker + " >/dev/null 2>&1 &); exit 3"}
 	_, err := h.tryStart(plan)
 	if forage.ExitCode(err) != 5 {
 		h.Errorf("an init command that fails: %v", err)
 	}
-	if hostSees("sleep\x007878") {
+	if hostSees("sleep\x00" + marker) {
 		h.Error("what it had started still runs")
 	}
 	names, err := h.runtime.List(h.Context())

@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"forage"
 )
@@ -115,12 +114,9 @@ func savedIsProtectedAgain(h *host) {
 	if err := os.Rename(envrc+".new", envrc); err != nil {
 		h.Fatal(err)
 	}
-	until := time.Now().Add(patience)
-	for strings.Contains(b.works("test -w .envrc && echo writable; true"), "writable") {
-		if time.Now().After(until) {
-			h.Fatal("what was saved is not protected again")
-		}
-	}
+	h.eventually("what was saved is protected again", func() bool {
+		return !strings.Contains(b.works("test -w .envrc && echo writable; true"), "writable")
+	})
 	b.fails("echo evil > .envrc")
 	b.fails("mv .envrc away")
 	if text, err := os.ReadFile(envrc); err != nil || string(text) != "saved" {

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -26,7 +27,7 @@ import (
 )
 
 // patience bounds every wait for something that has to happen.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // Harness plugs a runtime in.
 type Harness struct {
@@ -96,7 +97,7 @@ type box struct {
 	*host
 	plan    forage.Plan
 	sandbox *supervisor.Sandbox
-	client  *guestclient.Client
+	client  func() (*guestclient.Client, error) // made when first needed
 	dir     string
 }
 
@@ -138,10 +139,13 @@ func (h *host) tryStart(plan forage.Plan) (*box, error) {
 	if err != nil {
 		h.Fatal(err)
 	}
-	if b.client, err = guestclient.Dial(ctx, supervisor.SSHSocket(dir), signer, key); err != nil {
-		h.Fatal(err)
-	}
-	h.Cleanup(func() { b.client.Close() })
+	b.client = sync.OnceValues(func() (*guestclient.Client, error) {
+		client, err := guestclient.Dial(h.Context(), supervisor.SSHSocket(dir), signer, key)
+		if err == nil {
+			h.Cleanup(func() { client.Close() })
+		}
+		return client, err
+	})
 	return b, nil
 }
 
@@ -164,6 +168,16 @@ func (b *box) stop() {
 	}
 }
 
+// eventually waits for a condition.
+func (h *host) eventually(what string, is func() bool) {
+	h.Helper()
+	for until := time.Now().Add(patience); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(until) {
+			h.Fatalf("never came true: %s", what)
+		}
+	}
+}
+
 // result is how a command inside went.
 type result struct {
 	exit     int
@@ -174,8 +188,12 @@ func (b *box) run(argv ...string) result {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), patience)
 	defer cancel()
+	client, err := b.client()
+	if err != nil {
+		b.Fatal(err)
+	}
 	var out, errs bytes.Buffer
-	exit, err := b.client.Run(ctx, guestclient.Command{Argv: argv}, guestclient.Stdio{Out: &out, Err: &errs})
+	exit, err := client.Run(ctx, guestclient.Command{Argv: argv}, guestclient.Stdio{Out: &out, Err: &errs})
 	if err != nil {
 		b.Fatalf("running %q inside: %v\n%s%s", argv, err, out.String(), errs.String())
 	}
