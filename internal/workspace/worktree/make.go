@@ -28,12 +28,12 @@ type mark struct {
 	Aside  string `json:"aside,omitempty"` // of a clone that is removed: where its repository is kept
 }
 
-// Make makes the worktree that w describes, of repository r, and its private metadata. When it fails, nothing is left.
-func Make(ctx context.Context, r *gitrepo.Repository, w forage.Workspace, scratch string) error {
-	if err := Unused(ctx, r, w, scratch); err != nil { // of an earlier try: to Plan, there was none, or it wasn't finished
+// makeWhole makes the worktree that w describes, of repository r, and its private metadata. When it fails, nothing is left.
+func makeWhole(ctx context.Context, r *gitrepo.Repository, w forage.Workspace, scratch string) error {
+	if err := removeUnused(ctx, r, w, scratch); err != nil { // of an earlier try: to Plan, there was none, or it wasn't finished
 		return err
 	}
-	if err := Free(ctx, r, w, scratch); err != nil {
+	if err := free(ctx, r, w, scratch); err != nil {
 		return err
 	}
 	if err := Begin(w); err != nil {
@@ -75,8 +75,10 @@ func describe(w forage.Workspace) gitrepo.Worktree {
 	}
 }
 
-// Begin notes that w is about to be made. Make does so itself.
-func Begin(w forage.Workspace) error { return note(w, mark{Path: w.Path, Branch: w.Branch, Base: w.Base}) }
+// Begin notes that w is about to be made. It comes before Build.
+func Begin(w forage.Workspace) error {
+	return note(w, mark{Path: w.Path, Branch: w.Branch, Base: w.Base})
+}
 
 // BeginRemoval notes that w, in which nothing is to be lost any more, is about to be removed by who made its repository,
 // which is kept at aside; "" is nowhere.
@@ -133,9 +135,9 @@ func undo(ctx context.Context, r *gitrepo.Repository, w forage.Workspace, scratc
 	return gitrepo.RemovePrivate(*w.Repository)
 }
 
-// Unused takes away what Make made, finished or not, before anything was done with it. A worktree that the
+// removeUnused takes away what makeWhole made, finished or not, before anything was done with it. A worktree that the
 // repository knows to be in our folder was made by us, even if a crash took all other signs of it.
-func Unused(ctx context.Context, r *gitrepo.Repository, w forage.Workspace, scratch string) error {
+func removeUnused(ctx context.Context, r *gitrepo.Repository, w forage.Workspace, scratch string) error {
 	if err := undo(ctx, r, w, scratch); err != nil {
 		return err
 	}
@@ -165,8 +167,8 @@ func unmake(ctx context.Context, r *gitrepo.Repository, w forage.Workspace, at, 
 	return s.DeleteBranch(ctx, w.Branch, at)
 }
 
-// Free refuses a branch, a worktree or folders that are taken already, unless an interrupted creation of w left them.
-func Free(ctx context.Context, r *gitrepo.Repository, w forage.Workspace, scratch string) error {
+// free refuses a branch, a worktree or folders that are taken already, unless an interrupted creation of w left them.
+func free(ctx context.Context, r *gitrepo.Repository, w forage.Workspace, scratch string) error {
 	if Interrupted(w) {
 		return nil
 	}
@@ -192,7 +194,7 @@ func Free(ctx context.Context, r *gitrepo.Repository, w forage.Workspace, scratc
 	return nil
 }
 
-// Check says what has become of a repository or a worktree that isn't as Make left it.
+// Check says what has become of a repository or a worktree that isn't as it was made.
 func Check(w forage.Workspace) error {
 	r, err := gitrepo.Moved(w)
 	if err != nil {

@@ -11,22 +11,22 @@ import (
 	"forage/internal/workspace/gitrepo"
 )
 
-// Remove takes away w, whose repository on the host has a worktree made by Make, as how says.
-func Remove(ctx context.Context, p workspace.Provider, w forage.Workspace, how workspace.Removal, places workspace.Places) ([]workspace.Recovery, error) {
+// Remove takes away the worktree, its branch and the private metadata.
+func (p Provider) Remove(ctx context.Context, w forage.Workspace, how workspace.Removal) ([]workspace.Recovery, error) {
 	r, gone := gitrepo.Moved(w)
 	if how == workspace.RemoveUnused {
 		if gone != nil {
 			return nil, gitrepo.RemovePrivate(*w.Repository)
 		}
-		return nil, Unused(ctx, r, w, places.Scratch)
+		return nil, removeUnused(ctx, r, w, p.Places.Scratch)
 	}
 	if gone == nil && Interrupted(w) { // in being made, or, since nothing was to be lost any more, in being removed
-		return nil, undo(ctx, r, w, places.Scratch)
+		return nil, undo(ctx, r, w, p.Places.Scratch)
 	}
 	if Gone(w) {
 		return nil, gitrepo.RemovePrivate(*w.Repository)
 	}
-	kept, branch, err := gitrepo.BeforeRemoval(ctx, p, w, how, places)
+	kept, branch, err := gitrepo.BeforeRemoval(ctx, p, w, how, p.Places)
 	if err != nil {
 		return kept, err
 	}
@@ -34,7 +34,7 @@ func Remove(ctx context.Context, p workspace.Provider, w forage.Workspace, how w
 		if err := note(w, mark{Path: w.Path, Branch: w.Branch, Base: branch}); err != nil {
 			return kept, err
 		}
-		err = unmake(ctx, r, w, branch, places.Scratch)
+		err = unmake(ctx, r, w, branch, p.Places.Scratch)
 	}
 	return kept, errors.Join(err, gitrepo.RemovePrivate(*w.Repository))
 }

@@ -50,7 +50,7 @@ func (Provider) Plan(ctx context.Context, request workspace.Request) (forage.Wor
 	if err := r.CheckSparse(ctx, request.Places.Scratch); err != nil {
 		return forage.Workspace{}, err
 	}
-	return w, Free(ctx, r, w, request.Places.Scratch)
+	return w, free(ctx, r, w, request.Places.Scratch)
 }
 
 // FindSource opens the user's repository, and returns its folder with links resolved.
@@ -79,7 +79,7 @@ func (p Provider) Create(ctx context.Context, w forage.Workspace) error {
 	if err != nil {
 		return err
 	}
-	return Make(ctx, r, w, p.Places.Scratch)
+	return makeWhole(ctx, r, w, p.Places.Scratch)
 }
 
 // Update imports the commits that were made inside.
@@ -96,9 +96,4 @@ func (p Provider) Status(ctx context.Context, w forage.Workspace) (workspace.Sta
 		return workspace.Status{Problem: err.Error()}, nil
 	}
 	return gitrepo.Unsaved(ctx, w, p.Places.Scratch)
-}
-
-// Remove takes away the worktree, its branch and the private metadata.
-func (p Provider) Remove(ctx context.Context, w forage.Workspace, how workspace.Removal) ([]workspace.Recovery, error) {
-	return Remove(ctx, p, w, how, p.Places)
 }
