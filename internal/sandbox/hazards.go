@@ -35,7 +35,7 @@ func writable(plan forage.Plan, modes ...forage.WorkspaceMode) []forage.Workspac
 func look(ctx context.Context, plan forage.Plan, modes ...forage.WorkspaceMode) (baselines, error) {
 	before := baselines{}
 	for _, w := range writable(plan, modes...) {
-		found, err := hazard.Take(w.Path, hooksOf(ctx, w)...)
+		found, err := hazard.Take(w.Path, namedByGit(ctx, w)...)
 		if err != nil {
 			return nil, err
 		}
@@ -92,7 +92,7 @@ func hazards(ctx context.Context, plan forage.Plan, before baselines, modes ...f
 	var all []Hazard
 	var failed []error
 	for _, w := range writable(plan, modes...) {
-		found, err := hazard.Scan(w.Path, before[w.Name], hooksOf(ctx, w)...)
+		found, err := hazard.Scan(w.Path, before[w.Name], namedByGit(ctx, w)...)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // the workspace is gone, and so is what could be executed
 		}

@@ -15,11 +15,11 @@ import (
 )
 
 // protectedPaths are those that the agent may not change: at the root of each writable part what host tools execute, and
-// the folders of the tree in which git is configured to look for hooks.
+// what in the tree git is configured to execute.
 func protectedPaths(ctx context.Context, plan forage.Plan) []string {
 	var list []string
 	for _, w := range writable(plan) {
-		for _, name := range slices.Concat(hazard.Protected, hooksOf(ctx, w)) {
+		for _, name := range slices.Concat(hazard.Protected, namedByGit(ctx, w)) {
 			for _, name := range throughLinks(w.Path, name) {
 				list = append(list, path.Join(w.Target, name))
 			}
@@ -49,28 +49,40 @@ func throughLinks(root, name string) []string {
 	return list
 }
 
-// hooksOf are the folders of a workspace's tree in which the host's git looks for hooks.
-func hooksOf(ctx context.Context, w forage.Workspace) []string {
+// namedByGit are the files and folders of a workspace's tree that the host's git is configured to execute, to look for hooks in, or
+// to read as more configuration.
+func namedByGit(ctx context.Context, w forage.Workspace) []string {
 	if w.Repository == nil || w.Repository.Store == "" {
 		return nil
 	}
-	configured := []string{w.Repository.Hooks}
+	configured := []gitrepo.Named{{Path: w.Repository.Hooks}}
 	// One that has moved or is gone: what can be said of the rest is said.
 	if repository, err := gitrepo.Open(ctx, w.Repository.Store); err == nil {
-		values := repository.Config["core.hookspath"]
-		configured = append(configured, values[max(len(values)-1, 0):]...)
+		configured = append(configured, repository.Named(w.Path)...)
 	}
-	var folders []string
-	for _, dir := range configured {
-		if dir = hooksBelow(w.Path, dir); dir != "" && !slices.Contains(folders, dir) {
-			folders = append(folders, dir)
+	var list []string
+	for _, named := range configured {
+		for _, root := range []string{w.Path, w.Source} { // what the user's own folder is told apply brings there
+			if root == "" || !filepath.IsAbs(root) {
+				continue
+			}
+			name := belowTree(root, named.Path)
+			if name != "" && !slices.Contains(list, name) && (!named.Word || isFile(filepath.Join(root, name))) {
+				list = append(list, name)
+			}
 		}
 	}
-	return folders
+	return list
 }
 
-// hooksBelow is a folder of hooks relative to the tree at root; "" if it is none of its folders.
-func hooksBelow(root, dir string) string {
+// isFile says whether a word of a command is a program, and not an argument that a folder happens to be called like.
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// belowTree is what git is configured with relative to the tree at root; "" if it is not in there.
+func belowTree(root, dir string) string {
 	if dir == "" {
 		return ""
 	}

@@ -231,6 +231,15 @@ func TestProtectedPaths(t *testing.T) {
 		"[core]\n\thooksPath = WORK/hooks\n":     1,
 		"[core]\n\thooksPath = LINK/hooks\n":     1,
 		"[core]\n\thooksPath = a\n[core]\nx = y": 1,
+
+		"[include]\n\tpath = ../tools/gitconfig\n":                                 2, // and the hooks that it names
+		"[includeIf \"gitdir:/\"]\n\tpath = WORK/absent\n":                         1,
+		"[include]\n\tpath = here\n":                                               0,
+		"[filter \"x\"]\n\tclean = python3 './tools/clean.py' --level 3 src\n":     1,
+		"[diff \"x\"]\n\ttextconv = \"$(git rev-parse --show-toplevel)/absent\"\n": 0,
+		"[core]\n\tfsmonitor = WORK/tools/clean.py\n":                              1,
+		"[alias]\n\tt = !tools/clean.py && make src\n":                             1,
+		"[remote \"src\"]\n\turl = tools/clean.py\n":                               0,
 	} {
 		work := filepath.Dir(store)
 		os.RemoveAll(filepath.Join(work, "conf"))
@@ -248,6 +257,10 @@ func TestProtectedPaths(t *testing.T) {
 			Workspace: forage.Workspace{Path: work, Target: "/workspace", Repository: &forage.Repository{Store: store}},
 			Parts:     []forage.Workspace{{Target: "/deps/ro", ReadOnly: true}, {Target: "/deps/lib"}},
 		}
+		files(t, work, "tools/clean.py", "src/x")
+		if err := os.WriteFile(filepath.Join(work, "tools/gitconfig"), []byte("[core]\n\thooksPath = .myhooks\n[include]\n\tpath = gitconfig\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
 		files(t, work, ".claude -> conf/claude", "conf/claude -> ../real", ".idea -> ../outside", ".codex -> .", ".vscode -> /etc")
 		want += 2
 		got := protectedPaths(t.Context(), plan)
@@ -264,7 +277,7 @@ func TestHooksOfTheCallersOwnConfiguration(t *testing.T) {
 		"": nil, ".githooks": {".githooks"}, ".husky/_": {".husky"}, "~/hooks": nil, "/etc/hooks": nil, "/src/hooks": {"hooks"}, "../hooks": nil,
 	} {
 		w.Repository.Hooks = dir
-		if diff := cmp.Diff(want, hooksOf(t.Context(), w)); diff != "" {
+		if diff := cmp.Diff(want, namedByGit(t.Context(), w)); diff != "" {
 			t.Errorf("%q: %s", dir, diff)
 		}
 	}

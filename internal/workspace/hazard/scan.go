@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"forage/internal/workspace"
 )
 
 // Baseline is what of Scan was there when the sandbox was made, so that what is new or changed stands out: for each path
@@ -27,8 +29,8 @@ func Take(root string, hooks ...string) (Baseline, error) {
 }
 
 // Scan looks through the folder root, which is hostile and may change meanwhile. Findings that are in
-// baseline with the same content are left out. hooks are folders below root, relative to it, in which git is configured to find
-// hooks. The worst come first; of one kind no more than maxFindings are named.
+// baseline with the same content are left out. hooks are files and folders below root, relative to it, that git is configured to
+// execute. The worst come first; of one kind no more than maxFindings are named.
 func Scan(root string, baseline Baseline, hooks ...string) ([]Finding, error) {
 	if baseline == nil {
 		baseline = Baseline{}
@@ -79,11 +81,12 @@ type linked struct {
 const maxLinked = 100
 
 func scan(root string, before Baseline, hooks []string) (*scanner, error) {
-	fd, err := unix.Open(root, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	top, err := workspace.OpenFolder(root)
 	if err != nil {
 		return nil, fmt.Errorf("looking through %s: %w", root, err)
 	}
-	defer unix.Close(fd)
+	defer top.Close()
+	fd := int(top.Fd())
 	s := &scanner{
 		root: fd, before: before, hooks: map[string]bool{}, free: make(chan struct{}, min(runtime.GOMAXPROCS(0)-1, maxOthers)),
 		now: Baseline{}, found: map[Kind][]Finding{}, count: map[Kind]int{}, named: map[string]bool{},
@@ -233,7 +236,7 @@ func (s *scanner) descend(f folder, name, file string) {
 		inner.under = r
 	}
 	if s.hooks[file] {
-		inner.under = rule{KindHook, "git executes it: core.hooksPath names its folder"}
+		inner.under = rule{KindHook, whyNamed}
 	}
 	fd, err := unix.Openat(f.fd, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	switch err {
@@ -277,12 +280,22 @@ func (s *scanner) within(f, inner folder, name string) {
 
 // counts says whether what has that rule is a finding of its own in f.
 func (s *scanner) counts(f folder, r rule) bool {
-	return f.bulk == nil || r.kind == KindRepository || r.kind == KindShell
+	return f.bulk == nil || r.kind == KindRepository || r.kind == KindShell || r.why == whyNamed
+}
+
+const whyNamed = "git executes it, or takes from it what to execute: its configuration names it"
+
+// ruled is the rule for a file that holds by where it is, if there is one.
+func (s *scanner) ruled(f folder, file string) (rule, bool) {
+	if s.hooks[file] {
+		return rule{KindHook, whyNamed}, true
+	}
+	return f.under, f.under.kind != ""
 }
 
 // file looks at a regular file.
 func (s *scanner) file(f folder, name, file string) {
-	r, ok := f.under, f.under.kind != ""
+	r, ok := s.ruled(f, file)
 	if !ok {
 		r, ok = lookup(f.name(), name, false)
 	}
@@ -315,7 +328,7 @@ func (s *scanner) link(f folder, name, file string) {
 	if err != nil {
 		return
 	}
-	r, ok := f.under, f.under.kind != ""
+	r, ok := s.ruled(f, file)
 	if !ok {
 		r, ok = lookup(f.name(), name, false)
 	}

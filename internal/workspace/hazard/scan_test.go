@@ -197,9 +197,9 @@ func TestScanShowsChanges(t *testing.T) {
 
 func TestScanHooksPath(t *testing.T) {
 	root := t.TempDir()
-	plant(t, root, "tools/hooks/pre-commit", "tools/hooks/lib/x", "tools/x", "hooks/y")
-	want := []string{"hook tools/hooks/lib/x", "hook tools/hooks/pre-commit"}
-	if diff := cmp.Diff(want, scan(t, root, nil, "tools/hooks", "../hooks", "/hooks")); diff != "" {
+	plant(t, root, "tools/clean.py", "vendor/watch", "tools/link -> x", "tools/hooks/pre-commit", "tools/hooks/lib/x", "tools/x", "hooks/y")
+	want := []string{"hook tools/clean.py", "hook tools/hooks/lib/x", "hook tools/hooks/pre-commit", "hook tools/link", "hook vendor/watch"}
+	if diff := cmp.Diff(want, scan(t, root, nil, "tools/hooks", "tools/clean.py", "tools/link", "vendor/watch", "tools/absent", "../hooks", "/hooks")); diff != "" {
 		t.Error(diff)
 	}
 }
