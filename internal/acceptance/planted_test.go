@@ -18,7 +18,9 @@ const plant = `cd /workspace
 read -r kept < memory
 variable=$(cat environment)
 VARIABLE=$variable sleep 600 &
+until tr '\0' '\n' </proc/$!/environ | grep -q ^VARIABLE=; do sleep 0.01; done
 sh -c 'sleep 600; :' sh "$(cat arguments)" &
+until tr '\0' '\n' </proc/$!/cmdline | grep -qx 'sleep 600; :'; do sleep 0.01; done
 cp home ~/planted
 base64 -w0 < tmp > /tmp/planted
 od -An -v -tx1 < shm | tr -d ' \n' > /dev/shm/planted
@@ -60,7 +62,8 @@ func TestSearchFindsPlanted(t *testing.T) {
 	t.Cleanup(func() { forage.run("down", "planted") })
 	wait(t, "the secrets are planted", func() bool {
 		_, err := os.Stat(filepath.Join(project, "ready"))
-		return err == nil
+		log, _ := os.ReadFile(filepath.Join(forage.stateDir, "sandboxes", "planted.log"))
+		return err == nil && strings.Contains(string(log), secrets["log"])
 	})
 	for name, file := range map[string]string{
 		"audit": "state/sandboxes/planted.audit.jsonl", "generated": "state/sandboxes/planted.generated/planted", "runtime": "run/planted/planted",
@@ -119,10 +122,10 @@ func write(t *testing.T, path, content string) {
 	}
 }
 
-// wait waits for a condition, for a minute.
+// wait waits for a condition, as long as run does.
 func wait(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(patience)
 	for !condition() {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited in vain until %s", what)

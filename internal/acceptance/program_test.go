@@ -15,6 +15,9 @@ import (
 	"forage/internal/audit"
 )
 
+// patience bounds every wait for something that has to happen, a real agent's whole task too.
+const patience = 4 * time.Minute
+
 // program is Forage as a stranger runs it: `go run ./cmd/forage-ctl` in the
 // checkout, by an ordinary user, with folders of its own for this test.
 type program struct {
@@ -65,7 +68,7 @@ func newProgramOfAnybody(t *testing.T, config, extraPath string, extraEnv ...str
 // the exit code is not 0.
 func (p *program) run(args ...string) string {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.t.Context()), 4*time.Minute) // cleaning up included
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.t.Context()), patience) // cleaning up included
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "go", append([]string{"run", "./cmd/forage-ctl"}, args...)...)
 	cmd.Dir = p.module

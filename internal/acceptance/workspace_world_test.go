@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"forage/internal/testprogram"
 	"forage/internal/workspace/workspacetest"
@@ -80,7 +79,7 @@ func (h *host) up(name string, m mode) {
 // inside runs a script in a sandbox. Attacks may fail: what they reach is looked for on the host.
 func (h *host) inside(name, script string) string {
 	h.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.Context()), time.Minute)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.Context()), patience)
 	defer cancel()
 	out, err := h.Command(ctx, h.repo, built, "exec", name, "--no-tty", "--", "sh", "-c", script).CombinedOutput()
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {

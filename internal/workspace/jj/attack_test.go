@@ -1,6 +1,7 @@
 package jj_test
 
 import (
+	"context"
 	"encoding/hex"
 	"fmt"
 	"os"
@@ -89,17 +90,18 @@ func TestHostileMetadata(t *testing.T) {
 			if err := test.attack(filepath.Join(b.work.Repository.Dir, "jj")); err != nil {
 				t.Fatal(err)
 			}
-			begun := time.Now()
-			u, err := b.Update(t.Context(), b.work)
+			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+			defer cancel()
+			u, err := b.Update(ctx, b.work)
 			if test.fine != (err == nil) {
 				t.Errorf("update: %+v, %v", u, err)
 			}
-			status, err := b.Status(t.Context(), b.work)
+			status, err := b.Status(ctx, b.work)
 			if err != nil || !test.fine && status.Problem == "" {
 				t.Errorf("status: %+v, %v", status, err)
 			}
-			if took := time.Since(begun); took > 30*time.Second {
-				t.Errorf("it took %v", took)
+			if ctx.Err() != nil {
+				t.Error("reading it takes forever")
 			}
 			if _, err := b.Remove(t.Context(), b.work, workspace.RemoveSaved); err == nil {
 				t.Error("the workspace is removed, and with it what could not be read")

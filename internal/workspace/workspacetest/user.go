@@ -84,12 +84,18 @@ func (u *User) Command(ctx context.Context, dir string, argv ...string) *exec.Cm
 	return cmd
 }
 
-// Try runs a command and returns what it wrote to both streams.
+// patience bounds how long a command may take, on a machine that does much besides.
+const patience = 4 * time.Minute
+
+// Try runs a command and returns what it wrote to both streams. One that doesn't end is context.DeadlineExceeded.
 func (u *User) Try(dir string, argv ...string) (string, error) {
 	u.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(u.Context()), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(u.Context()), patience)
 	defer cancel()
 	out, err := u.Command(ctx, dir, argv...).CombinedOutput()
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	}
 	return strings.TrimSpace(string(out)), err
 }
 
@@ -134,7 +140,7 @@ func (u *User) Commit(dir, name, content string) {
 func (u *User) Repository(dir string, initArgs ...string) string {
 	u.Helper()
 	u.Git(filepath.Dir(dir), append(append([]string{"init", "-q", "-b", "main"}, initArgs...), dir)...)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(u.Context()), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(u.Context()), patience)
 	defer cancel()
 	history := u.Command(ctx, dir, "git", "fast-import", "--quiet")
 	history.Stdin = strings.NewReader(usualHistory)
