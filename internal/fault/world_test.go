@@ -25,7 +25,7 @@ import (
 )
 
 // patience bounds every wait for something that has to happen.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 var program string // the built forage-ctl
 
@@ -84,7 +84,7 @@ func freePorts(t *testing.T) int {
 	t.Helper()
 next:
 	for range 100 {
-		first := 20000 + rand.IntN(10000)
+		first := 20000 + rand.IntN(7000) // above are those of scripts in cmd/forage-ctl
 		for port := first; port < first+5; port++ {
 			listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 			if err != nil {
