@@ -239,26 +239,36 @@ func (p Provider) Remove(ctx context.Context, w forage.Workspace, how workspace.
 		return nil, gitrepo.RemovePrivate(*w.Repository)
 	}
 	var kept []workspace.Recovery
-	var delete []func() error // when all is kept
-	for _, part := range parts(w) {
-		more, branch, err := gitrepo.BeforeRemoval(ctx, single{p}, part, how, p.Places)
-		kept = append(kept, more...)
-		if err != nil {
+	branches, begun := gitrepo.RemovalBegun(*w.Repository)
+	if !begun {
+		var err error
+		if kept, branches, err = p.beforeRemoval(ctx, w, how); err != nil {
 			return kept, err
 		}
-		if branch != "" {
-			delete = append(delete, func() error { return gitrepo.DeleteBranch(ctx, part, branch, p.Places.Scratch) })
+		if err := gitrepo.BeginRemoval(*w.Repository, branches); err != nil {
+			return kept, err
+		}
+	}
+	var errs []error
+	for i, part := range parts(w) {
+		if i < len(branches) && branches[i] != "" {
+			errs = append(errs, gitrepo.DeleteBranch(ctx, part, branches[i], p.Places.Scratch))
+		}
+	}
+	return kept, errors.Join(append(errs, gitrepo.RemovePrivate(*w.Repository))...)
+}
+
+// beforeRemoval keeps what is to be kept, and says for each part at which commit its branch is to be deleted then; "" is not.
+func (p Provider) beforeRemoval(ctx context.Context, w forage.Workspace, how workspace.Removal) (kept []workspace.Recovery, branches []string, err error) {
+	for _, part := range parts(w) {
+		more, branch, err := gitrepo.BeforeRemoval(ctx, single{p}, part, how, p.Places)
+		kept, branches = append(kept, more...), append(branches, branch)
+		if err != nil {
+			return kept, nil, err
 		}
 	}
 	more, err := p.keepJJ(ctx, w)
-	if kept = append(kept, more...); err != nil {
-		return kept, err
-	}
-	var errs []error
-	for _, f := range delete {
-		errs = append(errs, f())
-	}
-	return kept, errors.Join(append(errs, gitrepo.RemovePrivate(*w.Repository))...)
+	return append(kept, more...), branches, err
 }
 
 // single is the provider for one of parts.

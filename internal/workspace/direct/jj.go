@@ -163,7 +163,8 @@ func (p Provider) keepJJ(ctx context.Context, w forage.Workspace) (kept []worksp
 
 // removeJJ is Remove where jj alone has the repository.
 func (p Provider) removeJJ(ctx context.Context, w forage.Workspace, how workspace.Removal) (kept []workspace.Recovery, err error) {
-	if _, err := os.Lstat(w.Repository.Dir); err != nil || how == workspace.RemoveUnused {
+	_, begun := gitrepo.RemovalBegun(*w.Repository)
+	if _, err := os.Lstat(w.Repository.Dir); err != nil || begun || how == workspace.RemoveUnused {
 		return nil, gitrepo.RemovePrivate(*w.Repository)
 	}
 	if _, gone := jjrepo.Open(ctx, w.Path); gone != nil && ctx.Err() == nil && how != workspace.RemoveSaved {
@@ -174,6 +175,9 @@ func (p Provider) removeJJ(ctx context.Context, w forage.Workspace, how workspac
 	}
 	err = p.onJJ(ctx, w, func(s *jjrepo.Shadow) error {
 		if kept, err = s.BeforeRemoval(ctx, w, how); err != nil {
+			return err
+		}
+		if err := gitrepo.BeginRemoval(*w.Repository, nil); err != nil {
 			return err
 		}
 		return gitrepo.RemovePrivate(*w.Repository)

@@ -8,6 +8,7 @@ import (
 
 	"forage"
 	"forage/internal/workspace"
+	"forage/internal/workspace/gitrepo"
 	"forage/internal/workspace/jjrepo"
 )
 
@@ -55,8 +56,11 @@ func (p Provider) Remove(ctx context.Context, w forage.Workspace, how workspace.
 		return p.removeAlone(w, how, gone)
 	}
 	err = p.in(ctx, w, func(s *jjrepo.Shadow) error {
-		if how != workspace.RemoveUnused {
+		if _, begun := gitrepo.RemovalBegun(*w.Repository); !begun && how != workspace.RemoveUnused {
 			if kept, err = s.BeforeRemoval(ctx, w, how); err != nil {
+				return err
+			}
+			if err := gitrepo.BeginRemoval(*w.Repository, nil); err != nil {
 				return err
 			}
 		}
