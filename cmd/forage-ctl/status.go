@@ -88,8 +88,14 @@ func workRows(table *term.Table, s sandbox.Status) {
 		if w.Base != "" {
 			table.Row(at("BASE"), fmt.Sprintf("%.12s", w.Base))
 		}
+		if w.Apart != "" {
+			table.Row(at("CHECKED OUT"), w.Apart+" inside, which does not go on from the sandbox's branch: "+w.Branch+" does not follow it")
+		}
 		if w.Unsaved {
 			table.Row(at("UNSAVED"), w.Text())
+		}
+		if command := w.MergeCommand(s.Name); command != "" {
+			table.Row(at("HINT"), "`"+command+"` has commits that are only inside come to "+w.Branch)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -21,6 +22,8 @@ type Work struct {
 	// Unsaved: some of it is nowhere else.
 	Unsaved bool `json:"unsaved"`
 	workspace.Status
+
+	target string // inside
 }
 
 // work brings the commits of every part to its repository, and says what is left that would be lost.
@@ -33,7 +36,7 @@ func (s *Service) work(ctx context.Context, parts []forage.Workspace) []Work {
 		}
 		all[i] = Work{
 			Part: w.Name, Mode: w.Mode, Path: w.Path, Source: w.Source, Branch: w.Branch, Base: w.Base,
-			Unsaved: status.Unsaved(), Status: status,
+			Unsaved: status.Unsaved(), Status: status, target: w.Target,
 		}
 	}
 	return all
@@ -73,8 +76,9 @@ func (s *Service) nothingUnsaved(ctx context.Context, name string, parts []forag
 
 // wayOut says what can be done about unsaved work.
 func wayOut(name string, unsaved []Work) string {
-	branch, known, brought := "", false, false
+	branch, merge, known, brought := "", "", false, false
 	for _, u := range unsaved {
+		merge = cmp.Or(merge, u.MergeCommand(name))
 		known = known || u.Problem == ""
 		brought = brought || u.CommitsCount+u.UncommittedCount > 0
 		if u.Branch != "" && u.CommitsCount > 0 {
@@ -88,10 +92,25 @@ func wayOut(name string, unsaved []Work) string {
 	if !brought { // apply doesn't look there
 		ways = "inside, bring it into the sandbox's own branch (`git merge`, `git stash pop`, `jj rebase`) or delete it (`git tag -d`), and then `forage-ctl apply " + name + "`"
 	}
+	if merge != "" {
+		ways = "`" + merge + "` brings along what is on another branch; " + ways
+	}
 	if branch != "" {
 		ways += ", or merge or push the branch " + branch
 	}
 	return ways + "; `forage-ctl down --force " + name + "` keeps it for 30 days and removes the sandbox"
+}
+
+// MergeCommand is a command that has commits which are only inside come to Branch; "" if none is known.
+func (u Work) MergeCommand(name string) string {
+	if u.Merge == "" {
+		return ""
+	}
+	git := "git"
+	if u.target != forage.WorkspacePath {
+		git += " -C " + u.target
+	}
+	return "forage-ctl exec " + name + " -- " + git + " merge " + u.Merge
 }
 
 // named is how many names one line has.

@@ -74,15 +74,13 @@ func (i *importer) arm() error {
 	})
 }
 
-// watched are the folders that a commit changes, relative to Dir.
+// watched are the folders that a commit changes, relative to Dir. Agents commit on branches of their own, whose folders come and
+// go: whatever moves what is checked out, git locks HEAD for it or logs it.
 func watched(r forage.Repository) []string {
 	if r.Kind == forage.RepositoryJJ {
 		return []string{"jj/repo/op_heads/heads"}
 	}
-	folders := []string{"git/refs/heads"}
-	if r.Head == "" { // HEAD itself is the branch
-		folders = append(folders, "git")
-	}
+	folders := []string{"git", "git/logs", "git/refs/heads"}
 	for dir := path.Dir(r.Head); dir != "." && dir != "/"; dir = path.Dir(dir) {
 		folders = append(folders, path.Join("git/refs/heads", dir))
 	}

@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/testgit"
 )
 
 func TestWatchedFolders(t *testing.T) {
@@ -19,9 +21,9 @@ func TestWatchedFolders(t *testing.T) {
 		repository forage.Repository
 		want       []string
 	}{
-		{forage.Repository{Kind: forage.RepositoryGit, Head: "forage-box"}, []string{"git/refs/heads"}},
-		{forage.Repository{Kind: forage.RepositoryGit, Head: "a/b/c"}, []string{"git/refs/heads", "git/refs/heads/a/b", "git/refs/heads/a"}},
-		{forage.Repository{Kind: forage.RepositoryGit}, []string{"git/refs/heads", "git"}},
+		{forage.Repository{Kind: forage.RepositoryGit, Head: "forage-box"}, []string{"git", "git/logs", "git/refs/heads"}},
+		{forage.Repository{Kind: forage.RepositoryGit, Head: "a/b/c"}, []string{"git", "git/logs", "git/refs/heads", "git/refs/heads/a/b", "git/refs/heads/a"}},
+		{forage.Repository{Kind: forage.RepositoryGit}, []string{"git", "git/logs", "git/refs/heads"}},
 		{forage.Repository{Kind: forage.RepositoryJJ}, []string{"jj/repo/op_heads/heads"}},
 	} {
 		if diff := cmp.Diff(test.want, watched(test.repository)); diff != "" {
@@ -83,15 +85,42 @@ func TestACommitInsideIsNoticed(t *testing.T) {
 	}
 	put("refs/heads/topic/box") // its folder is made first
 	awaitImport(t, imports, "a branch that was made")
-	for drained := false; !drained; {
+	drain(imports)
+	put("refs/heads/topic/box")
+	awaitImport(t, imports, "a commit in a folder that was made later")
+}
+
+// drain waits until what was done is imported.
+func drain(imports <-chan struct{}) {
+	for {
 		select {
 		case <-imports:
 		case <-time.After(100 * time.Millisecond):
-			drained = true
+			return
 		}
 	}
-	put("refs/heads/topic/box")
-	awaitImport(t, imports, "a commit in a folder that was made later")
+}
+
+// TestWorkOnAnyBranchIsNoticed: in whatever way git moves what is checked out.
+func TestWorkOnAnyBranchIsNoticed(t *testing.T) {
+	dir, imports := startImporter(t, "forage-box")
+	work := t.TempDir()
+	git := testgit.At(t, work, append(testgit.Environ(t.TempDir()), "GIT_DIR="+filepath.Join(dir, "git"), "GIT_WORK_TREE="+work))
+	for _, args := range [][]string{
+		{"init", "-q", "-b", "forage-box"},
+		{"commit", "-q", "--allow-empty", "-m", "first"},
+		{"switch", "-q", "-c", "fix/deep/x"},
+		{"commit", "-q", "--allow-empty", "-m", "second"},
+		{"switch", "-q", "forage-box"},
+		{"switch", "-q", "fix/deep/x"},
+		{"update-ref", "HEAD", "HEAD^"},
+		{"switch", "-q", "--detach"},
+		{"commit", "-q", "--allow-empty", "-m", "third"},
+	} {
+		drain(imports)
+		git.Git(args...)
+		awaitImport(t, imports, fmt.Sprintf("git %q", args))
+	}
 }
 
 func TestALinkIsNotWatched(t *testing.T) {

@@ -137,6 +137,10 @@ type Status struct {
 	// Elsewhere are refs of the private metadata (other branches, stashes, tags) with commits that
 	// the host's repository does not have at all.
 	Elsewhere []string `json:"elsewhere,omitempty"`
+	// Apart is what is checked out inside, a branch or a commit, if it does not go on from the sandbox's own branch, so that
+	// Branch does not follow it. Merge is a branch inside that, merged there, has commits of Elsewhere come to Branch.
+	Apart string `json:"apart,omitempty"`
+	Merge string `json:"merge,omitempty"`
 	// Problem says why one of these is not known or can't be brought to the host: the repository has
 	// moved, the branch was changed on the host. The work is then treated as unsaved.
 	Problem string `json:"problem,omitempty"`

@@ -11,16 +11,17 @@ import (
 	"forage/internal/workspace"
 )
 
-// Import brings the commits of the private metadata to w.Branch in the host's repository. The private
+// Import brings the commits of the private metadata to w.Branch in the host's repository: those of the commit that is checked
+// out inside, on whatever branch, as long as it goes on from the sandbox's own branch; else those of that branch. The private
 // git directory is read as data: refs by our own reader, loose objects and packs as bytes, which are
 // checked in a store of our own, before they come near the user's. It costs no process when
 // nothing has changed. A branch that the user moved meanwhile is not touched: that is workspace.Status.Problem.
 // Of a direct workspace commits are brought only when the host's repository lacks them.
-func Import(ctx context.Context, w forage.Workspace, scratch string) (workspace.Update, error) {
+func Import(ctx context.Context, w forage.Workspace, scratch string) (_ workspace.Update, err error) {
 	if w.Repository == nil || w.Branch == "" {
 		return workspace.Update{}, nil
 	}
-	if state, tip, err := peek(w); err != nil || tip == "" || state.done(w, tip) {
+	if state, at, err := peek(w); err != nil || state.done(w, at) {
 		return workspace.Update{Before: state.Branch, After: state.Branch}, err
 	}
 	unlock, err := lockImport(ctx, w)
@@ -28,47 +29,16 @@ func Import(ctx context.Context, w forage.Workspace, scratch string) (workspace.
 		return workspace.Update{}, err
 	}
 	defer unlock()
-	state, tip, err := peek(w) // somebody may have done it
-	if err != nil || tip == "" || state.done(w, tip) {
+	state, at, err := peek(w) // somebody may have done it
+	if err != nil || state.done(w, at) {
 		return workspace.Update{Before: state.Branch, After: state.Branch}, err
 	}
 	i, err := openImport(ctx, w, scratch)
 	if err != nil {
 		return workspace.Update{}, err
 	}
-	update, err := i.run(ctx, state, tip)
-	return update, errors.Join(err, i.close())
-}
-
-// peek reads what is known of the last import, and where the branch inside is now; "" is nowhere.
-func peek(w forage.Workspace) (imported, string, error) {
-	state, err := loadImported(w)
-	if err != nil {
-		return state, "", err
-	}
-	from, err := openMetadata(filepath.Join(w.Repository.Dir, "git"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return state, "", nil
-	}
-	if err != nil {
-		return state, "", err
-	}
-	defer from.close()
-	tip, err := tipInside(from, w)
-	return state, tip, err
-}
-
-// tipInside is the commit that stands for the sandbox's work inside: its branch or, where it began without one, HEAD.
-func tipInside(from *metadata, w forage.Workspace) (tip string, err error) {
-	if w.Repository.Head == "" {
-		tip, _, err = from.head()
-	} else {
-		tip, err = from.branch(branchRef(w.Repository.Head))
-	}
-	if err != nil {
-		return "", fmt.Errorf("reading the branch inside: %w", err)
-	}
-	return tip, nil
+	defer func() { err = errors.Join(err, i.close()) }()
+	return i.run(ctx, state, at)
 }
 
 // importing is one import, with everything open that it needs.
@@ -77,6 +47,8 @@ type importing struct {
 	host    *Shadow
 	from    *metadata
 	scratch string
+	stage   *staging // see staged
+	whole   bool     // what is to be brought is in it already
 }
 
 func openImport(ctx context.Context, w forage.Workspace, scratch string) (_ *importing, err error) {
@@ -109,19 +81,39 @@ func openStore(ctx context.Context, w forage.Workspace) (*Repository, error) {
 
 func (i *importing) close() error {
 	i.from.close()
+	if i.stage != nil {
+		return errors.Join(i.stage.close(), i.host.Close())
+	}
 	return i.host.Close()
 }
 
-func (i *importing) run(ctx context.Context, state imported, tip string) (workspace.Update, error) {
+// staged is the staging of this import, made when it is first needed.
+func (i *importing) staged() (*staging, error) {
+	if i.stage == nil {
+		s, err := newStaging(i.host.Repository, i.from)
+		if err != nil {
+			return nil, err
+		}
+		s.commits = true
+		i.stage = s
+	}
+	return i.stage, nil
+}
+
+func (i *importing) run(ctx context.Context, state imported, at place) (workspace.Update, error) {
 	ref := branchRef(i.w.Branch)
 	now, err := i.host.Branch(ctx, ref)
 	update := workspace.Update{Before: now, After: now}
-	if err != nil {
-		return update, err
+	if err != nil || moved(state, now) && now != at.own && now != at.head {
+		return update, err // see Status
 	}
-	if now != tip && state.Tip != tip {
+	tip, err := i.choose(ctx, state, at)
+	if err != nil {
+		return update, fmt.Errorf("bringing commits from inside, where %s is checked out: %w", at.called(), err)
+	}
+	if now != tip && (state.Tip != tip || now != "" && now == state.Next) { // a crash may have left it at Next
 		if moved(state, now) {
-			return update, nil // see Status
+			return update, nil
 		}
 		moves, err := i.bring(ctx, state, tip, now)
 		if err != nil {
@@ -146,7 +138,9 @@ func (i *importing) run(ctx context.Context, state imported, tip string) (worksp
 	if !moved(state, now) || now == tip {
 		state.Branch = now
 	}
-	state.Tip, state.Next = tip, ""
+	if state.decided(at, tip); state.Index != state.Branch {
+		state.Index = "" // from here on it may be at either
+	}
 	if err := saveImported(i.w, state); err != nil || !hasTree(i.w) || state.Branch != now {
 		return update, err
 	}
@@ -162,11 +156,15 @@ func moved(state imported, now string) bool {
 // bring brings the objects, and says whether the branch is to follow. It isn't where the host's
 // repository has the commit and no branch of ours: it came from there.
 func (i *importing) bring(ctx context.Context, state imported, tip, now string) (moves bool, err error) {
-	stop := make(map[string]bool)
-	for _, id := range []string{state.Tip, state.Branch, i.w.Base} {
-		stop[id] = id != ""
+	s, err := i.staged()
+	switch {
+	case err != nil:
+	case i.whole:
+		err = s.hand(ctx, i.host, []string{tip})
+	default:
+		err = s.transfer(ctx, i.host, []string{tip}, i.known(state))
 	}
-	if err := i.transfer(ctx, tip, stop); err != nil {
+	if err != nil {
 		return false, fmt.Errorf("bringing commits from inside: %w", err)
 	}
 	if now != "" || i.w.Mode != forage.WorkspaceDirect {
@@ -174,16 +172,6 @@ func (i *importing) bring(ctx context.Context, state imported, tip, now string) 
 	}
 	has, err := i.host.contains(ctx, tip)
 	return !has, err
-}
-
-func (i *importing) transfer(ctx context.Context, tip string, stop map[string]bool) (err error) {
-	s, err := newStaging(i.host.Repository, i.from)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.close()) }()
-	s.commits = true
-	return s.transfer(ctx, i.host, []string{tip}, stop)
 }
 
 // bringIndex brings the index of the working folder on the host to where the branch is.

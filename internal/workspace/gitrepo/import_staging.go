@@ -82,27 +82,10 @@ func (r *Repository) Take(ctx context.Context, privateGit string, tips []string,
 			err = errors.Join(err, s.close())
 		}
 	}()
-	if err = s.bring(ctx, tips, nil); err == nil {
-		err = s.shadow.complete(ctx, tips)
-	}
-	if err == nil || ctx.Err() != nil {
-		return s.shadow, err
-	}
-	brought := s.bringAll(ctx)
-	if ctx.Err() != nil {
-		return nil, brought
-	}
-	if err = s.shadow.complete(ctx, tips); err != nil {
-		err = errors.Join(err, brought)
+	if err = s.bringWhole(ctx, tips, nil); err != nil {
 		return nil, err
 	}
 	return s.shadow, nil
-}
-
-// complete says whether all is there that tips need.
-func (s *Shadow) complete(ctx context.Context, tips []string) error {
-	_, err := s.fresh(ctx, tips)
-	return err
 }
 
 // fresh are the objects that tips need and no ref of the host's repository has, in rev-list(1)'s words.

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/google/renameio/v2"
@@ -21,6 +22,12 @@ import (
 type imported struct {
 	// Tip is the commit inside that was last brought to the host, or the one that the work began at.
 	Tip string `json:"tip,omitempty"`
+	// Own and Head are where the sandbox's branch inside, and what was checked out there, were when Tip was chosen.
+	Own  string `json:"own,omitempty"`
+	Head string `json:"head,omitempty"`
+	// Instead is the ref inside that is in the place of the sandbox's branch, where there is none: it was given another
+	// name, or there was no commit when the sandbox began.
+	Instead string `json:"instead,omitempty"`
 	// Branch is where we left the branch on the host; "": it wasn't there. If it is elsewhere now, the user moved it.
 	Branch string `json:"branch,omitempty"`
 	// Next is where the branch is being moved to: after a crash it is at one of the two.
@@ -40,7 +47,7 @@ const (
 func loadImported(w forage.Workspace) (imported, error) {
 	text, err := os.ReadFile(w.Repository.Dir + importedSuffix)
 	if errors.Is(err, fs.ErrNotExist) {
-		first := imported{Tip: w.Base}
+		first := imported{Tip: w.Base, Own: w.Base, Head: w.Base}
 		if w.Mode != forage.WorkspaceDirect { // others begin with a branch of their own
 			first.Branch, first.Index = w.Base, w.Base
 		}
@@ -64,9 +71,20 @@ func saveImported(w forage.Workspace, state imported) error {
 	return renameio.WriteFile(w.Repository.Dir+importedSuffix, append(text, '\n'), 0o600)
 }
 
-// done says whether there is nothing to do as long as the branch inside is at tip.
-func (state imported) done(w forage.Workspace, tip string) bool {
-	return state.Next == "" && state.Tip == tip && (state.Index == state.Branch || !hasTree(w))
+// done says whether there is nothing to do as long as the work inside is at this place.
+func (state imported) done(w forage.Workspace, at place) bool {
+	return at.nowhere() || state.Next == "" && state.judged(at) && (state.Index == state.Branch || !hasTree(w))
+}
+
+// decided notes what the work at a place is brought as.
+func (state *imported) decided(at place, tip string) {
+	switch {
+	case !at.lacking:
+		state.Instead = ""
+	case at.own == "" && tip == at.head && strings.HasPrefix(at.on, "refs/heads/"):
+		state.Instead = at.on
+	}
+	state.Tip, state.Next, state.Own, state.Head = tip, "", at.own, at.head
 }
 
 // hasTree says whether the workspace's folder on the host is a working folder of ours, whose index we look after.

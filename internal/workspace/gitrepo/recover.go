@@ -59,11 +59,15 @@ type keeping struct {
 }
 
 func (k *keeping) run(ctx context.Context) error {
-	tip, err := k.tip(ctx)
+	state, err := loadImported(k.w)
 	if err != nil {
 		return err
 	}
-	if err := k.others(ctx); err != nil {
+	tip, ref, err := k.tip(ctx, state)
+	if err != nil {
+		return err
+	}
+	if err := k.others(ctx, ref); err != nil {
 		return err
 	}
 	if err := k.work(ctx, tip); err != nil {
@@ -77,21 +81,26 @@ func (k *keeping) run(ctx context.Context) error {
 
 func (k *keeping) path() string { return filepath.Join(k.w.Repository.Dir, "git") }
 
-// tip brings the branch inside to the staging and returns it, or where the branch on the host is.
-func (k *keeping) tip(ctx context.Context) (string, error) {
-	tip, err := tipInside(k.from, k.w)
+// tip brings the commit inside that stands for the work to the staging, and returns it with the name of what has it, or returns
+// where the branch on the host is.
+func (k *keeping) tip(ctx context.Context, state imported) (tip, ref string, err error) {
+	at, err := placeInside(k.from, k.w, state)
+	if err == nil {
+		tip, ref = state.tip(at)
+	}
 	if err == nil && tip != "" {
 		k.staging.commits = true // files are compared with this one
 		err = k.take(ctx, tip)
 		k.staging.commits = false
 	}
 	if ctx.Err() != nil {
-		return "", err
+		return "", "", err
 	}
 	if k.spoilt = err != nil; !k.spoilt && tip != "" {
-		return tip, nil
+		return tip, ref, nil
 	}
-	return k.host.Branch(ctx, branchRef(k.w.Branch))
+	tip, err = k.host.Branch(ctx, branchRef(k.w.Branch))
+	return tip, ref, err
 }
 
 // take brings a commit to the staging, where it passes git's checks on its way to the host.
@@ -103,15 +112,15 @@ func (k *keeping) take(ctx context.Context, id string) error {
 // metadata is kept as it is.
 const MaxKept = 500
 
-// others keeps the other refs inside, and all that was stashed.
-func (k *keeping) others(ctx context.Context) error {
+// others keeps the refs inside but one, and all that was stashed.
+func (k *keeping) others(ctx context.Context, but string) error {
 	refs, odd, err := k.insideRefs()
 	if err != nil {
 		k.spoilt = true
 		return nil
 	}
 	k.spoilt = k.spoilt || len(odd) > 0
-	delete(refs, k.tipName())
+	delete(refs, but)
 	for n, id := range k.stashed() {
 		refs[fmt.Sprintf("refs/stash-%d", n+1)] = id
 	}

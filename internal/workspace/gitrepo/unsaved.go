@@ -81,25 +81,24 @@ func (i *importing) elsewhere(ctx context.Context, status *workspace.Status) err
 		return err
 	}
 	status.Elsewhere = lost
-	tip, err := tipInside(i.from, i.w)
+	at, err := placeInside(i.from, i.w, state)
 	switch {
 	case err != nil:
 		status.Problem = err.Error()
+		return nil
 	case len(odd) > 0:
 		status.Problem = fmt.Sprintf("%s inside is not what git makes there, and was not read", odd[0])
-	case moved(state, now) && slices.Contains(lost, i.tipName()):
-		status.Problem = fmt.Sprintf("the branch %s was moved on the host from %.12s to %.12s; commits from inside are not brought to it any more (at %.12s inside)",
-			i.w.Branch, state.Branch, now, tip)
+	case moved(state, now) && slices.ContainsFunc(lost, state.wanted(at)):
+		status.Problem = fmt.Sprintf("the branch %s was moved on the host from %.12s to %.12s; commits from inside are not brought to it any more (%.12s is checked out inside)",
+			i.w.Branch, state.Branch, now, at.head)
+	}
+	if state.apart(at) {
+		status.Apart = at.called()
+	}
+	if status.Problem == "" {
+		status.Merge = state.merge(at, lost)
 	}
 	return nil
-}
-
-// tipName is the ref inside that stands for the sandbox's work.
-func (i *importing) tipName() string {
-	if i.w.Repository.Head == "" {
-		return "HEAD"
-	}
-	return branchRef(i.w.Repository.Head)
 }
 
 // fetched are refs whose commits came from elsewhere, or that only keep what others hold.

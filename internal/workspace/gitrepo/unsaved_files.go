@@ -51,19 +51,32 @@ func (i *importing) uncommitted(ctx context.Context, status *workspace.Status) e
 	return nil
 }
 
-// base is the commit that files inside are compared with: the branch inside or, where the host doesn't
-// have that, the branch on the host.
+// base is the commit that files inside are compared with: what is checked out there, or stands for the work; where the
+// host has neither, the branch on the host.
 func (i *importing) base(ctx context.Context) (string, error) {
 	outside, err := i.host.Branch(ctx, branchRef(i.w.Branch))
 	if err != nil {
 		return "", err
 	}
-	tip, err := tipInside(i.from, i.w)
-	if err != nil || tip == "" || tip == outside {
-		return outside, nil
+	state, err := loadImported(i.w)
+	if err != nil {
+		return "", err
 	}
-	if _, err := i.host.Git(ctx, Call{Args: []string{"cat-file", "-e", tip + "^{commit}"}}); err == nil {
-		return tip, nil
+	head, _, _ := i.from.head() // in the midst of a rebase another than the work's
+	var tip string
+	if at, err := placeInside(i.from, i.w, state); err == nil {
+		tip, _ = state.tip(at)
+	}
+	for _, id := range []string{head, tip} {
+		if id == "" {
+			continue
+		}
+		if id == outside {
+			return id, nil
+		}
+		if _, err := i.host.Git(ctx, Call{Args: []string{"cat-file", "-e", id + "^{commit}"}}); err == nil {
+			return id, nil
+		}
 	}
 	return outside, nil
 }

@@ -84,7 +84,7 @@ func TestUnsaved(t *testing.T) {
 			b.inside.Git("worktree", "add", "-q", "--detach", filepath.Join(t.TempDir(), "w"))
 			b.inside.Git("checkout", "-q", b.work.Branch)
 		}, func(*box) workspace.Status {
-			return workspace.Status{Elsewhere: []string{"refs/heads/feature", "refs/stash", "refs/tags/annotated", "worktrees/w/HEAD"}}
+			return workspace.Status{Elsewhere: []string{"refs/heads/feature", "refs/stash", "refs/tags/annotated", "worktrees/w/HEAD"}, Merge: "feature"}
 		}},
 		{"a branch that the user rewrote on the host since", func(t *testing.T, b *box) {
 			// As CreatePrivate leaves it.
@@ -102,7 +102,9 @@ func TestUnsaved(t *testing.T) {
 			b.inside.Git("branch", "backup")
 			b.inside.Git("reset", "-q", "--hard", b.work.Base)
 			b.importIt()
-		}, func(*box) workspace.Status { return workspace.Status{Elsewhere: []string{"refs/heads/backup"}} }},
+		}, func(*box) workspace.Status {
+			return workspace.Status{Elsewhere: []string{"refs/heads/backup"}, Merge: "backup"}
+		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			b := newBox(t, newHost(t), "box")

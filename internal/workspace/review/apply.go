@@ -89,6 +89,9 @@ func (s *Session) Apply(ctx context.Context, o Options) (done Applied, err error
 	if done.Notes, err = s.unfiltered(ctx, t, result, changes); err != nil {
 		return done, err
 	}
+	if result.uncommitted != "" && s.apart != "" {
+		done.Notes = append(done.Notes, s.apart)
+	}
 	if err := s.bring(ctx, t, result.commit); err != nil {
 		return done, err
 	}

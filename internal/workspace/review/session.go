@@ -44,6 +44,7 @@ type Session struct {
 	tip      string              // the commit that was imported last
 	base     string              // tree of Base
 	state    state
+	apart    string // a note, if the files are of another commit than the work
 	plain    *plain // of a copy of a folder without a repository; nil: there is one
 }
 
@@ -77,6 +78,7 @@ func Open(ctx context.Context, subject Subject) (_ *Session, err error) {
 		return nil, err
 	}
 	s.openSource(ctx)
+	s.findApart()
 	if err := s.findCommits(ctx); err != nil {
 		return nil, err
 	}
@@ -114,6 +116,19 @@ func (s *Session) openSource(ctx context.Context) {
 		if s.source, err = gitrepo.Open(ctx, path); err != nil {
 			s.noSource = gone(path, err)
 		}
+	}
+}
+
+// findApart notes what is checked out inside where that is not what is reviewed.
+func (s *Session) findApart() {
+	w := s.subject.Workspace
+	if w.Repository.Kind != forage.RepositoryGit {
+		return
+	}
+	apart, err := gitrepo.Apart(w)
+	if err == nil && apart != "" {
+		s.apart = fmt.Sprintf("%s is checked out inside, which does not go on from the sandbox's branch: its commits are no part of this, and its files are not committed", apart)
+		s.Notes = append(s.Notes, s.apart)
 	}
 }
 
