@@ -20,6 +20,18 @@ type hostile struct {
 	check func(h *host, m mode)
 }
 
+// anyRepository finds the git directory inside and the commit that the work is based on, be it git's or jj's. work_on has a commit brought to
+// the host, and says so.
+const anyRepository = `
+if [ -d .jj ]; then dir=$(jj git root) at=$(jj log --no-graph -r @- -T commit_id); else dir=$(git rev-parse --git-dir) at=$(git rev-parse HEAD); fi
+export GIT_DIR="$dir"
+work_on() {
+	git cat-file -e "$1" || return
+	if [ -d .jj ]; then git update-ref "refs/heads/work-$1" "$1"; env -u GIT_DIR jj git import; else git update-ref "$(git symbolic-ref HEAD)" "$1"; fi
+	echo "works on $1"
+}
+`
+
 func hostiles() []hostile {
 	return []hostile{
 		{name: "links that leave", script: `
@@ -63,37 +75,36 @@ for n in range(600):
 open('.envrc', 'w').write('x'); os.mkdir('.git')
 END
 `},
-		{name: "trees that git refuses", script: `
-blob=$(echo '#!/bin/sh' | git hash-object -w --stdin)
+		{name: "trees that git refuses", script: anyRepository + `
 for name in .git .. . .GIT 'git~1' '.gitmodules/x' 'a/b' ''; do
-	python3 - "$name" "$blob" <<'END' >tree
+	python3 - "$name" <<'END' >tree
 import sys
 sys.stdout.buffer.write(b'40000 ' + sys.argv[1].encode() + b'\0' + bytes.fromhex('4b825dc642cb6eb9a060e54bf8d69288fbee4904'))
 END
-	tree=$(git hash-object -t tree --literally -w tree) && commit=$(git commit-tree -p HEAD -m "bad $name" "$tree") &&
-		git update-ref "refs/heads/bad-$(echo "$commit" | cut -c1-8)" "$commit" && last=$commit
+	tree=$(git hash-object -t tree --literally -w tree) && commit=$(git commit-tree -p "$at" -m "bad $name" "$tree") &&
+		git update-ref "refs/heads/bad-$(echo "$commit" | cut -c1-8)" "$commit"
 done
 rm -f tree
 git hash-object -t tree --literally -w /dev/null
 link=$(printf '../../x' | git hash-object -w --stdin)
 bad=$(printf '120000 blob %s\t.gitmodules\n' "$link" | git mktree)
-git update-ref "$(git symbolic-ref HEAD)" "$(git commit-tree -p HEAD -m 'a link for .gitmodules' "$bad")"
-echo "BAD $last $bad"
+work_on "$(git commit-tree -p "$at" -m 'a link for .gitmodules' "$bad")"
 `, check: func(h *host, _ mode) {
 			out, _ := h.Try(h.repo, "git", "log", "--all", "--format=%s")
 			if strings.Contains(out, "bad ") || strings.Contains(out, "a link for .gitmodules") {
 				h.Errorf("commits that git refuses were brought:\n%s", out)
 			}
 		}},
-		{name: "objects that lie", script: `
-git commit -q --allow-empty -m honest
-dir=$(git rev-parse --git-dir)
-object=$(git rev-parse HEAD:file.txt); other=$(echo 'planted' | git hash-object -w --stdin)
-mkdir -p "$dir/objects/$(echo "$object" | cut -c1-2)"
-cp "$dir/objects/$(echo "$other" | sed 's|^..|&/|')" "$dir/objects/$(echo "$object" | sed 's|^..|&/|')"
+		{name: "objects that lie", script: anyRepository + `
+object=$(git rev-parse "$at:file.txt"); other=$(echo 'planted' | git hash-object -w --stdin)
+stored() { echo "$dir/objects/$(echo "$1" | sed 's|^..|&/|')"; }
 fake=0123456789012345678901234567890123456789
-mkdir -p "$dir/objects/01" && cp "$dir/objects/$(echo "$other" | sed 's|^..|&/|')" "$dir/objects/01/23456789012345678901234567890123456789"
-echo "$fake" >"$dir/refs/heads/fake"; head=$(git symbolic-ref HEAD); [ -z "$head" ] || echo "$fake" >"$dir/$head"
+for id in "$object" $fake; do
+	mkdir -p "$(dirname "$(stored $id)")" && rm -f "$(stored $id)" && cp "$(stored "$other")" "$(stored $id)"
+done
+work_on "$(git commit-tree -p "$at" -m honest "$(git rev-parse "$at^{tree}")")"
+mkdir -p "$dir/refs/heads" && echo $fake >"$dir/refs/heads/fake"
+work_on "$(printf 'tree %s\nparent %s\nauthor a <a> 1 +0000\ncommitter a <a> 1 +0000\n\nof a lie\n' "$(printf '100644 blob %s\tlie\n' $fake | git mktree --missing)" "$at" | git hash-object -t commit --literally -w --stdin)"
 `, check: func(h *host, _ mode) {
 			if out, err := h.Try(h.repo, "git", "cat-file", "-e", "0123456789012345678901234567890123456789"); err == nil {
 				h.Errorf("an object that isn't what it says was brought\n%s", out)
@@ -126,7 +137,11 @@ func survives(h *host, m mode, c hostile) {
 	outside := filepath.Join(h.base, "outside")
 	h.Write(outside, "guide.txt", outsideText)
 	h.up("box", m)
-	h.Logf("inside:\n%s", tail(h.inside("box", prelude(c.name, h.canary)+"OUTSIDE="+outside+"\n"+c.script)))
+	said := h.inside("box", prelude(c.name, h.canary)+"OUTSIDE="+outside+"\n"+c.script)
+	h.Logf("inside:\n%s", tail(said))
+	if c.check != nil && !strings.Contains(said, "works on") {
+		h.Error("nothing was planted")
+	}
 	folder := m.folder(h, "box")
 	for _, args := range [][]string{
 		{"status", "box"}, {"ps"}, {"diff", "box"}, {"diff", "box", "-o", "json"}, {"snapshot", "box", "create"}, {"snapshot", "box", "list"},
