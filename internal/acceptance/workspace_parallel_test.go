@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -88,9 +89,13 @@ func together(h *host, m mode, seconds int) {
 	close(done)
 	looking.Wait()
 	each("status", func(name string) error { return failed(h.try("status", name)) })
+	all := 0
 	for n := range sandboxes {
 		h.brought(m, fmt.Sprintf("box-%d", n), head, made[n])
+		one, _ := strconv.Atoi(made[n])
+		all += one
 	}
+	h.Logf("%d commits in %d sandboxes", all, sandboxes)
 	h.whole(m)
 	each("down", func(name string) error { return failed(h.try("down", name, "--force")) })
 	h.whole(m)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -212,27 +213,46 @@ func TestDeep(t *testing.T) {
 	}
 }
 
-// TestUnreadable: what its owner may not read is left out, said, and in the way of nothing.
-func TestUnreadable(t *testing.T) {
+// TestClosed: what its own mode closes to its owner is in it, and has that mode before and after.
+func TestClosed(t *testing.T) {
 	if os.Getuid() == 0 {
 		t.Skip("root may read everything")
 	}
 	p := newPlace(t)
-	files(t, p.folder.Path, map[string]string{"a": "1", "closed/b": "2", "dir/c": "3"})
-	first := p.create(t)
-	must(t, os.Chmod(p.path("a"), 0), os.Chmod(p.path("closed"), 0), os.Chmod(p.path("dir"), 0o500))
-	t.Cleanup(func() { os.Chmod(p.path("closed"), 0o700); os.Chmod(p.path("dir"), 0o700) })
-	second := p.create(t)
-	if d := cmp.Diff([]string{"a: may not be read", "closed: may not be read"}, second.Skipped); d != "" {
-		t.Errorf("-want +got\n%s", d)
+	files(t, p.folder.Path, map[string]string{"a": "1", "closed/b": "2", "listed/c": "3", "entered/d": "4", "read/e": "5"})
+	must(t, os.Link(p.path("a"), p.path("z")), os.Link(p.path("closed/b"), p.path("y")), os.Symlink("/nowhere", p.path("closed/l")))
+	open := func() {
+		for _, name := range []string{"closed", "listed", "entered", "read", "a"} {
+			os.Chmod(p.path(name), 0o700)
+		}
 	}
-	p.restore(t, second.ID)
-	_, err := p.store.Restore(t.Context(), "work", first.ID, p.request())
-	if !errors.Is(err, forage.ErrRefused) {
-		t.Errorf("%v", err)
+	t.Cleanup(open)
+	must(t, os.Chmod(p.path("a"), 0), os.Chmod(p.path("closed/b"), 0o200), os.Chmod(p.path("closed"), 0), os.Chmod(p.path("listed"), 0o400),
+		os.Chmod(p.path("entered"), 0o300), os.Chmod(p.path("read"), 0o500))
+	want := describe(t, p.folder.Path)
+	made := p.create(t)
+	if made.SkippedCount > 0 {
+		t.Errorf("left out: %q", made.Skipped)
 	}
-	must(t, os.Chmod(p.path("a"), 0o600))
-	p.create(t)
+	check := func(when string) {
+		t.Helper()
+		if d := cmp.Diff(want, describe(t, p.folder.Path)); d != "" {
+			t.Errorf("%s: -want +got\n%s", when, d)
+		}
+	}
+	check("after keeping")
+	open()
+	must(t, os.RemoveAll(p.path("closed")), os.Remove(p.path("a")), os.WriteFile(p.path("read/e"), []byte("6"), 0o644))
+	p.restore(t, made.ID)
+	check("after restoring")
+	p.restore(t, made.ID)
+	check("after restoring what is there")
+	must(t, os.Chmod(p.folder.Path, 0o400))
+	_, err := p.store.Create(t.Context(), p.request())
+	must(t, os.Chmod(p.folder.Path, 0o755))
+	if !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("of a folder that can't be entered: %v", err)
+	}
 }
 
 // TestDamaged: a snapshot whose contents are not whole changes nothing, and the next one heals the store.

@@ -3,6 +3,7 @@ package snapshot
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"runtime"
 	"strings"
@@ -17,16 +18,27 @@ import (
 // intake takes contents into the store.
 type intake struct {
 	objects
-	ctx      context.Context
-	now      func() time.Time
-	jobs     chan job
-	err      atomic.Pointer[error]
-	added    atomic.Int64 // bytes
-	noClones atomic.Bool  // the file systems can't
-	listing  bool         // digests are wanted, and no contents
+	ctx     context.Context
+	now     func() time.Time
+	jobs    chan job
+	err     atomic.Pointer[error]
+	added   atomic.Int64 // bytes
+	listing bool         // digests are wanted, and no contents
 
 	maxCopied int64 // bytes; 0 is no bound
 	copied    atomic.Int64
+	held      atomic.Int64
+}
+
+// maxHeld bounds what is kept in memory, and in the manifest, of names, targets of links and attributes, in bytes.
+const maxHeld = 512 << 20
+
+// hold says that so many bytes more are.
+func (in *intake) hold(bytes int) error {
+	if in.held.Add(int64(bytes)) > maxHeld {
+		return forage.Errorf(forage.ErrRefused, "the names, links and attributes of files have more than %d bytes", maxHeld)
+	}
+	return nil
 }
 
 // copying says that size bytes are about to be written.
@@ -37,8 +49,12 @@ func (in *intake) copying(size int64) error {
 	return nil
 }
 
-// workers is how many files are read or written at one time.
-func workers() int { return min(max(runtime.GOMAXPROCS(0), 2), 8) }
+// parallel is how many files are read or written at one time.
+func parallel() int { return min(max(runtime.GOMAXPROCS(0), 2), 8) }
+
+// minCloned is from what size on the blocks of a file are shared, in bytes. A clone is read again, as it is of another moment, and
+// what it saves of a small one is not worth that.
+const minCloned = 64 << 10
 
 // readings is how often a file is read that changes meanwhile.
 const readings = 3
@@ -59,8 +75,11 @@ func (in *intake) keep(c *copier, file *os.File, e *entry) error {
 		e.look(&before)
 		e.racy = !time.Unix(before.Ctim.Sec, before.Ctim.Nsec).Before(in.now().Add(-racyMargin))
 		e.xattrs = readXattrs(fd)
-		var err error
-		e.digest, err = in.content(c, file, before.Size)
+		err := in.hold(bytesOf(e.xattrs))
+		if err != nil {
+			return err
+		}
+		e.digest, err = in.content(c, file, &before)
 		if err == nil {
 			err = unix.Fstat(fd, &after)
 		}
@@ -81,41 +100,41 @@ func (in *intake) keep(c *copier, file *os.File, e *entry) error {
 	}
 }
 
-// content takes in size bytes of file.
-func (in *intake) content(c *copier, file *os.File, size int64) (digest, error) {
+// content takes in what file has, which is as st says.
+func (in *intake) content(c *copier, file *os.File, st *unix.Stat_t) (d digest, err error) {
 	if in.listing {
-		return c.pass(in.ctx, file, nil, size)
+		return c.pass(in.ctx, file, nil, st.Size)
 	}
-	if size <= chunkSize {
-		return in.small(c, file, size)
+	if st.Size <= chunkSize {
+		return in.small(c, file, st)
 	}
 	to, err := in.temporary()
 	if err != nil {
 		return digest{}, err
 	}
-	var d digest
-	if in.cloned(to, file, size) {
-		d, err = c.pass(in.ctx, to, nil, size)
-	} else if err = in.copying(size); err == nil {
-		d, err = c.pass(in.ctx, file, to, size)
+	if in.cloned(to, file, st.Size) {
+		d, err = c.pass(in.ctx, to, nil, st.Size)
+	} else if err = in.copying(st.Size); err == nil {
+		d, err = c.pass(in.ctx, file, to, st.Size)
 	}
+	return d, in.done(to, d, st.Size, err)
+}
+
+// done makes an object of what was written to a temporary file, or takes that away.
+func (in *intake) done(to *os.File, d digest, size int64, err error) error {
 	if err != nil {
-		return d, errors.Join(err, to.Close(), os.Remove(to.Name()))
+		return errors.Join(err, to.Close(), os.Remove(to.Name()))
 	}
 	added, err := in.publish(to, d, size)
 	if added {
 		in.added.Add(size)
 	}
-	return d, err
+	return err
 }
 
 // cloned has the file system share the blocks of file, if it can.
 func (in *intake) cloned(to, file *os.File, size int64) bool {
-	if in.noClones.Load() {
-		return false
-	}
 	if !clone(to, file) {
-		in.noClones.Store(true)
 		return false
 	}
 	var st unix.Stat_t
@@ -127,41 +146,31 @@ func (in *intake) cloned(to, file *os.File, size int64) bool {
 }
 
 // small takes in what fits the buffer: it is written only if it is not there.
-func (in *intake) small(c *copier, file *os.File, size int64) (digest, error) {
+func (in *intake) small(c *copier, file *os.File, st *unix.Stat_t) (digest, error) {
 	c.sum.Reset()
-	chunk := c.buffer[:size]
-	if size > 0 {
+	chunk := c.buffer[:st.Size]
+	if st.Size > 0 {
 		if err := readAt(file, chunk, 0); err != nil {
 			return digest{}, err
 		}
 	}
-	if err := c.take(nil, chunk, 0); err != nil {
-		return digest{}, err
-	}
-	d := c.end(size)
-	if in.has(d, size) {
+	c.take(chunk, 0)
+	d := c.end(st.Size)
+	if in.has(d, st.Size) {
 		return d, nil
 	}
 	to, err := in.temporary()
 	if err != nil {
 		return d, err
 	}
-	if !in.cloned(to, file, size) {
-		err := in.copying(size)
-		if err == nil {
-			_, err = to.WriteAt(chunk, 0)
+	if st.Size >= minCloned && in.cloned(to, file, st.Size) {
+		err = in.sameAs(c, to, d, st.Size)
+	} else if err = in.copying(st.Size); err == nil {
+		if _, err = write(to, chunk, 0, sparse(st)); err == nil {
+			err = to.Truncate(st.Size)
 		}
-		if err != nil {
-			return d, errors.Join(err, to.Close(), os.Remove(to.Name()))
-		}
-	} else if err := in.sameAs(c, to, d, size); err != nil {
-		return d, errors.Join(err, to.Close(), os.Remove(to.Name()))
 	}
-	added, err := in.publish(to, d, size)
-	if added {
-		in.added.Add(size)
-	}
-	return d, err
+	return d, in.done(to, d, st.Size, err)
 }
 
 // sameAs makes sure that a clone is what was read: it was made later.
@@ -188,11 +197,14 @@ func readXattrs(fd int) []xattr {
 		return nil
 	}
 	var found []xattr
+	var value []byte
 	for name := range strings.SplitSeq(string(names[:size]), "\x00") {
 		if !strings.HasPrefix(name, "user.") {
 			continue
 		}
-		value := make([]byte, maxXattrs)
+		if value == nil {
+			value = make([]byte, maxXattrs)
+		}
 		if n, err := unix.Fgetxattr(fd, name, value); err == nil {
 			found = append(found, xattr{name, string(value[:n])})
 		}
@@ -200,12 +212,23 @@ func readXattrs(fd int) []xattr {
 	return found
 }
 
+// bytesOf is how many bytes attributes have.
+func bytesOf(xattrs []xattr) (sum int) {
+	for _, x := range xattrs {
+		sum += len(x.name) + len(x.value)
+	}
+	return sum
+}
+
 // writeXattrs makes the attributes of users those that are wanted. A file system that has none does without.
-func writeXattrs(fd int, wanted, present []xattr) {
+func writeXattrs(fd int, wanted, present []xattr) error {
 	for _, x := range present {
 		unix.Fremovexattr(fd, x.name)
 	}
 	for _, x := range wanted {
-		unix.Fsetxattr(fd, x.name, []byte(x.value), 0)
+		if err := unix.Fsetxattr(fd, x.name, []byte(x.value), 0); err != nil && !errors.Is(err, unix.ENOTSUP) {
+			return fmt.Errorf("setting the attribute %q: %v", x.name, err) // not %w: that attributes don't fit means nothing for what follows
+		}
 	}
+	return nil
 }

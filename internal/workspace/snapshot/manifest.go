@@ -49,7 +49,7 @@ type entry struct {
 	mtime    stamp
 	size     int64
 	digest   digest
-	target   string // of a link; of kindLeft: why, "" where it is ignored
+	target   string // of a link; of a file: the first name of it, if this is another; of kindLeft: why, "" where it is ignored
 	xattrs   []xattr
 	seen     identity
 	racy     bool // so new when it was read that a later change may have left no trace in seen

@@ -3,6 +3,7 @@ package snapshot
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -20,10 +21,12 @@ import (
 // in front, and of the size. So a hole costs nothing, however large it says it is.
 type digest [sha256.Size]byte
 
-// blockSize is the size of a block, in bytes; chunkSize is how much is read at once.
+// blockSize is the size of a block, in bytes; chunkSize is how much is read at once; pageSize is the least that is left
+// out of a file with holes when it is written.
 const (
 	blockSize = 64 << 10
 	chunkSize = 16 * blockSize
+	pageSize  = 4 << 10
 )
 
 // copier reads contents: one for each worker, for the sake of its buffer.
@@ -43,16 +46,16 @@ var errShrank = errors.New("it became shorter while it was read")
 // where there are zeros: to is empty at first.
 func (c *copier) pass(ctx context.Context, from, to *os.File, size int64) (digest, error) {
 	c.sum.Reset()
-	sparse := false
 	var st unix.Stat_t
-	if err := unix.Fstat(int(from.Fd()), &st); err == nil {
-		sparse = st.Blocks*512 < size
+	if err := unix.Fstat(int(from.Fd()), &st); err != nil {
+		return digest{}, err
 	}
+	holes, written := sparse(&st), int64(0)
 	for at := int64(0); at < size; {
 		if err := ctx.Err(); err != nil {
 			return digest{}, context.Cause(ctx)
 		}
-		if sparse {
+		if holes {
 			data, err := unix.Seek(int(from.Fd()), at, unix.SEEK_DATA)
 			if errors.Is(err, unix.ENXIO) || err == nil && data >= size {
 				break // nothing but a hole
@@ -65,18 +68,26 @@ func (c *copier) pass(ctx context.Context, from, to *os.File, size int64) (diges
 		if err := readAt(from, chunk, at); err != nil {
 			return digest{}, err
 		}
-		if err := c.take(to, chunk, at); err != nil {
-			return digest{}, err
+		c.take(chunk, at)
+		if to != nil {
+			end, err := write(to, chunk, at, holes)
+			if err != nil {
+				return digest{}, err
+			}
+			written = max(written, end)
 		}
 		at += int64(len(chunk))
 	}
-	if to != nil {
+	if to != nil && written < size {
 		if err := to.Truncate(size); err != nil {
 			return digest{}, err
 		}
 	}
 	return c.end(size), nil
 }
+
+// sparse says whether a file may have holes.
+func sparse(st *unix.Stat_t) bool { return st.Blocks*512 < st.Size }
 
 func readAt(from *os.File, chunk []byte, at int64) error {
 	n, err := from.ReadAt(chunk, at)
@@ -89,23 +100,11 @@ func readAt(from *os.File, chunk []byte, at int64) error {
 	return err
 }
 
-// take digests a chunk that begins at a multiple of blockSize, and writes what is not zero.
-func (c *copier) take(to *os.File, chunk []byte, at int64) error {
-	written := 0 // of chunk; blocks that follow each other are written together
-	flush := func(end int) error {
-		if to == nil || end == written {
-			return nil
-		}
-		_, err := to.WriteAt(chunk[written:end], at+int64(written))
-		return err
-	}
+// take digests a chunk that begins at a multiple of blockSize.
+func (c *copier) take(chunk []byte, at int64) {
 	for i := 0; i < len(chunk); i += blockSize {
 		block := chunk[i:min(i+blockSize, len(chunk))]
-		if bytes.Equal(block, zeros[:len(block)]) {
-			if err := flush(i); err != nil {
-				return err
-			}
-			written = i + len(block)
+		if isZero(block) {
 			continue
 		}
 		var number [8]byte
@@ -113,8 +112,32 @@ func (c *copier) take(to *os.File, chunk []byte, at int64) error {
 		c.sum.Write(number[:])
 		c.sum.Write(block)
 	}
-	return flush(len(chunk))
 }
+
+// write writes what is not zero of a chunk: to has nothing there. end is where it wrote last. A chunk of a file with holes is
+// looked at in smaller pieces, so that as little as possible becomes more than it was.
+func write(to *os.File, chunk []byte, at int64, holes bool) (end int64, err error) {
+	piece := blockSize
+	if holes {
+		piece = pageSize
+	}
+	for i := 0; i < len(chunk); {
+		j := i // what follows each other is written together
+		for j < len(chunk) && !isZero(chunk[j:min(j+piece, len(chunk))]) {
+			j = min(j+piece, len(chunk))
+		}
+		if j > i {
+			if _, err := to.WriteAt(chunk[i:j], at+int64(i)); err != nil {
+				return end, err
+			}
+			end = at + int64(j)
+		}
+		i = j + piece
+	}
+	return end, nil
+}
+
+func isZero(piece []byte) bool { return bytes.Equal(piece, zeros[:len(piece)]) }
 
 func (c *copier) end(size int64) (d digest) {
 	var number [8]byte
@@ -147,7 +170,16 @@ func (o objects) has(d digest, size int64) bool {
 
 // temporary is a file that publish makes an object of.
 func (o objects) temporary() (*os.File, error) {
-	return os.CreateTemp(filepath.Join(o.dir, "tmp"), "object-")
+	return openFile(filepath.Join(o.dir, "tmp", "object-"+rand.Text()), unix.O_RDWR|unix.O_CREAT|unix.O_EXCL)
+}
+
+// openFile is os.OpenFile of what is known to be a file: nobody has to ask whether it can be waited for.
+func openFile(path string, flags int) (*os.File, error) {
+	fd, err := unix.Open(path, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(fd), path), nil
 }
 
 // publish makes file the content d, or removes it if there is one; it closes file. added says which.
@@ -177,18 +209,18 @@ func clone(to, from *os.File) bool {
 	return unix.IoctlFileClone(int(to.Fd()), int(from.Fd())) == nil
 }
 
-// write puts the content d into to, which is empty, and checks it on the way.
-func (o objects) write(ctx context.Context, c *copier, to *os.File, d digest, size int64) error {
+// bring puts the content d into to, which is empty, and checks it on the way.
+func (o objects) bring(ctx context.Context, c *copier, to *os.File, d digest, size int64) error {
 	if size == 0 {
 		return nil
 	}
-	from, err := os.OpenFile(o.path(d), os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	from, err := openFile(o.path(d), unix.O_RDONLY)
 	if err != nil {
 		return fmt.Errorf("opening its content: %w", err)
 	}
 	defer from.Close()
 	var got digest
-	if clone(to, from) {
+	if size >= minCloned && clone(to, from) {
 		got, err = c.pass(ctx, from, nil, size)
 	} else {
 		got, err = c.pass(ctx, from, to, size)

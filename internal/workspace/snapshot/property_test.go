@@ -2,8 +2,10 @@ package snapshot_test
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +18,7 @@ import (
 )
 
 // names are few, so that what is made meets what is there; some are as an attacker would choose them.
-var names = []string{"a", "b", "c", "-rf", "..x", "new\nline", "\x1b[31m", "ü", ".git", strings.Repeat("n", 255)}
+var names = []string{"a", "b", "c", "-rf", "..x", "new\nline", "\x1b[31m", "\u00fc", "u\u0308", "\xff", ".git", strings.Repeat("n", 255)}
 
 // TestRestoreIsExact: whatever was there, and whatever was done to it since, comes back as it was.
 func TestRestoreIsExact(t *testing.T) {
@@ -77,11 +79,14 @@ func create(t *rapid.T, store snapshot.Store, r snapshot.Request) string {
 	return made.ID
 }
 
-// reopen makes folders removable again.
+// reopen makes a tree one that its owner can change.
 func reopen(root string) {
 	filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
-		if d != nil && d.IsDir() {
-			os.Chmod(path, 0o755)
+		if d == nil || d.Type() == os.ModeSymlink {
+			return nil
+		}
+		if info, err := d.Info(); err == nil && info.Mode()&0o700 != 0o700 && (d.IsDir() || info.Mode()&0o600 != 0o600) {
+			os.Chmod(path, info.Mode()|0o700)
 		}
 		return nil
 	})
@@ -89,6 +94,8 @@ func reopen(root string) {
 
 // change does up to n random things to a tree.
 func change(t *rapid.T, root, label string, n int) {
+	reopen(root)
+	closed := make(map[string]os.FileMode) // when all is done
 	for range rapid.IntRange(1, n).Draw(t, label) {
 		dir := root
 		for range rapid.IntRange(0, 3).Draw(t, "depth") {
@@ -100,13 +107,20 @@ func change(t *rapid.T, root, label string, n int) {
 			}
 			dir = next
 		}
-		one(t, filepath.Join(dir, rapid.SampledFrom(names).Draw(t, "name")))
+		one(t, filepath.Join(dir, rapid.SampledFrom(names).Draw(t, "name")), closed)
+	}
+	paths := slices.Sorted(maps.Keys(closed))
+	slices.Reverse(paths) // what is in a folder before the folder
+	for _, path := range paths {
+		if info, err := os.Lstat(path); err == nil && info.Mode()&os.ModeSymlink == 0 {
+			must2(t, os.Chmod(path, closed[path]))
+		}
 	}
 }
 
-// one does one random thing at path. Folders stay readable: what can't be read is tested by itself.
-func one(t *rapid.T, path string) {
-	what := rapid.SampledFrom([]string{"file", "file", "file", "big", "link", "folder", "remove", "mode", "time", "xattr", "rename", "closed"}).Draw(t, "what")
+// one does one random thing at path. Modes are given when all is done, as they may keep the owner out.
+func one(t *rapid.T, path string, closed map[string]os.FileMode) {
+	what := rapid.SampledFrom([]string{"file", "file", "file", "big", "link", "folder", "remove", "mode", "time", "xattr", "rename", "hard", "hard"}).Draw(t, "what")
 	info, err := os.Lstat(path)
 	there := err == nil
 	switch what {
@@ -143,12 +157,14 @@ func one(t *rapid.T, path string) {
 			}
 		}
 	case "mode":
-		if there && info.Mode().Type() == 0 {
-			must2(t, os.Chmod(path, os.FileMode(rapid.Uint32Range(0, 0o777).Draw(t, "mode")|0o600)))
+		if there && info.Mode()&os.ModeSymlink == 0 {
+			closed[path] = os.FileMode(rapid.Uint32Range(0, 0o777).Draw(t, "mode"))
 		}
-	case "closed":
-		if there && info.IsDir() && os.Getuid() == 0 {
-			must2(t, os.Chmod(path, 0o500)) // the owner's own tests of this are below
+	case "hard":
+		of := filepath.Join(filepath.Dir(path), rapid.SampledFrom([]string{"", "..", "a", "../b"}).Draw(t, "of"), rapid.SampledFrom(names).Draw(t, "other"))
+		if target, err := os.Lstat(of); err == nil && target.Mode().IsRegular() && of != path {
+			must2(t, os.RemoveAll(path))
+			must2(t, os.Link(of, path))
 		}
 	case "time":
 		if there {

@@ -103,23 +103,46 @@ func (s Store) put(ctx context.Context, f Folder, c, present *contents) error {
 	if err != nil {
 		return err
 	}
+	defer root.Close()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	o := &outlet{objects: objects{dir: s.Dir}, ctx: ctx, cancel: cancel, present: present, below: make(map[string][]*entry)}
-	o.copiers.New = func() any { return newCopier() }
-	o.slots = make(chan struct{}, workers())
+	o := &outlet{
+		objects: objects{dir: s.Dir}, ctx: ctx, cancel: cancel, root: root, present: present,
+		below: make(map[string][]*entry), leaders: leaders(c), jobs: make(chan func(*copier), 16),
+	}
 	for _, e := range c.entries {
 		if e.path != "" {
 			o.below[dirOf(e.path)] = append(o.below[dirOf(e.path)], e)
 		}
 	}
 	if top := c.find(""); top != nil {
-		o.folder(root, top)
+		o.run(top)
 	}
 	if err := o.join(); err != nil {
 		return fmt.Errorf("restoring %s: %w", f.Path, err)
 	}
 	return nil
+}
+
+// run restores the whole folder: it goes through the folders itself, and has the files made by others.
+func (o *outlet) run(top *entry) {
+	var workers sync.WaitGroup
+	for range parallel() {
+		workers.Go(func() {
+			c := newCopier()
+			for job := range o.jobs {
+				job(c)
+			}
+		})
+	}
+	if root, err := openFolder(int(o.root.Fd()), "."); err != nil {
+		o.fail("", err)
+	} else {
+		o.folder(&place{dir: root, e: top}, false)
+	}
+	close(o.jobs)
+	workers.Wait()
+	o.closeLate()
 }
 
 func dirOf(at string) string {
@@ -134,12 +157,14 @@ type outlet struct {
 	objects
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
+	root    *os.File
 	present *contents
 	below   map[string][]*entry // by folder
-	slots   chan struct{}
-	copiers sync.Pool
+	leaders map[string]*leader  // by path
+	jobs    chan func(*copier)
 
 	mu     sync.Mutex
+	late   []*entry // folders that are closed when all is done
 	errs   []error
 	failed int
 }

@@ -20,25 +20,31 @@ const temporaryPrefix = ".forage-restore-"
 func temporaryName() string { return temporaryPrefix + rand.Text() }
 
 // file makes the file called name what e says.
-func (o *outlet) file(dir int, name string, e *entry) error {
+func (o *outlet) file(c *copier, dir int, name string, e *entry) error {
 	var st unix.Stat_t
-	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err == nil {
-		now := o.present.find(e.path)
-		if now.is(&st) && now.digest == e.digest && now.size == e.size {
-			same := sameXattrs(now.xattrs, e.xattrs)
-			if same && st.Mode&0o7777 == e.mode && (stamp{st.Mtim.Sec, st.Mtim.Nsec}) == e.mtime {
-				return nil
-			}
-			if same && st.Nlink == 1 && retouch(dir, name, &st, e) { // what else is linked to it is none of ours
-				return nil
-			}
+	err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	now := o.present.find(e.path)
+	switch {
+	case err == nil && o.isLinked(e, &st):
+		return nil
+	case err == nil && now.is(&st) && now.digest == e.digest && now.size == e.size && sameXattrs(now.xattrs, e.xattrs):
+		single := st.Nlink == 1 && o.leaders[e.path] == nil && e.target == ""
+		if st.Mode&0o7777 == e.mode && (stamp{st.Mtim.Sec, st.Mtim.Nsec}) == e.mtime && (single || now.seen == e.seen) {
+			o.leaders[e.path].is(inodeOf(&st))
+			return nil
+		}
+		if single && retouch(dir, name, &st, e) { // what else is linked to it is none of ours
+			return nil
 		}
 	}
-	if err := o.inTheWay(dir, name, e.path); err != nil {
+	if err == nil && !special(st.Mode) && (now == nil || now.kind == kindLeft) {
+		return errInTheWay()
+	}
+	if done, err := o.linkTo(dir, name, e); done || err != nil {
 		return err
 	}
 	temporary := temporaryName()
-	if err := o.make(dir, temporary, e); err != nil {
+	if err := o.make(c, dir, temporary, e); err != nil {
 		if removing := unix.Unlinkat(dir, temporary, 0); !errors.Is(removing, unix.ENOENT) {
 			err = errors.Join(err, removing)
 		}
@@ -63,32 +69,31 @@ func retouch(dir int, name string, was *unix.Stat_t, e *entry) bool {
 	if unix.Fstat(fd, &st) != nil || st.Dev != was.Dev || st.Ino != was.Ino || st.Nlink != 1 {
 		return false
 	}
-	return unix.Fchmod(fd, e.mode) == nil && unix.UtimesNanoAt(unix.AT_FDCWD, procPath(fd), e.mtime.times(), 0) == nil
+	return unix.Fchmod(fd, e.mode) == nil && e.mtime.set(fd) == nil
 }
 
 // make makes a new file of e.
-func (o *outlet) make(dir int, name string, e *entry) error {
+func (o *outlet) make(c *copier, dir int, name string, e *entry) error {
 	fd, err := unix.Openat(dir, name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return err
 	}
 	file := os.NewFile(uintptr(fd), name)
 	defer file.Close()
-	c := o.copiers.Get().(*copier)
-	defer o.copiers.Put(c)
-	if err := o.write(o.ctx, c, file, e.digest, e.size); err != nil {
+	if err := o.bring(o.ctx, c, file, e.digest, e.size); err != nil {
 		return err
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err
 	}
+	o.leaders[e.path].is(inodeOf(&st))
 	own(fd, &st, e)
-	writeXattrs(fd, e.xattrs, nil)
+	o.fail(e.path, writeXattrs(fd, e.xattrs, nil)) // the content is worth having without
 	if err := unix.Fchmod(fd, e.mode); err != nil {
 		return err
 	}
-	return unix.UtimesNanoAt(unix.AT_FDCWD, procPath(fd), e.mtime.times(), 0)
+	return e.mtime.set(fd)
 }
 
 // replace puts what was made in its place.

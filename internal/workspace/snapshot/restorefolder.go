@@ -5,22 +5,46 @@ import (
 	"fmt"
 	"os"
 	"path"
-	"sync"
+	"sync/atomic"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// folder makes dir, which it closes, what e says, and all below.
-func (o *outlet) folder(dir *os.File, e *entry) {
-	defer dir.Close()
-	fd := int(dir.Fd())
-	if err := o.open(dir); err != nil {
-		o.fail(e.path, err)
-		return
+// place is a folder that is being restored. It gets its own attributes when all in it is done.
+type place struct {
+	dir   *os.File
+	e     *entry
+	above *place
+	left  atomic.Int64 // files and folders in it that are not done, and going through it
+}
+
+// done says that one thing in p is.
+func (o *outlet) done(p *place) {
+	for ; p != nil && p.left.Add(-1) == 0; p = p.above {
+		if o.ctx.Err() == nil {
+			o.fail(p.e.path, o.finish(int(p.dir.Fd()), p.e))
+		}
+		p.dir.Close()
 	}
-	wanted := o.below[e.path]
-	o.clear(dir, e.path, wanted)
-	var files sync.WaitGroup
+}
+
+// folder makes p, which it closes, what its entry says, and all below. In one that was made by it, nothing is in the way.
+func (o *outlet) folder(p *place, made bool) {
+	p.left.Add(1)
+	defer o.done(p)
+	if p.above != nil {
+		p.above.left.Add(1)
+	}
+	fd := int(p.dir.Fd())
+	wanted := o.below[p.e.path]
+	if !made {
+		if err := o.open(p.dir); err != nil {
+			o.fail(p.e.path, err)
+			return
+		}
+		o.clear(p.dir, p.e.path, wanted)
+	}
 	for _, child := range wanted {
 		if o.ctx.Err() != nil {
 			break
@@ -28,24 +52,22 @@ func (o *outlet) folder(dir *os.File, e *entry) {
 		name := path.Base(child.path)
 		switch child.kind {
 		case kindFolder:
-			if next, err := o.makeFolder(fd, name, child.path); err != nil {
+			if next, made, err := o.makeFolder(fd, name, child.path); err != nil {
 				o.fail(child.path, err)
 			} else {
-				o.folder(next, child)
+				o.folder(&place{dir: next, e: child, above: p}, made)
 			}
 		case kindLink:
 			o.fail(child.path, o.link(fd, name, child))
 		case kindFile:
-			o.slots <- struct{}{}
-			files.Go(func() {
-				o.fail(child.path, o.file(fd, name, child))
-				<-o.slots
-			})
+			p.left.Add(1)
+			o.leaders[child.path].begin()
+			o.jobs <- func(c *copier) {
+				o.fail(child.path, o.file(c, fd, name, child))
+				o.leaders[child.path].end()
+				o.done(p)
+			}
 		}
-	}
-	files.Wait()
-	if o.ctx.Err() == nil {
-		o.fail(e.path, o.finish(fd, e))
 	}
 }
 
@@ -61,26 +83,62 @@ func (o *outlet) open(dir *os.File) error {
 	return unix.Fchmod(int(dir.Fd()), st.Mode&0o7777|0o700)
 }
 
-// finish gives a folder its mode, attributes and time, when nothing in it changes any more.
+// finish gives a folder its mode, attributes and time, when nothing in it changes any more. One that its own mode closes to its owner
+// stays open until the end, where there may be links to what is in it.
 func (o *outlet) finish(fd int, e *entry) error {
+	const search = 0o100
+	if e.mode&search == 0 && len(o.leaders) > 0 {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.late = append(o.late, e)
+		return nil
+	}
+	return finish(fd, e)
+}
+
+// closeLate finishes the folders that finish left open, those below before those above.
+func (o *outlet) closeLate() {
+	for _, e := range o.late {
+		at, err := o.reach(e.path)
+		if err == nil {
+			var dir *os.File
+			if dir, err = openFolder(at, "."); err == nil {
+				err = finish(int(dir.Fd()), e)
+				dir.Close()
+			}
+			unix.Close(at)
+		}
+		o.fail(e.path, err)
+	}
+}
+
+func finish(fd int, e *entry) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err
 	}
+	var errs [3]error
 	own(fd, &st, e)
 	if x := readXattrs(fd); !sameXattrs(x, e.xattrs) {
-		writeXattrs(fd, e.xattrs, x)
+		errs[0] = writeXattrs(fd, e.xattrs, x)
 	}
 	if st.Mode&permissions != e.mode {
-		if err := unix.Fchmod(fd, st.Mode&^permissions&0o7777|e.mode); err != nil {
-			return err
-		}
+		errs[1] = unix.Fchmod(fd, st.Mode&^permissions&0o7777|e.mode)
 	}
-	if (stamp{st.Mtim.Sec, st.Mtim.Nsec}) == e.mtime {
-		return nil
+	if (stamp{st.Mtim.Sec, st.Mtim.Nsec}) != e.mtime {
+		errs[2] = e.mtime.set(fd)
 	}
-	// By its own descriptor: in a folder that may not be entered, "." is not to be had.
-	return unix.UtimesNanoAt(unix.AT_FDCWD, procPath(fd), e.mtime.times(), 0)
+	return errors.Join(errs[:]...)
+}
+
+// set gives an open file its time of change: futimens(3).
+func (t stamp) set(fd int) error {
+	times := t.times()
+	_, _, errno := unix.Syscall6(unix.SYS_UTIMENSAT, uintptr(fd), 0, uintptr(unsafe.Pointer(&times[0])), 0, 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
 }
 
 // procPath is a path to an open file, wherever it is now: proc_pid_fd(5).
@@ -99,21 +157,22 @@ func own(fd int, st *unix.Stat_t, e *entry) {
 }
 
 // makeFolder opens the folder called name, and makes it if something else or nothing is there.
-func (o *outlet) makeFolder(dir int, name, at string) (*os.File, error) {
+func (o *outlet) makeFolder(dir int, name, at string) (child *os.File, made bool, err error) {
 	for try := 1; ; try++ {
 		child, err := openFolder(dir, name)
 		switch {
 		case err == nil || try == 3:
-			return child, err
+			return child, made && err == nil, err
 		case errors.Is(err, unix.EACCES):
 			err = unlock(dir, name)
 		case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
 			err = o.makeWay(dir, name, at)
 		case errors.Is(err, unix.ENOENT):
 			err = unix.Mkdirat(dir, name, 0o700)
+			made = err == nil
 		}
 		if err != nil && !errors.Is(err, unix.EEXIST) && !errors.Is(err, unix.ENOENT) {
-			return nil, err
+			return nil, false, err
 		}
 	}
 }

@@ -2,9 +2,9 @@
 // kept once, by reflink where the file system has it. It follows no link, and believes nothing about a folder that the
 // agent can change meanwhile. It knows no repository: what is ignored, and which folders belong together, it is told.
 //
-// What is kept: files (permissions, times to the nanosecond, extended attributes of users; holes stay holes), symbolic
-// links and folders. Hard links come back as files of their own. Sockets, FIFOs, devices and what can't be read are left
-// out, and said; bits that change a program's identity (setuid, setgid) are dropped.
+// What is kept: files (permissions, times to the nanosecond, extended attributes of users; holes stay holes, and the names
+// of one file within a folder stay names of one file), symbolic links and folders. Sockets, FIFOs, devices and what can't be
+// read are left out, and said; bits that change a program's identity (setuid, setgid) are dropped.
 //
 //	DIR/lock                 held shared while contents come in or go out, alone while they are collected
 //	DIR/tmp/                 what is being written; left by a killed process, Collect takes it away

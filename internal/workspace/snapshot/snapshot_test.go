@@ -190,20 +190,51 @@ func TestSpecialFiles(t *testing.T) {
 	}
 }
 
-// TestHardLinks come back as files of their own, and nothing is changed through them.
+// TestHardLinks come back as they were, and nothing is changed through those that lead out of the folder.
 func TestHardLinks(t *testing.T) {
 	p := newPlace(t)
 	outside := filepath.Join(t.TempDir(), "outside")
-	files(t, p.folder.Path, map[string]string{"a": "1"})
-	must(t, os.Link(p.path("a"), p.path("b")), os.Link(p.path("a"), outside))
-	made := p.create(t)
-	must(t, os.Chmod(outside, 0o600))
+	files(t, p.folder.Path, map[string]string{"a": "1", "one": "content", "sub/x": "x"})
+	must(t, os.Link(p.path("a"), outside), os.Link(p.path("one"), p.path("sub/two")), os.Link(p.path("one"), p.path("three")))
+	made, want := p.create(t), describe(t, p.folder.Path)
+	delete(want, "a") // its other name is none of ours
+	steps := map[string]func() error{
+		"nothing": func() error { return nil },
+		"a link is a file of its own": func() error {
+			return errors.Join(os.Remove(p.path("sub/two")), os.WriteFile(p.path("sub/two"), []byte("content"), 0o644))
+		},
+		"the first is another file": func() error {
+			return errors.Join(os.Remove(p.path("one")), os.WriteFile(p.path("one"), []byte("content"), 0o644))
+		},
+		"the first is gone":    func() error { return os.Remove(p.path("one")) },
+		"all are changed":      func() error { return os.WriteFile(p.path("three"), []byte("else"), 0o644) },
+		"all have other modes": func() error { return os.Chmod(p.path("three"), 0o600) },
+		"one more":             func() error { return os.Link(p.path("one"), p.path("sub/four")) },
+		"linked to another": func() error {
+			return errors.Join(os.Remove(p.path("sub/x")), os.Link(p.path("one"), p.path("sub/x")))
+		},
+		"everything is gone": func() error { return errors.Join(os.RemoveAll(p.folder.Path), os.Mkdir(p.folder.Path, 0o755)) },
+	}
+	for what, step := range steps {
+		t.Run(what, func(t *testing.T) {
+			must(t, step())
+			p.restore(t, made.ID)
+			got := describe(t, p.folder.Path)
+			delete(got, "a")
+			if d := cmp.Diff(want, got); d != "" {
+				t.Errorf("-want +got\n%s", d)
+			}
+		})
+	}
+	must(t, os.Remove(p.path("a")), os.WriteFile(outside, []byte("2"), 0o600), os.Chmod(outside, 0o600), os.Link(outside, p.path("a")))
 	p.restore(t, made.ID)
 	one, err := os.Lstat(p.path("a"))
 	must(t, err)
 	if info, err := os.Lstat(outside); err != nil || info.Mode() != 0o600 || os.SameFile(info, one) || one.Mode() != 0o644 {
 		t.Errorf("%v outside, %v inside: %v", info.Mode(), one.Mode(), err)
 	}
+	checkFiles(t, p.folder.Path, map[string]string{"a": "1", "one": "content", "three": "content", "sub/two": "content", "sub/x": "x"})
+	checkFiles(t, filepath.Dir(outside), map[string]string{"outside": "2"})
 }
 
 // TestHoles: a file that says it is huge costs what it holds.

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,48 +15,79 @@ import (
 	"forage/internal/workspace/snapshot"
 )
 
-// describe is all that a restore has to bring back, by path.
+// describe is all that a restore has to bring back, by path. What its mode closes is opened to be looked at, and closed again.
 func describe(t interface {
 	Helper()
 	Fatal(...any)
 }, root string) map[string]string {
 	t.Helper()
 	found := make(map[string]string)
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
+	names := make(map[uint64]string) // first ones of files that have several
+	var look func(path string) error
+	look = func(path string) error {
 		var st unix.Stat_t
 		if err := unix.Lstat(path, &st); err != nil {
 			return err
 		}
+		kind, mode := st.Mode&unix.S_IFMT, os.FileMode(st.Mode&0o777)
+		if open := mode | 0o500; kind != unix.S_IFLNK && open != mode && os.Getuid() != 0 {
+			if err := os.Chmod(path, open); err != nil {
+				return err
+			}
+			defer os.Chmod(path, mode)
+		}
 		rel, _ := filepath.Rel(root, path)
-		text := fmt.Sprintf("%o %d.%09d", st.Mode, st.Mtim.Sec, st.Mtim.Nsec)
-		switch {
-		case d.Type() == fs.ModeSymlink:
+		text := fmt.Sprintf("%o %d.%09d %d:%d%s", st.Mode, st.Mtim.Sec, st.Mtim.Nsec, st.Uid, st.Gid, attributes(path))
+		switch kind {
+		case unix.S_IFLNK:
 			target, err := os.Readlink(path)
 			if err != nil {
 				return err
 			}
 			text += " -> " + target
-		case d.Type().IsRegular():
+		case unix.S_IFREG:
 			data, err := os.ReadFile(path)
 			if err != nil {
 				return err
 			}
 			text += fmt.Sprintf(" %d %x", len(data), sha256.Sum256(data))
-		}
-		value := make([]byte, 100)
-		if n, err := unix.Lgetxattr(path, "user.note", value); err == nil {
-			text += " note " + string(value[:n])
+			if first := names[st.Ino]; first != "" {
+				text += " same as " + first
+			} else {
+				names[st.Ino] = rel
+				text += fmt.Sprintf(" %d names", st.Nlink)
+			}
+		case unix.S_IFDIR:
+			entries, err := os.ReadDir(path)
+			if err != nil {
+				return err
+			}
+			for _, entry := range entries {
+				if err := look(filepath.Join(path, entry.Name())); err != nil {
+					return err
+				}
+			}
 		}
 		found[rel] = text
 		return nil
-	})
-	if err != nil {
+	}
+	if err := look(root); err != nil {
 		t.Fatal(err)
 	}
 	return found
+}
+
+// attributes are a file's extended ones of users.
+func attributes(path string) (text string) {
+	list := make([]byte, 1<<16)
+	n, _ := unix.Llistxattr(path, list)
+	for name := range strings.SplitSeq(string(list[:max(n, 0)]), "\x00") {
+		value := make([]byte, 1<<16)
+		if n, err := unix.Lgetxattr(path, name, value); err == nil && strings.HasPrefix(name, "user.") {
+			text += fmt.Sprintf(" %s=%q", name, value[:n])
+		}
+	}
+	return text
 }
 
 // files makes files of a map; a name that ends in a slash is a folder, a content "-> X" a link.

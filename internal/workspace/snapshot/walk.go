@@ -35,6 +35,14 @@ type walker struct {
 	before  *contents // the snapshot before this one
 	needed  *contents // is kept though it is ignored
 	entries []*entry
+	linked  map[inode]met // files that have several names
+	others  [][2]*entry   // their other names, each with the first
+}
+
+// met is the first name of a file that has several.
+type met struct {
+	first *entry
+	seen  identity // when it was met: first.seen is its reader's
 }
 
 // take goes through f and keeps its contents.
@@ -43,19 +51,20 @@ func (in *intake) take(f Folder, before, needed *contents) (*contents, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &walker{in: in, folder: f, before: before, needed: needed}
+	w := &walker{in: in, folder: f, before: before, needed: needed, linked: make(map[inode]met)}
 	stop := in.start()
-	err = w.visit(root, "", false)
+	err = w.visit(root, "", false, nil)
 	if err = errors.Join(err, stop()); err != nil {
 		return nil, err
 	}
+	w.settle()
 	w.entries = slices.DeleteFunc(w.entries, func(e *entry) bool { return e.kind == 0 }) // gone meanwhile
 	return &contents{name: f.Name, entries: w.entries}, nil
 }
 
 // openFolder opens a folder, and nothing else, by its name in another one.
 func openFolder(dir int, name string) (*os.File, error) {
-	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: name, Err: err}
 	}
@@ -63,16 +72,23 @@ func openFolder(dir int, name string) (*os.File, error) {
 }
 
 // visit takes in dir, which it closes, and all below. ignored says that this folder is, and is
-// only looked through for what is needed.
-func (w *walker) visit(dir *os.File, at string, ignored bool) error {
+// only looked through for what is needed; was is what it is like when it isn't unlocked.
+func (w *walker) visit(dir *os.File, at string, ignored bool, was *unix.Stat_t) error {
 	defer dir.Close()
 	fd := int(dir.Fd())
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err
 	}
-	w.add(at, kindFolder, &st).xattrs = readXattrs(fd)
-	names, err := w.names(dir)
+	if was != nil {
+		st.Mode = was.Mode
+	}
+	xattrs := readXattrs(fd)
+	w.add(at, kindFolder, &st).xattrs = xattrs
+	if err := w.in.hold(bytesOf(xattrs)); err != nil {
+		return err
+	}
+	names, err := w.names(dir, at)
 	if err != nil {
 		return err
 	}
@@ -85,13 +101,20 @@ func (w *walker) visit(dir *os.File, at string, ignored bool) error {
 }
 
 // names is what is in dir, sorted, and within the bounds.
-func (w *walker) names(dir *os.File) ([]string, error) {
+func (w *walker) names(dir *os.File, at string) ([]string, error) {
 	var names []string
 	for {
 		some, err := dir.Readdirnames(4096)
 		names = append(names, some...)
 		if len(names)+len(w.entries) > maxEntries {
 			return nil, forage.Errorf(forage.ErrRefused, "there are more than %d files", maxEntries)
+		}
+		held := 0
+		for _, name := range some {
+			held += len(at) + len("/") + len(name)
+		}
+		if err := w.in.hold(held); err != nil {
+			return nil, err
 		}
 		if errors.Is(err, io.EOF) || len(some) == 0 {
 			slices.Sort(names)
@@ -109,7 +132,12 @@ func (w *walker) one(dir int, at, name string, ignored bool, depth int) error {
 		return err
 	}
 	var st unix.Stat_t
-	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+	err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	if errors.Is(err, unix.EACCES) && at != name { // a folder that may be listed and not entered; not that of the snapshot itself
+		w.leave(at, "may not be read")
+		return nil
+	}
+	if err != nil {
 		return gone(err)
 	}
 	isFolder := st.Mode&unix.S_IFMT == unix.S_IFDIR
@@ -126,7 +154,7 @@ func (w *walker) one(dir int, at, name string, ignored bool, depth int) error {
 	}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
-		return w.below(dir, at, name, ignored, depth)
+		return w.below(dir, at, name, ignored, depth, &st)
 	case unix.S_IFLNK:
 		return w.link(dir, at, name, &st)
 	case unix.S_IFREG:
@@ -137,10 +165,16 @@ func (w *walker) one(dir int, at, name string, ignored bool, depth int) error {
 	}
 }
 
-func (w *walker) below(dir int, at, name string, ignored bool, depth int) error {
+func (w *walker) below(dir int, at, name string, ignored bool, depth int, st *unix.Stat_t) error {
 	if depth >= maxDepth {
 		w.leave(at, "too many folders in one another")
 		return nil
+	}
+	relock, ok := unlocked(dir, name, st, searchable)
+	if ok {
+		defer relock()
+	} else {
+		st = nil
 	}
 	child, err := openFolder(dir, name)
 	if errors.Is(err, unix.EACCES) {
@@ -150,7 +184,7 @@ func (w *walker) below(dir int, at, name string, ignored bool, depth int) error 
 	if err != nil {
 		return gone(err)
 	}
-	return w.visit(child, at, ignored)
+	return w.visit(child, at, ignored, st)
 }
 
 func (w *walker) link(dir int, at, name string, st *unix.Stat_t) error {
@@ -163,17 +197,28 @@ func (w *walker) link(dir int, at, name string, st *unix.Stat_t) error {
 		return gone(err)
 	}
 	w.add(at, kindLink, st).target = string(buffer[:n])
-	return nil
+	return w.in.hold(n)
 }
 
 // file takes a file over from the snapshot before, or has it read.
 func (w *walker) file(dir int, at, name string, st *unix.Stat_t) error {
 	e := w.add(at, kindFile, st)
+	if w.isOther(e, st) {
+		return nil
+	}
 	if old := w.before.find(at); old.untouched(e) && (w.in.listing || w.in.has(old.digest, old.size)) {
 		e.digest, e.xattrs = old.digest, old.xattrs
 		return nil
 	}
+	relock, ok := unlocked(dir, name, st, readable)
 	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if ok {
+		relock()
+		if met, several := w.linked[inodeOf(st)]; several && met.first == e && unix.Fstat(fd, st) == nil { // it has a new ctime
+			met.seen = identityOf(st)
+			w.linked[inodeOf(st)] = met
+		}
+	}
 	switch {
 	case errors.Is(err, unix.EACCES):
 		e.leave("may not be read")
@@ -187,6 +232,35 @@ func (w *walker) file(dir int, at, name string, st *unix.Stat_t) error {
 	}
 	w.in.jobs <- job{os.NewFile(uintptr(fd), at), e}
 	return nil
+}
+
+// isOther says whether e is another name of a file that was met before, and was not touched since: then it is not read again.
+func (w *walker) isOther(e *entry, st *unix.Stat_t) bool {
+	if st.Nlink < 2 {
+		return false
+	}
+	before, ok := w.linked[inodeOf(st)]
+	if !ok {
+		w.linked[inodeOf(st)] = met{e, e.seen}
+		return false
+	}
+	if before.seen != e.seen {
+		return false
+	}
+	w.others = append(w.others, [2]*entry{e, before.first})
+	return true
+}
+
+// settle gives the other names of files what was read of the first.
+func (w *walker) settle() {
+	for _, pair := range w.others {
+		other, first := pair[0], pair[1]
+		at := other.path
+		if *other = *first; first.kind == kindFile {
+			other.target = first.path
+		}
+		other.path = at
+	}
 }
 
 // untouched says whether the kernel tells that e is the file that old was, as it was read.
@@ -245,7 +319,7 @@ type job struct {
 func (in *intake) start() (stop func() error) {
 	in.jobs = make(chan job, 16)
 	var readers sync.WaitGroup
-	for range workers() {
+	for range parallel() {
 		readers.Go(func() {
 			c := newCopier()
 			for j := range in.jobs {
