@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 
+	"forage"
 	"forage/internal/workspace"
 )
 
@@ -25,6 +26,9 @@ func Expire(ctx context.Context, kept workspace.Recovery, scratch string) (err e
 	}
 	r, err := Open(ctx, kept.Store)
 	if errors.Is(err, ErrNoRepository) || errors.Is(err, fs.ErrNotExist) || gone(kept.Store) {
+		return nil
+	}
+	if errors.Is(err, forage.ErrRefused) { // it is another user's now, who may keep it
 		return nil
 	}
 	if err != nil {

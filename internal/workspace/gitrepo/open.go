@@ -37,12 +37,16 @@ var ErrNoRepository = errors.New("not a git repository")
 const maxPointer = 64 << 10
 
 // Open looks at the repository whose working folder, or bare git directory, is path
-// itself: it doesn't look in the folders above. ErrNoRepository, or
-// forage.ErrUnsupported for a repository that git itself would need more than we give it for.
+// itself: it doesn't look in the folders above. ErrNoRepository,
+// forage.ErrUnsupported for a repository that git itself would need more than we give it for, or, when root
+// calls, forage.ErrRefused for another user's.
 func Open(ctx context.Context, path string) (*Repository, error) {
 	r, err := locate(path)
 	if err != nil {
 		return nil, err
+	}
+	if err := r.checkOwner(); err != nil {
+		return nil, fmt.Errorf("opening the repository: %w", err)
 	}
 	if err := errors.Join(r.checkFormat(), r.checkRefFormat(ctx)); err != nil {
 		return nil, err
@@ -244,8 +248,8 @@ func Around(path string) (string, *Repository, error) {
 // Moved opens the repository that keeps the work of w, and says what to do when it isn't where it was.
 func Moved(w forage.Workspace) (*Repository, error) {
 	r, err := Open(context.Background(), w.Repository.Store)
-	if err == nil {
-		return r, nil
+	if err == nil || errors.Is(err, forage.ErrRefused) {
+		return r, err
 	}
 	from := w.Source
 	if from == "" {

@@ -49,6 +49,9 @@ func (r *Repository) ObjectDirs() ([]ObjectDir, error) {
 		if slices.ContainsFunc(found, func(o ObjectDir) bool { return o.Path == dir }) {
 			return nil
 		}
+		if err := workspace.CheckOwner(dir); err != nil { // who owns it says in info/alternates what else is shown inside
+			return err
+		}
 		text, err := readRegular(filepath.Join(dir, "info/alternates"), maxPointer)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err

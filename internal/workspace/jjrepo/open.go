@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"forage"
+	"forage/internal/workspace"
 	"forage/internal/workspace/gitrepo"
 )
 
@@ -43,8 +44,8 @@ var formats = map[string]string{
 	"submodule_store/type": "default",
 }
 
-// Open looks at the workspace whose folder is path itself. ErrNoRepository, or forage.ErrUnsupported for a
-// repository whose format this version does not know.
+// Open looks at the workspace whose folder is path itself. ErrNoRepository, forage.ErrUnsupported for a
+// repository whose format this version does not know, or, when root calls, forage.ErrRefused for another user's.
 func Open(ctx context.Context, path string) (*Repository, error) {
 	root, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -60,6 +61,9 @@ func Open(ctx context.Context, path string) (*Repository, error) {
 	r := &Repository{Root: root}
 	if err := r.findDir(); err != nil {
 		return nil, err
+	}
+	if err := r.checkOwner(); err != nil {
+		return nil, fmt.Errorf("opening the jj repository: %w", err)
 	}
 	if err := r.checkFormats(); err != nil {
 		return nil, err
@@ -100,6 +104,27 @@ func (r *Repository) findDir() error {
 			"if it was moved, write its place into "+filepath.Join(r.Root, ".jj/repo"))
 	}
 	return err
+}
+
+// checkOwner refuses another user's repository when root calls: see workspace.CheckOwner.
+func (r *Repository) checkOwner() error {
+	paths := []string{r.Root, filepath.Join(r.Root, ".jj"), r.Dir}
+	for _, name := range shared {
+		if path := filepath.Join(r.Dir, name); exists(path) {
+			paths = append(paths, path)
+		}
+	}
+	for _, path := range paths {
+		if err := workspace.CheckOwner(path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }
 
 func (r *Repository) checkFormats() error {

@@ -11,6 +11,7 @@ import (
 
 	"forage"
 	"forage/internal/term"
+	"forage/internal/workspace"
 	"forage/internal/workspace/copied"
 	"forage/internal/workspace/gitrepo"
 	"forage/internal/workspace/snapshot"
@@ -111,6 +112,9 @@ func (s *Session) applyPlain(ctx context.Context, o Options) (done Applied, err 
 	done.Part, done.Folder, done.Before, done.After = s.Part, source, s.base, s.base
 	if o.Into != "" {
 		return done, forage.Errorf(forage.ErrUsage, "%s has no repository: there is no branch to apply to", source)
+	}
+	if err := workspace.CheckOwner(source); err != nil {
+		return done, fmt.Errorf("applying to the folder that was copied: %w", err)
 	}
 	if o.Quiet != nil {
 		if err := o.Quiet(source); err != nil {

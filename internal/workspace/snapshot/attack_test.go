@@ -139,6 +139,36 @@ func TestSwappedForLinks(t *testing.T) {
 	}
 }
 
+// TestALinkOnTheWay: whoever owns a folder above the workspace has it lead somewhere else since.
+func TestALinkOnTheWay(t *testing.T) {
+	p := newPlace(t)
+	above, outside := filepath.Join(p.folder.Path, "above"), t.TempDir()
+	p.folder.Path = filepath.Join(above, "tree")
+	files(t, p.folder.Path, map[string]string{"f": "inside"})
+	files(t, filepath.Join(outside, "tree"), map[string]string{"f": "outside"})
+	first := p.create(t)
+	if err := errors.Join(os.Rename(above, above+".was"), os.Symlink(outside, above)); err != nil {
+		t.Fatal(err)
+	}
+	want := describe(t, outside)
+	if _, err := p.store.Restore(t.Context(), "work", first.ID, p.request()); !errors.Is(err, forage.ErrRefused) {
+		t.Errorf("restoring: %v", err)
+	}
+	if _, err := p.store.Create(t.Context(), p.request()); !errors.Is(err, forage.ErrRefused) {
+		t.Errorf("keeping: %v", err)
+	}
+	if d := cmp.Diff(want, describe(t, outside)); d != "" {
+		t.Errorf("outside: -want +got\n%s", d)
+	}
+	if err := os.RemoveAll(filepath.Join(outside, "tree")); err != nil {
+		t.Fatal(err)
+	}
+	_, err := p.store.Restore(t.Context(), "work", first.ID, p.request())
+	if left := describe(t, outside); err == nil || len(left) != 1 {
+		t.Errorf("a folder that is gone was made elsewhere: %v, %v", err, left)
+	}
+}
+
 func throughLink(root, path string) bool {
 	real, err := filepath.EvalSymlinks(filepath.Join(root, path))
 	return err != nil || !strings.HasPrefix(real, root)

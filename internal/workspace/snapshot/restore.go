@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/workspace"
 )
 
 // Restore makes the folders of r exactly what they were in the snapshot id of a sandbox, which may be
@@ -30,7 +31,7 @@ func (s Store) Restore(ctx context.Context, sandbox, id string, r Request) (befo
 		return Snapshot{}, err
 	}
 	for _, f := range r.Folders {
-		if err := os.Mkdir(f.Path, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		if err := makeFolder(f.Path); err != nil {
 			return Snapshot{}, explain(err)
 		}
 	}
@@ -45,6 +46,19 @@ func (s Store) Restore(ctx context.Context, sandbox, id string, r Request) (befo
 		}
 	}
 	return present.Snapshot, explain(errors.Join(errs...))
+}
+
+// makeFolder makes a folder that is not there, through no link.
+func makeFolder(name string) error {
+	parent, err := workspace.OpenFolder(path.Dir(name))
+	if err != nil {
+		return err
+	}
+	defer parent.Close()
+	if err := unix.Mkdirat(int(parent.Fd()), path.Base(name), 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
+		return &os.PathError{Op: "mkdir", Path: name, Err: err}
+	}
+	return nil
 }
 
 // Export writes folders of a snapshot to other places, which must be empty or not there.
@@ -99,7 +113,7 @@ func (s Store) whole(sandbox, id string) (*manifest, error) {
 
 // put makes the folder f what c says. present is what it is now; nil: nothing that is there is known.
 func (s Store) put(ctx context.Context, f Folder, c, present *contents) error {
-	root, err := openFolder(unix.AT_FDCWD, f.Path)
+	root, err := workspace.OpenFolder(f.Path)
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ import (
 // Folder is one folder that belongs to a snapshot.
 type Folder struct {
 	Name string // "main", "main.repository"
-	Path string
+	Path string // absolute, links resolved: one that has come to be on the way since is not followed
 	// Ignored says of a path, relative to Path and with a slash at the end of a folder, whether it is
 	// left out; nil: nothing is.
 	Ignored func(path string) bool

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/workspace"
 )
 
 // What a folder may have; an agent that makes more makes it for nobody.
@@ -47,7 +48,7 @@ type met struct {
 
 // take goes through f and keeps its contents.
 func (in *intake) take(f Folder, before, needed *contents) (*contents, error) {
-	root, err := openFolder(unix.AT_FDCWD, f.Path)
+	root, err := workspace.OpenFolder(f.Path)
 	if err != nil {
 		return nil, err
 	}
