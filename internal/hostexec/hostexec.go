@@ -50,8 +50,11 @@ type Command struct {
 	Memory uint64
 	// Locks says that the program takes locks that outlive it if it is killed, and lets them go when it is asked to
 	// end: it is asked first, also when this process dies.
-	Locks  bool
-	Writer io.Writer // gets standard output, all of it, in the place of Output.Stdout; when it fails, so does the program
+	Locks bool
+	// Outlives says that the program ends by itself in a moment and is not to be kept from it, if this process dies: asked
+	// to end in the instant in which it takes a lock, it would leave that.
+	Outlives bool
+	Writer   io.Writer // gets standard output, all of it, in the place of Output.Stdout; when it fails, so does the program
 }
 
 // Output is what a command wrote, cut at its bound.
@@ -93,6 +96,9 @@ func Run(ctx context.Context, c Command) (Output, error) {
 		end, cmd.WaitDelay = syscall.SIGTERM, lockDelay
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: end}
+	if c.Outlives {
+		cmd.SysProcAttr.Pdeathsig = 0
+	}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, end) }
 	if err = cmd.Start(); err == nil {
 		if c.Memory > 0 { // children inherit it

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestRunGivesACleanEnvironmentAndExactArguments(t *testing.T) {
@@ -171,5 +173,43 @@ func TestAProgramWithLocksIsAskedToEnd(t *testing.T) {
 	}
 	if _, err := os.Stat(lock); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the lock is left: %v", err)
+	}
+}
+
+// TestAProgramOutlivesThisProcess: unlike others, it ends by itself.
+func TestAProgramOutlivesThisProcess(t *testing.T) {
+	if out := os.Getenv("HOSTEXEC_OUTLIVED"); out != "" {
+		_, err := Run(t.Context(), Command{Locks: true, Outlives: os.Getenv("HOSTEXEC_OUTLIVES") != "",
+			Argv: []string{"sh", "-c", `read -r _ <"$0.go"; : >"$0"`, out}})
+		t.Fatalf("it was to be killed meanwhile: %v", err)
+	}
+	for _, outlives := range []string{"", "yes"} {
+		out := filepath.Join(t.TempDir(), "out")
+		if err := unix.Mkfifo(out+".go", 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(os.Args[0], "-test.run=^TestAProgramOutlivesThisProcess$")
+		cmd.Env = append(os.Environ(), "HOSTEXEC_OUTLIVED="+out, "HOSTEXEC_OUTLIVES="+outlives)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		begin, err := os.OpenFile(out+".go", os.O_WRONLY, 0) // when the program reads
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if outlives == "" {
+			await(t, "the end of a program that is to end with us", func() bool {
+				_, err := begin.Write([]byte("\n"))
+				return errors.Is(err, unix.EPIPE)
+			})
+			continue
+		}
+		if _, err := begin.Write([]byte("\n")); err != nil {
+			t.Error(err)
+		}
+		await(t, "what a program does that outlives us", func() bool { _, err := os.Stat(out); return err == nil })
+		begin.Close()
 	}
 }

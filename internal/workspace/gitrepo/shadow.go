@@ -181,7 +181,8 @@ func (s *Shadow) Git(ctx context.Context, c Call) ([]byte, error) {
 	}
 	out, err := hostexec.Run(ctx, hostexec.Command{Locks: true,
 		Argv: append([]string{"git"}, c.Args...), Env: append(env, c.Env...), Dir: dir,
-		Stdin: c.Stdin, Input: c.Input, Timeout: timeout, Output: bound + 1, Memory: callMemory, Writer: c.Writer,
+		Outlives: c.Args[0] == "update-ref" && c.Stdin == nil && c.Input == nil,
+		Stdin:    c.Stdin, Input: c.Input, Timeout: timeout, Output: bound + 1, Memory: callMemory, Writer: c.Writer,
 	})
 	if err != nil {
 		return out.Stdout, gitError(err, out)
