@@ -149,7 +149,7 @@ func (c *collector) scratch() error {
 
 // recoveries lets removed work go that was kept long enough.
 func (c *collector) recoveries(ctx context.Context) error {
-	files, err := filepath.Glob(filepath.Join(c.recoveryDir(), "*.json"))
+	files, err := filepath.Glob(filepath.Join(c.Workspaces.Places.Recovery(), "*.json"))
 	errs := []error{err}
 	for _, file := range files {
 		var kept []workspace.Recovery

@@ -21,7 +21,7 @@ func (s *Service) setAside(name string, w forage.Workspace) (string, error) {
 	if w.Repository != nil {
 		made["repository"], made["store"] = w.Repository.Dir, w.Repository.Dir+".store"
 	}
-	folder := strings.TrimSuffix(s.recoveryFile(name, time.Now()), ".json") + "." + w.Name
+	folder := s.Workspaces.Places.Kept(name, time.Now(), w.Name)
 	moved := false
 	for as, path := range made {
 		if !exists(path) {
@@ -41,22 +41,13 @@ func (s *Service) setAside(name string, w forage.Workspace) (string, error) {
 	return folder, nil
 }
 
-// recoveryFile holds, as JSON, what was kept at one removal, until gc lets it go.
-func (s *Service) recoveryFile(sandbox string, made time.Time) string {
-	return filepath.Join(s.recoveryDir(), sandbox+"."+made.UTC().Format("20060102T150405.000000000Z")+".json")
-}
-
-func (s *Service) recoveryDir() string {
-	return filepath.Join(s.Workspaces.Places.Repositories, ".recovery")
-}
-
-// remember notes what was kept, so that gc knows when to let it go. A branch is the user's from now on.
+// remember notes, as JSON, what was kept at one removal, so that gc knows when to let it go. A branch is the user's from now on.
 func (s *Service) remember(kept []workspace.Recovery) error {
 	kept = slices.DeleteFunc(slices.Clone(kept), func(r workspace.Recovery) bool { return isBranch(r.Ref) && !workspace.IsKept(r.Store) })
 	if len(kept) == 0 {
 		return nil
 	}
-	return writeJSON(s.recoveryFile(kept[0].Sandbox, time.Now()), kept)
+	return writeJSON(s.Workspaces.Places.Kept(kept[0].Sandbox, time.Now(), "json"), kept)
 }
 
 // recoveryNote says where the removed work of w is, and how to get it back.

@@ -93,15 +93,18 @@ func (p Places) Repository(sandbox, part string) string {
 	return filepath.Join(p.Repositories, sandbox, part)
 }
 
-// Kept is where the repository of a removed clone is kept, while what is in it can be recovered.
-func (p Places) Kept(sandbox, part string, at time.Time) string {
-	return filepath.Join(p.Repositories, keptFolder, sandbox+"."+part+"."+at.UTC().Format("20060102T150405.000000000Z")+".git")
+// Recovery is the folder for what is kept of removed sandboxes while it can be recovered.
+func (p Places) Recovery() string { return filepath.Join(p.Repositories, recoveryFolder) }
+
+// Kept is a path in Recovery for what was removed of a sandbox at a time; the name ends with what it is.
+func (p Places) Kept(sandbox string, at time.Time, what string) string {
+	return filepath.Join(p.Recovery(), sandbox+"."+at.UTC().Format("20060102T150405.000000000Z")+"."+what)
 }
 
-const keptFolder = ".recovery"
+const recoveryFolder = ".recovery"
 
-// IsKept says whether a repository is where Kept puts them.
-func IsKept(store string) bool { return filepath.Base(filepath.Dir(store)) == keptFolder }
+// IsKept says whether path is one that Kept returned.
+func IsKept(path string) bool { return filepath.Base(filepath.Dir(path)) == recoveryFolder }
 
 // Main is the name of a workspace's only, or first, part.
 const Main = "main"

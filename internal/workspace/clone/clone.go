@@ -228,7 +228,7 @@ func (p Provider) Remove(ctx context.Context, w forage.Workspace, how workspace.
 	}
 	aside := ""
 	if len(kept) > 0 {
-		aside = p.Places.Kept(gitrepo.Sandbox(w), w.Name, time.Now())
+		aside = p.Places.Kept(gitrepo.Sandbox(w), time.Now(), w.Name+".git")
 	}
 	if err := worktree.BeginRemoval(w, aside); err != nil {
 		return kept, err

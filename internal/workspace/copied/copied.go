@@ -141,7 +141,7 @@ func (p Provider) takeAway(w forage.Workspace) error {
 func (p Provider) keep(w forage.Workspace) ([]workspace.Recovery, error) {
 	sandbox, part := named(w)
 	now := time.Now().UTC()
-	folder := filepath.Join(p.Places.Repositories, ".recovery", sandbox+"."+now.Format("20060102T150405.000000000Z")+"."+part+".files")
+	folder := p.Places.Kept(sandbox, now, part+".files")
 	err := os.MkdirAll(filepath.Dir(folder), 0o700)
 	if err == nil {
 		err = os.Rename(w.Path, folder)

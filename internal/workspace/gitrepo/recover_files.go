@@ -60,8 +60,8 @@ func (k *keeping) emptyTree(ctx context.Context) string {
 
 // aside is the folder for what can't be kept in git.
 func (k *keeping) aside() string {
-	repositories := filepath.Dir(filepath.Dir(k.w.Repository.Dir))
-	return filepath.Join(repositories, ".recovery", k.sandbox+"."+k.made.Format(recoveryTime)+"."+filepath.Base(k.w.Repository.Dir))
+	places := workspace.Places{Repositories: filepath.Dir(filepath.Dir(k.w.Repository.Dir))}
+	return places.Kept(k.sandbox, k.made, filepath.Base(k.w.Repository.Dir))
 }
 
 // moveAside moves a folder of w to where it is kept.
