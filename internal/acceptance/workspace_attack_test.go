@@ -161,6 +161,7 @@ func TestWorkspaceAttacksBite(t *testing.T) {
 		{"commondir", `evil "$dir/evil.git/config" common; cp -r "$dir/.git/objects" "$dir/.git/refs" "$dir/.git/HEAD" "$dir/evil.git"; echo "$dir/evil.git" >"$dir/.git/commondir"`, "", "git status"},
 		{"nested repository", `mkdir "$dir/inner"; cd "$dir/inner"; git init -q; git -c user.name=A -c user.email=a@b commit -q --allow-empty -m x; evil .git/config inner; git -C .. add inner`, "", "git status"},
 		{"planted bare repository", `mkdir -p "$dir/bare/objects" "$dir/bare/refs"; echo 'ref: refs/heads/main' >"$dir/bare/HEAD"; evil "$dir/bare/config" bare; set_in "$dir/bare/config" core.repositoryformatversion 0; set_in "$dir/bare/config" core.bare false; set_in "$dir/bare/config" core.worktree work; mkdir "$dir/bare/work"`, "bare", "git status"},
+		{"file that is included", `git -C "$dir" config include.path ../conf; evil "$dir/conf" included`, "", "git status"},
 		{"husky", `git -C "$dir" config core.hooksPath .husky; script "$dir/.husky/pre-commit" husky`, "", "git commit --allow-empty -m x"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

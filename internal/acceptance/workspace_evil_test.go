@@ -132,6 +132,21 @@ done
 rm -rf .evil/*/included
 for n in 1 2; do echo "$n" >>file.txt; git -c core.hooksPath=/dev/null -c core.fsmonitor= -c commit.gpgSign=false -c filter.evil.process= -c filter.evil.clean=cat -c filter.evil.required=false commit -qam "evil $n"; done
 `},
+		{name: "files that the configuration names", script: `
+mv tools tools2; rm -rf tools
+printf '[core]\n\tfsmonitor = "%s"\n' "$(hit included)" >new; cp new tools/gitconfig; mv -f new tools/gitconfig; ln -sf new tools/gitconfig
+script new watch; cp new tools/watch; mv -f new tools/watch; ln -f new tools/watch
+`, prepare: func(h *host) {
+			h.Write(h.repo, "tools/gitconfig", "[alias]\n\tlast = log -1\n")
+			h.Write(h.repo, "tools/watch", "#!/bin/sh\nexit 1\n")
+			if err := os.Chmod(filepath.Join(h.repo, "tools/watch"), 0o755); err != nil {
+				h.Fatal(err)
+			}
+			h.Git(h.repo, "add", "-A")
+			h.Git(h.repo, "commit", "-q", "-m", "tools")
+			h.Git(h.repo, "config", "include.path", "../tools/gitconfig")
+			h.Git(h.repo, "config", "core.fsmonitor", "tools/watch")
+		}},
 		{name: "pointer replaced", breaks: true, removes: true, script: `
 evil .evil/git/config pointer
 mkdir -p .evil/git/objects .evil/git/refs && echo 'ref: refs/heads/main' >.evil/git/HEAD
