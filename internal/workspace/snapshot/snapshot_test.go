@@ -77,7 +77,8 @@ func TestUntouchedFilesAreNotRead(t *testing.T) {
 
 // TestNewFilesAreReadAgain: what was written a moment ago may have been written again in the same tick of the clock.
 func TestNewFilesAreReadAgain(t *testing.T) {
-	p := newPlace(t)
+	p, now := newPlace(t), time.Now()
+	p.store.Now = func() time.Time { return now } // however long the next lines take
 	files(t, p.folder.Path, map[string]string{"a": "content"})
 	first := p.create(t)
 	lease(t, p.path("a"))
