@@ -34,6 +34,7 @@ type Files struct {
 // state is what a file was when it was looked at; the zero state is that it is absent.
 type state struct {
 	device, inode  uint64
+	mode           uint32
 	size           int64
 	changed, wrote unix.Timespec
 }
@@ -194,5 +195,5 @@ func look(path string) state {
 	if unix.Stat(path, &s) != nil {
 		return state{}
 	}
-	return state{s.Dev, s.Ino, s.Size, s.Ctim, s.Mtim}
+	return state{s.Dev, s.Ino, s.Mode, s.Size, s.Ctim, s.Mtim}
 }

@@ -346,3 +346,13 @@ func alive(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && !strings.Contains(string(stat), ") Z ")
 }
+
+// TestSettled: the stamp of a file that was changed a moment ago is not kept, since the next change may leave the same.
+func TestSettled(t *testing.T) {
+	for age, kept := range map[time.Duration]bool{0: false, 2 * settling: true, -time.Hour: false} {
+		s := Stamp{ino: 1, changed: syscall.NsecToTimespec(time.Now().Add(-age).UnixNano())}
+		if got := s.Settled(); (got == s) != kept {
+			t.Errorf("after %v: kept %t, want %t", age, got == s, kept)
+		}
+	}
+}

@@ -111,7 +111,7 @@ func (f *file) loadLocked() error {
 	if err != nil {
 		return err
 	}
-	f.seen, f.raw, f.held = now, raw, held
+	f.seen, f.raw, f.held = now.Settled(), raw, held
 	return nil
 }
 
