@@ -23,7 +23,7 @@ import (
 
 // leftoverGrace is how long processes that the suite left may take to end by
 // themselves, before they count as left behind.
-const leftoverGrace = 5 * time.Second
+const leftoverGrace = 30 * time.Second
 
 func main() {
 	suite := flag.String("suite", "", "`name` of the suite, as in the list of tests that must run")
