@@ -348,3 +348,35 @@ func TestFullDisk(t *testing.T) {
 	p.restore(t, made.ID)
 	checkFiles(t, p.folder.Path, map[string]string{"a": "1"})
 }
+
+// TestFullWorkspace: a restore for which there is no room says so, leaves no half file, and can be done again.
+func TestFullWorkspace(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("mounting a small file system needs root")
+	}
+	p := newPlace(t)
+	if err := syscall.Mount("small", p.folder.Path, "tmpfs", 0, "size=2m,mode=755"); err != nil {
+		t.Skipf("mounting a small file system: %v", err)
+	}
+	t.Cleanup(func() { must(t, syscall.Unmount(p.folder.Path, syscall.MNT_DETACH)) })
+	p.folder.Ignored = func(path string) bool { return path == "filler" }
+	large := strings.Repeat("0123456789abcdef", 40_000)
+	want := map[string]string{"a": "1", "big": large, "linked/big": large}
+	files(t, p.folder.Path, map[string]string{"a": "1", "big": large, "linked/": ""})
+	must(t, os.Link(p.path("big"), p.path("linked/big")))
+	made := p.create(t)
+	must(t, os.RemoveAll(p.path("linked")), os.Remove(p.path("big")), os.WriteFile(p.path("a"), []byte("2"), 0o644))
+	filler := make([]byte, 1<<20)
+	must(t, os.WriteFile(p.path("filler"), append(filler, filler[:900_000]...), 0o644))
+	if _, err := p.store.Restore(t.Context(), "work", made.ID, p.request()); !errors.Is(err, unix.ENOSPC) || forage.Hint(err) == "" {
+		t.Errorf("%v", err)
+	}
+	for path, what := range describe(t, p.folder.Path) {
+		if strings.Contains(path, ".forage-") || strings.HasSuffix(path, "big") {
+			t.Errorf("left: %s %s", path, what)
+		}
+	}
+	must(t, os.Remove(p.path("filler")))
+	p.restore(t, made.ID)
+	checkFiles(t, p.folder.Path, want)
+}

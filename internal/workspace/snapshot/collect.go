@@ -55,6 +55,10 @@ func (s Store) expire(c Collection) (said []string, needed map[digest]bool, err 
 		left := len(ids)
 		for _, id := range ids {
 			m, err := readManifest(s.path(name, id))
+			if errors.Is(err, os.ErrNotExist) { // deleted meanwhile
+				left--
+				continue
+			}
 			if err != nil {
 				errs = append(errs, fmt.Errorf("snapshot %s of %s: %w", id, name, err))
 				continue
@@ -72,7 +76,7 @@ func (s Store) expire(c Collection) (said []string, needed map[digest]bool, err 
 			left--
 			said = append(said, fmt.Sprintf("removed the snapshot %s of %s", id, name))
 			if !c.DryRun {
-				errs = append(errs, os.Remove(s.path(name, id)))
+				errs = append(errs, absent(os.Remove(s.path(name, id))))
 			}
 		}
 		if left == 0 && !c.DryRun {

@@ -1,14 +1,18 @@
 package snapshot_test
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"forage"
 	"forage/internal/workspace/snapshot"
 )
 
@@ -90,4 +94,66 @@ func TestCollectWithUnreadable(t *testing.T) {
 	must(t, os.WriteFile(path, whole, 0o600), os.WriteFile(p.path("a"), []byte("2"), 0o644))
 	p.restore(t, one.ID)
 	checkFiles(t, p.folder.Path, map[string]string{"a": "1"})
+}
+
+// TestAllAtOnce: snapshots of several sandboxes are made, restored, deleted and collected at the same time. What is listed in the end is whole.
+func TestAllAtOnce(t *testing.T) {
+	p := newPlace(t)
+	there := func(string, time.Time) bool { return true }
+	done := make(chan struct{})
+	var makers, others sync.WaitGroup
+	for _, sandbox := range []string{"one", "two"} {
+		makers.Go(func() {
+			folder := snapshot.Folder{Name: "main", Path: filepath.Join(filepath.Dir(p.folder.Path), sandbox)}
+			request := snapshot.Request{Sandbox: sandbox, Of: born, Folders: []snapshot.Folder{folder}}
+			for i := range 12 {
+				files(t, folder.Path, map[string]string{"same": strings.Repeat("x", i), fmt.Sprint(i % 3): fmt.Sprint(sandbox, i), "still": "the same"})
+				made, err := p.store.Create(t.Context(), request)
+				if err == nil {
+					_, err = p.store.Restore(t.Context(), sandbox, made.ID, request)
+				}
+				if err != nil && !errors.Is(err, forage.ErrUsage) { // deleted meanwhile
+					t.Errorf("of %s: %v", sandbox, err)
+				}
+			}
+		})
+	}
+	others.Go(func() {
+		for n := 0; ; n++ {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			list, err := p.store.List("")
+			if err == nil && len(list) > 3 {
+				err = p.store.Delete(list[n%3].Sandbox, list[n%3].ID)
+			}
+			_, collecting := p.store.Collect(snapshot.Collection{Exists: there, Now: time.Now()})
+			if err := errors.Join(err, collecting); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	others.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			if _, err := p.store.Collect(snapshot.Collection{Exists: there, Now: time.Now()}); err != nil {
+				t.Errorf("collecting: %v", err)
+			}
+		}
+	})
+	makers.Wait()
+	close(done)
+	others.Wait()
+	list, err := p.store.List("")
+	must(t, err)
+	for _, one := range list {
+		to := filepath.Join(t.TempDir(), "look")
+		must(t, p.store.Export(t.Context(), one.Sandbox, one.ID, []snapshot.Folder{{Name: "main", Path: to}}))
+	}
 }

@@ -97,6 +97,9 @@ func (s Store) whole(sandbox, id string) (*manifest, error) {
 		return nil, err
 	}
 	m, err := readManifest(s.path(sandbox, id))
+	if errors.Is(err, os.ErrNotExist) { // deleted meanwhile
+		err = s.check(sandbox, id)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("reading snapshot %s: %w", id, err)
 	}

@@ -136,6 +136,9 @@ func (s Store) List(sandbox string) ([]Snapshot, error) {
 		errs = append(errs, err)
 		for _, id := range ids {
 			one, err := readHeader(s.path(name, id))
+			if errors.Is(err, fs.ErrNotExist) { // deleted meanwhile
+				continue
+			}
 			if err != nil {
 				errs = append(errs, fmt.Errorf("snapshot %s of %s: %w", id, name, err))
 				continue
@@ -160,7 +163,7 @@ func (s Store) Delete(sandbox, id string) error {
 	if err := s.check(sandbox, id); err != nil {
 		return err
 	}
-	return explain(os.Remove(s.path(sandbox, id)))
+	return explain(absent(os.Remove(s.path(sandbox, id))))
 }
 
 // check says whether there is such a snapshot.
