@@ -18,6 +18,7 @@ type place struct {
 	own, ownRef string // the sandbox's branch, or what is in its place, and the commit that it is at; "": none
 	lacking     bool   // the sandbox's own branch isn't there
 	head, on    string // the commit that is checked out, "": none, and the name of what has it
+	files       string // the commit that files are of: in the midst of a rebase another than head
 }
 
 // nowhere says whether there is no commit at all.
@@ -25,7 +26,7 @@ func (at place) nowhere() bool { return at.own == "" && at.head == "" }
 
 // placeInside reads it. A HEAD that can't be read is none: Unsaved says so.
 func placeInside(from *metadata, w forage.Workspace, state imported) (at place, err error) {
-	at.head, at.on, err = from.checkedOut()
+	at.head, at.on, at.files, err = from.checkedOut()
 	if w.Repository.Head == "" { // it began without a branch
 		at.own, at.ownRef = at.head, at.on
 	} else {
@@ -51,11 +52,11 @@ var paused = [...]struct{ branch, commit, prefix string }{
 }
 
 // checkedOut is the commit that is checked out, and the name of what has it: a branch, in full, or HEAD, where it is detached.
-// In the midst of a rebase or a bisection it is what that began with: the commits on the way come and go.
-func (m *metadata) checkedOut() (id, name string, err error) {
-	id, name, err = m.head()
+// In the midst of a rebase or a bisection it is what that began with: the commits on the way, of which files are, come and go.
+func (m *metadata) checkedOut() (id, name, files string, err error) {
+	files, name, err = m.head()
 	if err != nil || name != "" {
-		return id, name, err
+		return files, name, files, err
 	}
 	for _, p := range paused {
 		text, err := m.read(p.branch, maxInsideRef)
@@ -65,15 +66,15 @@ func (m *metadata) checkedOut() (id, name string, err error) {
 		branch := p.prefix + strings.TrimSpace(string(text))
 		if strings.HasPrefix(branch, "refs/heads/") && validRef(branch) {
 			if id, err := m.branch(branch); err == nil && id != "" {
-				return id, branch, nil
+				return id, branch, files, nil
 			}
 		}
 		text, err = m.read(p.commit, maxInsideRef)
 		if id := strings.TrimSpace(string(text)); err == nil && isHex(id) {
-			return id, p.commit, nil
+			return id, p.commit, files, nil
 		}
 	}
-	return id, "HEAD", nil
+	return files, "HEAD", files, nil
 }
 
 // peek reads what is known of the last import, and where the work inside is now.
@@ -148,14 +149,17 @@ func (state imported) merge(at place, lost []string) string {
 // plainName are names of branches in which no shell finds anything.
 var plainName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_./-]*$`)
 
-// Apart is what is checked out inside if it does not go on from the sandbox's branch, as of the last import: a branch, or
-// a commit. Its commits are only inside. "" is the usual case.
-func Apart(w forage.Workspace) (string, error) {
+// FilesOf names what is checked out inside, a branch or a commit, if that is not the commit that was imported last: the
+// sandbox's branch is not followed there, or a rebase is under way. "" is the usual case.
+func FilesOf(w forage.Workspace) (string, error) {
 	state, at, err := peek(w)
-	if err != nil || !state.apart(at) {
+	switch {
+	case err != nil || at.files == "" || !state.judged(at) || state.Tip == at.files:
 		return "", err
+	case at.files == at.head:
+		return at.called(), nil
 	}
-	return at.called(), nil
+	return fmt.Sprintf("%.12s", at.files), nil
 }
 
 // called is what people call what is checked out.

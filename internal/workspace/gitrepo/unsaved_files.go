@@ -62,12 +62,12 @@ func (i *importing) base(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	head, _, _ := i.from.head() // in the midst of a rebase another than the work's
-	var tip string
-	if at, err := placeInside(i.from, i.w, state); err == nil {
-		tip, _ = state.tip(at)
+	at, err := placeInside(i.from, i.w, state)
+	if err != nil {
+		return outside, nil // see elsewhere
 	}
-	for _, id := range []string{head, tip} {
+	tip, _ := state.tip(at)
+	for _, id := range []string{at.files, tip} {
 		if id == "" {
 			continue
 		}

@@ -89,9 +89,6 @@ func (s *Session) Apply(ctx context.Context, o Options) (done Applied, err error
 	if done.Notes, err = s.unfiltered(ctx, t, result, changes); err != nil {
 		return done, err
 	}
-	if result.uncommitted != "" && s.apart != "" {
-		done.Notes = append(done.Notes, s.apart)
-	}
 	if err := s.bring(ctx, t, result.commit); err != nil {
 		return done, err
 	}
@@ -146,6 +143,10 @@ func (s *Session) result(ctx context.Context, t *target, o Options) (result, err
 	r := result{commit: s.tip, commits: s.CommitsCount}
 	// In the user's own folder no file is uncommitted work of the sandbox's: it may as well be the user's.
 	if len(s.Uncommitted) > 0 && !t.direct {
+		if s.apart != "" { // it would take back what the commits did
+			return r, forage.WithHint(forage.Errorf(forage.ErrRefused, "%s", s.apart),
+				"inside, end the rebase, or `git merge "+s.Branch+"` brings the two together, or `git switch "+s.Branch+"` goes back; --paths chooses files")
+		}
 		parent := s.tip
 		if s.state.AppliedTip == s.tip && s.Base == s.state.Applied && s.Base != "" {
 			parent = s.Base // of what was uncommitted the last time the user has this already

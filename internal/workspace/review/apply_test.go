@@ -1,6 +1,7 @@
 package review
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -380,4 +381,27 @@ func TestApplyIsTakenBackWhenTheBranchCannotMove(t *testing.T) {
 	if diff := cmp.Diff(before, b.everything()); diff != "" {
 		t.Errorf("(-before +after):\n%s", diff)
 	}
+}
+
+// TestApplyOfFilesOfAnotherCommit: an agent that looks at an older commit has not taken back what came later.
+func TestApplyOfFilesOfAnotherCommit(t *testing.T) {
+	b := newBox(t, map[string]string{"a": "one\n"})
+	base := b.subject.Workspace.Base
+	b.write(b.work.Dir, "a", "two\n")
+	tip := b.commit("second")
+	b.work.Git("read-tree", "-u", "--reset", base)
+	repository := b.subject.Workspace.Repository
+	repository.Head = "forage-box"
+	b.write(repository.Dir, "git/HEAD", base+"\n")
+	b.write(repository.Dir, "git/refs/heads/forage-box", tip+"\n")
+	b.write(filepath.Dir(repository.Dir), "main.imported", fmt.Sprintf(`{"tip": %q, "own": %q, "head": %q, "branch": %q}`, tip, tip, base, tip))
+	b.write(b.work.Dir, "b", "new\n")
+	if notes := b.open().Notes; len(notes) != 1 || !strings.HasPrefix(notes[0], base[:12]+" is checked out inside") {
+		t.Errorf("the notes are %q", notes)
+	}
+	b.refuses(Options{}, base[:12]+" is checked out inside")
+	b.mustApply(Options{Paths: []string{"b"}})
+	b.write(repository.Dir, "git/HEAD", "ref: refs/heads/forage-box\n")
+	b.write(filepath.Dir(repository.Dir), "main.imported", fmt.Sprintf(`{"tip": %q, "own": %q, "head": %q, "branch": %q}`, tip, tip, tip, tip))
+	b.mustApply(Options{})
 }

@@ -44,7 +44,7 @@ type Session struct {
 	tip      string              // the commit that was imported last
 	base     string              // tree of Base
 	state    state
-	apart    string // a note, if the files are of another commit than the work
+	apart    string // a note, if the files are of another commit than the tip
 	plain    *plain // of a copy of a folder without a repository; nil: there is one
 }
 
@@ -119,15 +119,15 @@ func (s *Session) openSource(ctx context.Context) {
 	}
 }
 
-// findApart notes what is checked out inside where that is not what is reviewed.
+// findApart notes what is checked out inside where that is not the tip.
 func (s *Session) findApart() {
 	w := s.subject.Workspace
 	if w.Repository.Kind != forage.RepositoryGit {
 		return
 	}
-	apart, err := gitrepo.Apart(w)
-	if err == nil && apart != "" {
-		s.apart = fmt.Sprintf("%s is checked out inside, which does not go on from the sandbox's branch: its commits are no part of this, and its files are not committed", apart)
+	of, err := gitrepo.FilesOf(w)
+	if err == nil && of != "" {
+		s.apart = of + " is checked out inside, which " + w.Branch + " does not follow, or a rebase is under way there: what is different in its files is shown as not committed"
 		s.Notes = append(s.Notes, s.apart)
 	}
 }

@@ -72,6 +72,36 @@ func bringsCommits(m *Made) {
 	m.unchanged(before)
 }
 
+// followsBranches: what an agent does on a branch of its own comes to the host as well.
+func followsBranches(m *Made) {
+	i := m.create().inside()
+	if m.jj {
+		return // it has no branch that is checked out
+	}
+	i.Run("git switch -q -c fix/it")
+	i.Commit("new.txt", "from inside\n")
+	there := m.update()
+	if there.After == "" || there.After != m.branch() || m.show(there.After, "new.txt") != "from inside" {
+		m.Fatalf("after a commit on another branch the update is %+v, and %s is at %q", there, m.Work.Branch, m.branch())
+	}
+	if status := m.status(); status.CommitsCount != 1 || len(status.Elsewhere) != 0 || status.UncommittedCount != 0 {
+		m.Errorf("unsaved are %+v", status)
+	}
+	i.Run("git switch -q -")
+	if back := m.update(); back.Before != there.After || back.After == there.After {
+		m.Errorf("back on the sandbox's branch the update is %+v", back)
+	}
+	if status := m.status(); status.CommitsCount != 0 || strings.Join(status.Elsewhere, " ") != "refs/heads/fix/it" || status.Merge != "fix/it" {
+		m.Errorf("unsaved are %+v", status)
+	}
+	_, err := m.Remove(m.Context(), m.Work, workspace.RemoveSaved)
+	m.refused(err, "removing a workspace with a commit on another branch")
+	i.Run("git merge -q " + m.status().Merge)
+	if merged := m.update(); merged.After != there.After {
+		m.Errorf("merged, the update is %+v", merged)
+	}
+}
+
 func knowsUnsaved(m *Made) {
 	i := m.create().inside()
 	if status := m.status(); status.Unsaved() {

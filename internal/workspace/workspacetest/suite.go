@@ -31,6 +31,7 @@ func Run(t *testing.T, s Subject) {
 		"plans without a trace":    plans,
 		"works as usual":           works,
 		"brings commits":           bringsCommits,
+		"follows other branches":   followsBranches,
 		"knows what is unsaved":    knowsUnsaved,
 		"refuses to lose":          refusesToLose,
 		"keeps what is forced":     keepsForced,
