@@ -158,7 +158,7 @@ func (g *guest) begin() (step string, err error) {
 }
 
 // sessionLimit bounds how long tmux may take to start.
-const sessionLimit = 20 * time.Second
+const sessionLimit = time.Minute
 
 func (g *guest) prepareSession() error {
 	if g.options.Log != nil {

@@ -49,7 +49,7 @@ func TestSystemd(t *testing.T) {
 	}
 	defer os.RemoveAll(runtimeDir)
 	cmd := exec.Command("unshare", "--mount", "--cgroup", "--pid", "--fork", "--mount-proc", "--kill-child",
-		"sh", "testdata/systemd.sh", runtimeDir, self, "-test.run=^TestBesideSystemd$", "-test.v", "-test.timeout=60s")
+		"sh", "testdata/systemd.sh", runtimeDir, self, "-test.run=^TestBesideSystemd$", "-test.v", "-test.timeout=5m")
 	cmd.Env = append(os.Environ(), "FORAGE_BESIDE_SYSTEMD=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(folder.Fd()), Pdeathsig: syscall.SIGKILL}
 	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: TestBesideSystemd") {

@@ -17,7 +17,7 @@ mkdir -p /run/systemd/system # systemd asks for it: sd_booted(3)
 # The manager starts the bus itself. Without the name on it, a call would try to
 # activate the manager.
 export DBUS_SESSION_BUS_ADDRESS=unix:path=$XDG_RUNTIME_DIR/bus
-for _ in $(seq 100); do
+for _ in $(seq 600); do
 	if [ -S "$XDG_RUNTIME_DIR/bus" ] && busctl --user call org.freedesktop.DBus / org.freedesktop.DBus \
 		NameHasOwner s org.freedesktop.systemd1 2>/dev/null | grep -q true; then
 		break
