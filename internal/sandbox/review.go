@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"forage"
 	"forage/internal/rootfs"
@@ -22,11 +24,9 @@ type ReviewOptions struct {
 // ApplyOptions say what Apply brings, and where.
 type ApplyOptions struct {
 	ReviewOptions
-	Into  string   // branch of the user's repository; "" is the one that is checked out
-	Paths []string // only these
-	// DryRun: everything is checked, and nothing is done that git shows: objects come to the repository, which
-	// git collects if nothing comes to need them.
-	DryRun bool
+	Into   string   // branch of the user's repository; "" is the one that is checked out
+	Paths  []string // only these
+	DryRun bool     // everything is checked, and nothing is done
 }
 
 // Diff brings the commits of a sandbox to the host's repository and reviews what was done, part by part. show may be called as
@@ -47,7 +47,7 @@ func (s *Service) Diff(ctx context.Context, name string, o ReviewOptions, show f
 	}
 	var failed []error
 	for _, session := range sessions {
-		failed = append(failed, session.MarkShown())
+		failed = append(failed, session.MarkShown(ctx))
 	}
 	return errors.Join(failed...)
 }
@@ -75,7 +75,7 @@ func (s *Service) reviews(ctx context.Context, record store.Record, o ReviewOpti
 	}
 	var sessions []*review.Session
 	for _, w := range parts {
-		session, err := review.Open(ctx, review.Subject{Sandbox: record.Name, Workspace: w, Places: s.Workspaces.Places})
+		session, err := review.Open(ctx, s.subject(record.Name, w))
 		if err != nil {
 			if errors.Is(err, forage.ErrUnsupported) && len(parts) > 1 {
 				s.notify(err.Error())
@@ -89,6 +89,11 @@ func (s *Service) reviews(ctx context.Context, record store.Record, o ReviewOpti
 		}
 	}
 	return sessions, nil
+}
+
+// subject is what a part is to package review.
+func (s *Service) subject(name string, w forage.Workspace) review.Subject {
+	return review.Subject{Sandbox: name, Workspace: w, Places: s.Workspaces.Places}
 }
 
 // chosen are the parts of a workspace that a user means.
@@ -117,9 +122,19 @@ func hazardsIn(found []Hazard, w forage.Workspace, main string) []hazard.Finding
 }
 
 // Apply brings the work of a sandbox, which may run, into the user's repositories: each part as a whole or not at all, and
-// none before all are found to go. What was done is returned beside an error too.
+// none before all are ready. What was done is returned beside an error too.
 func (s *Service) Apply(ctx context.Context, name string, o ApplyOptions) (all []review.Applied, err error) {
 	err = s.locked(ctx, name, func(record store.Record) (err error) {
+		unlock, err := workspace.Lock(ctx, filepath.Join(s.Workspaces.Places.Repositories, ".apply"))
+		if err != nil {
+			return err
+		}
+		defer unlock()
+		if !o.DryRun {
+			if err := s.recoverApplies(ctx, record, o.Part); err != nil {
+				return err
+			}
+		}
 		sessions, err := s.reviews(ctx, record, o.ReviewOptions)
 		defer func() { err = errors.Join(err, closeAll(sessions)) }()
 		if err != nil {
@@ -127,7 +142,7 @@ func (s *Service) Apply(ctx context.Context, name string, o ApplyOptions) (all [
 		}
 		who := callersGit(ctx, s.Caller)
 		options := review.Options{Into: o.Into, Paths: o.Paths, Name: who.name, Email: who.email, DryRun: true, Quiet: s.nobodyWrites}
-		would, err := applyAll(ctx, sessions, options)
+		would, _, err := prepareAll(ctx, sessions, options)
 		if err != nil || o.DryRun {
 			all = would
 			return err
@@ -137,22 +152,80 @@ func (s *Service) Apply(ctx context.Context, name string, o ApplyOptions) (all [
 			s.tellUnseen(sessions)
 		}
 		options.DryRun = false
-		all, err = applyAll(ctx, sessions, options)
+		would, installs, err := prepareAll(ctx, sessions, options)
+		if err != nil {
+			return err
+		}
+		all, err = installAll(ctx, would, installs)
 		return err
 	})
 	return all, err
 }
 
-func applyAll(ctx context.Context, sessions []*review.Session, o review.Options) ([]review.Applied, error) {
+// recoverApplies takes back what applies left that were killed.
+func (s *Service) recoverApplies(ctx context.Context, record store.Record, part string) error {
+	parts, err := chosen(record.Plan, part)
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, w := range parts {
+		failed = append(failed, review.Recover(ctx, s.subject(record.Name, w), s.nobodyWrites))
+	}
+	return errors.Join(failed...)
+}
+
+// prepareAll brings the parts to where each is one step from being applied. An error says of which it is, if there are several.
+func prepareAll(ctx context.Context, sessions []*review.Session, o review.Options) ([]review.Applied, []review.Install, error) {
 	all := []review.Applied{}
+	var installs []review.Install
 	for _, session := range sessions {
-		done, err := session.Apply(ctx, o)
+		done, install, err := session.Prepare(ctx, o)
+		if err != nil && len(sessions) > 1 {
+			err = fmt.Errorf("%s: %w", session.Part, err)
+		}
 		if err != nil {
-			return all, err
+			return []review.Applied{}, nil, err
+		}
+		all, installs = append(all, done), append(installs, install)
+	}
+	return all, installs, nil
+}
+
+// installAll does what was prepared, and says what was not done if one part fails at the last moment.
+func installAll(ctx context.Context, would []review.Applied, installs []review.Install) ([]review.Applied, error) {
+	all := []review.Applied{}
+	for i, install := range installs {
+		done := would[i]
+		if install != nil {
+			var err error
+			if done, err = install(ctx); err != nil {
+				return all, notApplied(err, would[:i], would[i:])
+			}
 		}
 		all = append(all, done)
 	}
 	return all, nil
+}
+
+// notApplied says which parts of a workspace an error has left where they were.
+func notApplied(err error, done, left []review.Applied) error {
+	names := func(parts []review.Applied) (names []string) {
+		for _, part := range parts {
+			if part.Changes() {
+				names = append(names, part.Part)
+			}
+		}
+		return names
+	}
+	if len(done)+len(left) == 1 {
+		return err
+	}
+	text := "not applied: " + strings.Join(names(left), ", ")
+	if applied := names(done); len(applied) > 0 {
+		text += "; applied already, and left so: " + strings.Join(applied, ", ")
+	}
+	return fmt.Errorf("%s: %w (%s)", left[0].Part, err, text)
 }
 
 // tellUnseen says where what is brought is not what the user was shown.

@@ -12,35 +12,29 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// Staging is a Shadow that writes objects to a folder of ours, which is made and stays, and finds the repository's as
-// well. What is written there is seen by nobody until Bring: not by the user's git, nor by other sandboxes.
-func (r *Repository) Staging(scratch, objects string) (*Shadow, error) {
+// Staging is a Shadow that writes objects to a folder of ours, which is made and stays, and finds the repository's and those of
+// the other folders as well. What is written there is seen by nobody until Bring: not by the user's git, nor by other sandboxes.
+func (r *Repository) Staging(scratch, objects string, others ...string) (*Shadow, error) {
 	s, err := r.Shadow(scratch)
 	if err != nil {
 		return nil, err
 	}
 	link := filepath.Join(s.Dir, "objects")
 	alternate := filepath.Join(objects, "info/alternates")
+	var lines strings.Builder
+	for _, dir := range append([]string{filepath.Join(r.Common, "objects")}, others...) {
+		lines.WriteString(quoteAlternate(dir) + "\n")
+	}
 	err = errors.Join(
 		os.MkdirAll(filepath.Dir(alternate), 0o700),
 		// In one step: another call may be reading it.
-		renameio.WriteFile(alternate, []byte(quoteAlternate(filepath.Join(r.Common, "objects"))+"\n"), 0o600, renameio.WithTempDir(filepath.Dir(alternate))),
+		renameio.WriteFile(alternate, []byte(lines.String()), 0o600, renameio.WithTempDir(filepath.Dir(alternate))),
 		os.Remove(link),
 		os.Symlink(objects, link))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("staging for %s: %w", r.Common, err), s.Close())
 	}
 	return s, nil
-}
-
-// Borrow has a Staging find the objects of another repository as well.
-func (s *Shadow) Borrow(from *Repository) error {
-	file, err := os.OpenFile(filepath.Join(s.Dir, "objects/info/alternates"), os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	_, err = file.WriteString(quoteAlternate(filepath.Join(from.Common, "objects")) + "\n")
-	return errors.Join(err, file.Close())
 }
 
 // Bring copies what tips need to another repository, whose objects are alternates of this one's, without what have has

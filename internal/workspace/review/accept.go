@@ -241,7 +241,7 @@ func follow(links map[string]string, name string) string {
 
 // unfiltered says which of the files that come to the user's folder would have gone through a filter of the user's, as those
 // of LFS do: none runs here.
-func (s *Session) unfiltered(ctx context.Context, t *target, r result, changes []Change) ([]string, error) {
+func (s *Session) converted(ctx context.Context, t *target, r result, changes []Change) ([]string, error) {
 	if t.folder() == "" {
 		return nil, nil
 	}

@@ -1,6 +1,7 @@
 package review
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,9 +20,7 @@ type Options struct {
 	Paths []string // only these files and folders, as one commit; none: everything
 	// Name and Email are who makes the commits that Apply adds.
 	Name, Email string
-	// DryRun: everything is checked, and nothing is done that git shows: objects come to the repository, which
-	// git collects if nothing comes to need them.
-	DryRun bool
+	DryRun      bool // everything is checked, and nothing is done
 	// Quiet refuses, if it has to, that files are written below a folder of the user's; nil: it never has to.
 	Quiet func(folder string) error
 }
@@ -44,75 +43,135 @@ type Applied struct {
 func (a Applied) Changes() bool { return a.After != a.Before }
 
 // Apply brings the work into the user's repository, or refuses with ErrRefused and leaves the repository as it was.
+func (s *Session) Apply(ctx context.Context, o Options) (done Applied, err error) {
+	done, install, err := s.Prepare(ctx, o)
+	if err != nil || install == nil {
+		return done, err
+	}
+	return install(ctx)
+}
+
+// Install does what was prepared.
+type Install func(context.Context) (Applied, error)
+
+// Prepare is Apply but for the last step, which is what it returns; nil: there is nothing to do, or that was no more than a rehearsal.
 //
 // The order is what makes a kill at any moment harmless. Objects first, which nobody sees. Then the files of the user's
-// folder, if the branch is checked out there, under a note in our own folder: whoever applies the next time takes an
-// interrupted try back. Then, one after the other and each in one rename, the index and the branch.
-func (s *Session) Apply(ctx context.Context, o Options) (done Applied, err error) {
+// folder, if the branch is checked out there, under a note in our own folder: Recover takes an interrupted try back. Then, one
+// after the other and each in one rename, the index and the branch.
+func (s *Session) Prepare(ctx context.Context, o Options) (done Applied, install Install, err error) {
 	done.Part = s.Part
 	o.Paths = clean(o.Paths)
-	if len(s.Changes) == 0 && s.CommitsCount == 0 {
-		return done, nil
+	if err := s.interrupted(); err != nil {
+		return done, nil, err
 	}
-	if s.plain != nil {
-		return s.applyPlain(ctx, o)
+	switch {
+	case s.plain != nil:
+		return s.preparePlain(ctx, o)
+	case s.subject.Workspace.Repository.Kind == forage.RepositoryJJ:
+		return s.prepareJJ(ctx, o)
 	}
-	if s.subject.Workspace.Repository.Kind == forage.RepositoryJJ {
-		return s.applyJJ(ctx, o)
+	if s.source != nil {
+		if err := s.aimAtBranch(ctx, o.Into); err != nil {
+			return done, nil, err
+		}
+	}
+	if s.nothing() && !s.toNewBranch() {
+		return done, nil, nil
 	}
 	t, err := s.target(ctx, o.Into)
 	if err != nil {
-		return done, err
+		return done, nil, err
 	}
-	defer func() { err = errors.Join(err, t.close()) }()
+	s.opened = append(s.opened, t.close)
 	if folder := t.folder(); folder != "" && o.Quiet != nil {
 		if err := o.Quiet(folder); err != nil {
-			return done, err
+			return done, nil, err
 		}
 	}
-	if err := t.recoverApply(ctx, s); err != nil {
-		return done, err
+	result, err := s.plan(ctx, t, o, &done)
+	if err != nil || result.commit == t.commit {
+		return done, nil, err
 	}
+	ready, err := t.prepare(ctx, s, result.commit)
+	if err != nil || o.DryRun {
+		return done, nil, err
+	}
+	if err := s.bring(ctx, t, result.commit); err != nil {
+		return done, nil, err
+	}
+	return done, func(ctx context.Context) (Applied, error) {
+		if at, err := s.branchAt(ctx, t.branch); err != nil || at != t.commit { // another part of the workspace went there too
+			return s.Apply(ctx, o)
+		}
+		return done, s.keep(ctx, t, result, func() error { return ready(ctx) })
+	}, nil
+}
+
+// aimAtBranch compares the work with a branch of the user's git repository.
+func (s *Session) aimAtBranch(ctx context.Context, into string) error {
+	branch := cmp.Or(into, s.source.Head)
+	if err := s.checkName(ctx, branch); err != nil {
+		return err
+	}
+	at, err := s.branchAt(ctx, branch)
+	if err != nil {
+		return err
+	}
+	return s.aim(ctx, into, at)
+}
+
+// plan finds out what is to become of the branch, and what is to be said of it.
+func (s *Session) plan(ctx context.Context, t *target, o Options, done *Applied) (result, error) {
 	done.Branch, done.Before, done.After = t.branch, t.commit, t.commit
 	result, err := s.result(ctx, t, o)
 	if err != nil {
-		return done, err
+		return result, err
 	}
 	if result.commit == t.commit {
-		return done, s.there(t, o)
+		return result, s.there(ctx, t, o, result)
 	}
 	changes, err := s.accept(ctx, t, result)
 	if err != nil {
-		return done, err
+		return result, err
 	}
 	done.After, done.Commits, done.Merged, done.Files, done.Folder = result.commit, result.commits, result.merged, len(changes), t.folder()
-	if done.Notes, err = s.unfiltered(ctx, t, result, changes); err != nil {
-		return done, err
-	}
-	if err := s.bring(ctx, t, result.commit); err != nil {
-		return done, err
-	}
-	if err := t.install(ctx, s, result.commit, o.DryRun); err != nil || o.DryRun {
-		return done, err
-	}
-	return done, s.brought(result)
+	done.Notes, err = s.converted(ctx, t, result, changes)
+	return result, err
 }
 
-// there remembers that the branch has what is not committed already, though no apply brought it.
-func (s *Session) there(t *target, o Options) error {
-	if o.DryRun || len(o.Paths) > 0 || len(s.Uncommitted) == 0 || t.commit == "" {
+// nothing says that there is nothing that the user's branch lacks.
+func (s *Session) nothing() bool { return len(s.Changes) == 0 && s.CommitsCount == 0 }
+
+// toNewBranch says whether there is work for a branch that is to be made, though another branch has it all.
+func (s *Session) toNewBranch() bool {
+	return s.into != "" && s.source != nil && s.at == "" && s.tip != s.subject.Workspace.Base
+}
+
+// there remembers that the branch has it all already, though no apply brought it.
+func (s *Session) there(ctx context.Context, t *target, o Options, r result) error {
+	if o.DryRun || t.commit == "" || r.work == "" {
 		return nil
+	}
+	if err := s.remember(ctx, t.branch, r.mark(t.commit)); err != nil || len(o.Paths) > 0 || len(s.Uncommitted) == 0 {
+		return err
 	}
 	return gitrepo.NoteTaken(s.subject.Workspace, t.commit)
 }
 
-// brought remembers what the user has got.
-func (s *Session) brought(r result) error {
-	if r.uncommitted == "" {
-		return s.saveState()
+// keep installs a result, and remembers what the user has got.
+func (s *Session) keep(ctx context.Context, t *target, r result, install func() error) error {
+	m := r.mark(r.commit)
+	if err := s.remember(ctx, t.branch, m); err != nil {
+		return err
 	}
-	s.state.Applied, s.state.AppliedTip = r.uncommitted, s.tip
-	return errors.Join(s.saveState(), gitrepo.NoteTaken(s.subject.Workspace, r.uncommitted))
+	if err := install(); err != nil {
+		return errors.Join(err, s.withdraw(ctx, t.branch, m))
+	}
+	if r.uncommitted == "" {
+		return nil
+	}
+	return gitrepo.NoteTaken(s.subject.Workspace, r.uncommitted)
 }
 
 // clean takes paths as people write them, dir/ and ./dir among them. Nothing stays nothing, which is not the whole tree.
@@ -132,7 +191,10 @@ type result struct {
 	commits     int
 	merged      bool
 	uncommitted string // the commit that was made of what had none
+	work, tip   string // see mark
 }
+
+func (r result) mark(after string) mark { return mark{Work: r.work, Tip: r.tip, After: after} }
 
 // result makes the commit that the branch is to be, in staging.
 func (s *Session) result(ctx context.Context, t *target, o Options) (result, error) {
@@ -140,39 +202,66 @@ func (s *Session) result(ctx context.Context, t *target, o Options) (result, err
 	if len(o.Paths) > 0 {
 		return s.selected(ctx, t, o.Paths, who)
 	}
-	r := result{commit: s.tip, commits: s.CommitsCount}
+	r := result{commit: s.tip, commits: s.CommitsCount, tip: s.tip}
 	// In the user's own folder no file is uncommitted work of the sandbox's: it may as well be the user's.
-	if len(s.Uncommitted) > 0 && !t.direct {
-		if s.apart != "" { // it would take back what the commits did
-			return r, forage.WithHint(forage.Errorf(forage.ErrRefused, "%s", s.apart),
-				"inside, end the rebase, or `git merge "+s.Branch+"` brings the two together, or `git switch "+s.Branch+"` goes back; --paths chooses files")
-		}
-		parent := s.tip
-		if s.state.AppliedTip == s.tip && s.Base == s.state.Applied && s.Base != "" {
-			parent = s.Base // of what was uncommitted the last time the user has this already
-		}
-		commit, err := s.commitTree(ctx, who, s.Tree, s.subject.Sandbox+": uncommitted work", parent)
-		if err != nil {
+	if !t.direct {
+		if err := s.commitRest(ctx, t, &r, who); err != nil {
 			return r, err
 		}
-		r.commit, r.uncommitted = commit, commit
 	}
 	return s.joined(ctx, t, r, who)
 }
 
+// commitRest makes a commit of what is not committed, and finds the one that stands for all of the work.
+func (s *Session) commitRest(ctx context.Context, t *target, r *result, who []string) error {
+	committed, err := s.treeOf(ctx, s.tip)
+	if err != nil {
+		return err
+	}
+	had := t.commit != "" && s.tip != "" && s.isAncestor(ctx, s.tip, t.commit)
+	forward := t.commit == "" || s.tip != "" && s.isAncestor(ctx, t.commit, s.tip)
+	if len(s.Uncommitted) > 0 || len(s.Changes) > 0 && had || committed != s.Tree && forward {
+		if s.apart != "" { // it would take back what the commits did
+			return forage.WithHint(forage.Errorf(forage.ErrRefused, "%s", s.apart),
+				"inside, end the rebase, or `git merge "+s.Branch+"` brings the two together, or `git switch "+s.Branch+"` goes back; --paths chooses files")
+		}
+		parent := s.tip
+		if s.mark != nil && s.mark.Tip == s.tip && s.isAncestor(ctx, s.mark.Work, t.commit) {
+			parent = s.mark.Work // of what was uncommitted the last time the user has this already
+		}
+		if r.commit, err = s.commitTree(ctx, who, s.Tree, s.subject.Sandbox+": uncommitted work", parent); err != nil {
+			return err
+		}
+		r.uncommitted, committed = r.commit, s.Tree
+	}
+	r.work = r.commit
+	if committed != s.Tree { // of what is not committed the user has some already
+		r.work, err = s.commitTree(ctx, who, s.Tree, "", r.commit)
+	}
+	return err
+}
+
 // joined brings a result together with where the branch is.
 func (s *Session) joined(ctx context.Context, t *target, r result, who []string) (result, error) {
+	if r.work == "" {
+		r.work = r.commit
+	}
 	switch {
-	case t.commit == "" || s.isAncestor(ctx, t.commit, r.commit):
+	case t.commit == "" || r.commit != "" && s.isAncestor(ctx, t.commit, r.commit):
 		return r, nil
 	case r.commit == "" || s.isAncestor(ctx, r.commit, t.commit):
-		return result{commit: t.commit}, nil
+		r.commit = t.commit
+		return r, nil
 	case t.direct && t.checkedOut:
 		return r, forage.WithHint(
 			forage.Errorf(forage.ErrRefused, "%s has moved since the sandbox began: its commits are no continuation of it", t.branch),
 			"merge them yourself with `git merge "+s.Branch+"`, or name another branch with --into")
 	}
-	tree, err := s.mergeTree(ctx, t.commit, r.commit)
+	var err error
+	if r.work, err = s.descend(ctx, r.work); err != nil {
+		return r, err
+	}
+	tree, err := s.merge(ctx, t.commit, r.work)
 	if err != nil {
 		return r, err
 	}
@@ -181,7 +270,8 @@ func (s *Session) joined(ctx context.Context, t *target, r result, who []string)
 		return r, err
 	}
 	if tree == same && (s.tip == "" || s.isAncestor(ctx, s.tip, t.commit)) {
-		return result{commit: t.commit}, nil // the same changes are there
+		r.commit = t.commit // the same changes are there
+		return r, nil
 	}
 	r.merged = true
 	r.commit, err = s.commitTree(ctx, who, tree, fmt.Sprintf("Merge the work of %s into %s", s.subject.Sandbox, t.branch), t.commit, r.commit)
@@ -189,31 +279,34 @@ func (s *Session) joined(ctx context.Context, t *target, r result, who []string)
 }
 
 // selected makes one commit of the chosen files on top of the branch.
-func (s *Session) selected(ctx context.Context, t *target, paths, who []string) (result, error) {
+func (s *Session) selected(ctx context.Context, t *target, paths, who []string) (r result, err error) {
 	tree, err := s.selectTree(ctx, paths, t.direct)
 	if err != nil {
-		return result{}, err
+		return r, err
 	}
-	title := s.subject.Sandbox + ": " + strings.Join(paths, ", ")
+	if r.commit = t.commit; tree == s.base {
+		return r, nil
+	}
+	title := term.Escape(s.subject.Sandbox + ": " + strings.Join(paths, ", "))
 	if len(title) > 70 {
 		title = fmt.Sprintf("%s: %d paths", s.subject.Sandbox, len(paths))
 	}
-	parents := []string{s.Base}
-	commit, err := s.commitTree(ctx, who, tree, title, parents...)
-	if err != nil {
-		return result{}, err
+	if r.commit, err = s.commitTree(ctx, who, tree, title, s.Base); err != nil {
+		return r, err
 	}
+	r.work = r.commit
 	if t.commit == s.Base || t.commit == "" {
-		return result{commit: commit}, nil
+		return r, nil
 	}
-	if tree, err = s.mergeTree(ctx, t.commit, commit); err != nil {
-		return result{}, err
+	if tree, err = s.merge(ctx, t.commit, r.work); err != nil {
+		return r, err
 	}
+	r.commit = t.commit
 	if same, err := s.treeOf(ctx, t.commit); err != nil || same == tree {
-		return result{commit: t.commit}, err
+		return r, err
 	}
-	commit, err = s.commitTree(ctx, who, tree, title, t.commit)
-	return result{commit: commit}, err
+	r.commit, err = s.commitTree(ctx, who, tree, title, t.commit)
+	return r, err
 }
 
 // selectTree is the base with what was done to the chosen files. committed: what has no commit is no part of it.
@@ -230,21 +323,31 @@ func (s *Session) selectTree(ctx context.Context, paths []string, committed bool
 		return "", err
 	}
 	used := make([]bool, len(paths))
-	var entries strings.Builder
-	var added strings.Builder
-	for _, c := range changes {
-		chosen := false
+	choose := func(c Change) (chosen bool) {
 		for i, path := range paths {
 			if c.Path == path || strings.HasPrefix(c.Path, path+"/") || path == "." {
 				used[i], chosen = true, true
 			}
 		}
+		return chosen
+	}
+	var entries, added strings.Builder
+	for _, c := range changes {
 		switch {
-		case !chosen:
+		case !choose(c):
 		case c.NewMode == 0:
 			fmt.Fprintf(&entries, "0 %s\t%s\x00", c.newID, c.Path)
 		default:
 			fmt.Fprintf(&added, "%o %s\t%s\x00", c.NewMode, c.newID, c.Path)
+		}
+	}
+	if slices.Contains(used, false) { // the branch may have got them already
+		all, err := s.changesSinceStart(ctx, to)
+		if err != nil {
+			return "", err
+		}
+		for _, c := range all {
+			choose(c)
 		}
 	}
 	if i := slices.Index(used, false); i >= 0 {
@@ -264,6 +367,18 @@ func (s *Session) selectTree(ctx context.Context, paths []string, committed bool
 	}
 	tree, err := s.staging.Git(ctx, gitrepo.Call{Args: []string{"write-tree"}, Index: index})
 	return strings.TrimSpace(string(tree)), err
+}
+
+// changesSinceStart are the files that differ from where the work began.
+func (s *Session) changesSinceStart(ctx context.Context, to string) ([]Change, error) {
+	if s.plain != nil {
+		return nil, nil
+	}
+	start, err := s.treeOf(ctx, s.subject.Workspace.Base)
+	if err != nil {
+		return nil, err
+	}
+	return s.changes(ctx, start, to, false)
 }
 
 func identity(o Options) []string {
@@ -288,29 +403,31 @@ func (s *Session) commitTree(ctx context.Context, who []string, tree, message st
 	return strings.TrimSpace(string(id)), err
 }
 
-// mergeTree merges two commits without any working folder: git-merge-tree(1). It refuses where they conflict.
-func (s *Session) mergeTree(ctx context.Context, ours, theirs string) (string, error) {
+// mergeTree merges two commits without any working folder: git-merge-tree(1). Where they conflict it says in which files.
+func (s *Session) mergeTree(ctx context.Context, ours, theirs string) (tree string, conflicts []string, err error) {
 	out, err := s.staging.Git(ctx, gitrepo.Call{Args: []string{"merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", ours, theirs}})
 	parts := strings.Split(strings.TrimRight(string(out), "\x00"), "\x00")
-	if err == nil {
-		return parts[0], nil
+	if err != nil && len(parts) < 2 { // it didn't get as far as files
+		return "", nil, forage.Errorf(forage.ErrRefused, "merging: %w", err)
 	}
-	if len(parts) < 2 { // it didn't get as far as files
-		return "", forage.Errorf(forage.ErrRefused, "merging: %w", err)
-	}
-	for i, path := range parts[1:] {
-		parts[i+1] = term.Escape(path)
+	return parts[0], parts[1:], nil
+}
+
+// conflict says which files conflict with those of a commit of the user's.
+func (s *Session) conflict(ours string, paths []string) error {
+	for i, path := range paths {
+		paths[i] = term.Escape(path)
 	}
 	const most = 20
-	names := strings.Join(parts[1:min(len(parts), most+1)], ", ")
-	if more := len(parts) - 1 - most; more > 0 {
+	names := strings.Join(paths[:min(len(paths), most)], ", ")
+	if more := len(paths) - most; more > 0 {
 		names += fmt.Sprintf(" and %d more", more)
 	}
 	rebase := "have the agent rebase its work"
 	if w := s.subject.Workspace; w.Repository != nil && w.Repository.Kind == forage.RepositoryGit {
 		rebase += " with `git rebase " + ours[:min(len(ours), 12)] + "`" // which is found inside by its id: the branches there are older
 	}
-	return "", forage.WithHint(
+	return forage.WithHint(
 		forage.Errorf(forage.ErrRefused, "these files conflict: %s", names),
 		rebase+", apply it --into a branch of its own and merge that, or choose --paths")
 }

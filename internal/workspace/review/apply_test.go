@@ -66,6 +66,48 @@ func TestApplyCommitsWhatIsNotCommitted(t *testing.T) {
 	}
 }
 
+func TestARehearsalLeavesEveryByte(t *testing.T) {
+	commits := func(b *box) { b.write(b.work.Dir, "a", "2\n"); b.commit("work"); b.write(b.work.Dir, "new", "n\n") }
+	for name, test := range map[string]struct {
+		prepare func(b *box)
+		options Options
+	}{
+		"forward":        {commits, Options{}},
+		"merge":          {func(b *box) { commits(b); b.user.Commit("z", "z\n") }, Options{}},
+		"paths":          {commits, Options{Paths: []string{"new"}}},
+		"another branch": {commits, Options{Into: "feature"}},
+		"the user's folder": {func(b *box) {
+			commits(b)
+			b.subject.Workspace.Mode, b.subject.Workspace.Path = "direct", b.user.Dir
+		}, Options{}},
+		"nothing committed yet": {func(b *box) {
+			empty := *b.user
+			empty.Dir = b.t.TempDir()
+			empty.Git("init", "-q", "-b", "main", ".")
+			tree := filepath.Join(b.t.TempDir(), "tree")
+			b.write(tree, "a", "1\n")
+			b.user = &empty
+			w := &b.subject.Workspace
+			w.Path, w.Source, w.Base, w.Repository.Store = tree, empty.Dir, "", filepath.Join(empty.Dir, ".git")
+		}, Options{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBox(t, map[string]string{"a": "1\n"})
+			test.prepare(b)
+			before := b.bytes()
+			test.options.DryRun = true
+			would := b.mustApply(test.options)
+			if diff := cmp.Diff(before, b.bytes()); diff != "" {
+				t.Errorf("something was changed (-before +after):\n%s", diff)
+			}
+			test.options.DryRun = false
+			if done := b.mustApply(test.options); !would.Changes() || done.Files != would.Files {
+				t.Errorf("would %+v, did %+v", would, done)
+			}
+		})
+	}
+}
+
 func TestApplyOfWhatIsThereAlready(t *testing.T) {
 	b := newBox(t, map[string]string{"a": "1\n"})
 	b.write(b.work.Dir, "a", "2\n")
@@ -297,15 +339,7 @@ func TestApplyAfterAKill(t *testing.T) {
 			b.user.Git("fsck", "--strict")
 			if moment == "files" || moment == "index" {
 				// Taken back as a whole, if there is nothing to apply to it again.
-				s := b.open()
-				target, err := s.target(t.Context(), "")
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := target.recoverApply(t.Context(), s); err != nil {
-					t.Fatal(err)
-				}
-				if err := target.close(); err != nil {
+				if err := Recover(t.Context(), b.subject, nil); err != nil {
 					t.Fatal(err)
 				}
 				if diff := cmp.Diff(before, b.everything()); diff != "" {
@@ -335,10 +369,10 @@ func kill(t *testing.T, b *box, moment string) {
 		}
 	}
 	check(err)
-	i := &installation{target: target, folder: s.subject.folder(), index: filepath.Join(target.shadow.Dir, "index")}
-	i.before, i.after = b.user.Git("rev-parse", "main^{tree}"), b.user.Git("rev-parse", s.tip+"^{tree}")
-	check(i.begin(t.Context()))
-	check(i.note(s.tip))
+	check(s.bring(t.Context(), target, s.tip))
+	i, err := newInstallation(t.Context(), target, s.subject, target.commit, s.tip)
+	check(err)
+	check(i.note(i.from, i.to))
 	switch moment {
 	case "noted":
 		return
@@ -352,11 +386,11 @@ func kill(t *testing.T, b *box, moment string) {
 	if moment == "files" {
 		return
 	}
-	check(i.replaceIndex())
+	check(i.replaceIndex(t.Context()))
 	if moment == "index" {
 		return
 	}
-	check(target.moveBranch(t.Context(), s, s.tip))
+	check(target.moveBranch(t.Context(), "box", s.tip))
 }
 
 func TestApplyIsTakenBackWhenTheBranchCannotMove(t *testing.T) {
@@ -375,7 +409,11 @@ func TestApplyIsTakenBackWhenTheBranchCannotMove(t *testing.T) {
 	before := b.everything()
 	// It is not where it was thought to be, with the same files.
 	target.commit = b.user.Git("commit-tree", "-m", "another", "main^{tree}")
-	if err := target.install(t.Context(), s, s.tip, false); err == nil {
+	ready, err := target.prepare(t.Context(), s, s.tip)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ready(t.Context()); err == nil {
 		t.Fatal("the branch was moved although it was elsewhere")
 	}
 	if diff := cmp.Diff(before, b.everything()); diff != "" {

@@ -214,8 +214,47 @@ func TestApplyMakesNoSubmoduleOfWhatTheAgentHasMade(t *testing.T) {
 			w := &b.subject.Workspace
 			w.Mode, w.Path, w.Source = "direct", b.user.Dir, ""
 		} else {
+			if err := os.Mkdir(filepath.Join(b.work.Dir, "inner"), 0o755); err != nil { // else it would be deleted again
+				t.Fatal(err)
+			}
 			b.write(b.user.Dir, "inner/.git/config", "[core]\n\tfsmonitor = touch canary\n")
 		}
 		b.refuses(Options{}, "inner", "submodule")
+	}
+}
+
+// What was committed and then undone in the files is not what a review shows, and isn't what apply brings.
+func TestApplyBringsNothingThatTheReviewHides(t *testing.T) {
+	b := newBox(t, map[string]string{"a": "1\n"})
+	b.write(b.work.Dir, ".envrc", "touch canary\n")
+	b.write(b.work.Dir, "a", "evil\n")
+	b.write(b.work.Dir, "b", "fine\n")
+	b.commit("work")
+	b.write(b.work.Dir, "a", "1\n")
+	if err := os.Remove(filepath.Join(b.work.Dir, ".envrc")); err != nil {
+		t.Fatal(err)
+	}
+	s := b.open()
+	if len(s.Changes) != 1 || fmt.Sprint(s.Uncommitted) != "[.envrc a]" {
+		t.Errorf("review: %+v", s.Review)
+	}
+	b.mustApply(Options{})
+	if files := b.user.Git("ls-tree", "-r", "--name-only", "main"); files != "a\nb" {
+		t.Errorf("files: %q", files)
+	}
+	if got := b.user.Git("show", "main:a"); got != "1" {
+		t.Errorf("a is %q", got)
+	}
+}
+
+// In the user's own folder the commits come, whatever the files are.
+func TestReviewOfAFolderThatIsTheUsersOwnShowsWhatIsCommitted(t *testing.T) {
+	b := newBox(t, map[string]string{"a": "1\n"})
+	b.write(b.work.Dir, ".envrc", "touch canary\n")
+	b.commit("work")
+	w := &b.subject.Workspace
+	w.Mode, w.Path, w.Source = "direct", b.user.Dir, ""
+	if s := b.open(); len(s.Hazards) != 1 || len(s.Notes) != 1 {
+		t.Errorf("review: %+v", s.Review)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"forage"
 	"forage/internal/workspace/gitrepo"
 	"forage/internal/workspace/hazard"
 )
@@ -17,8 +18,12 @@ const maxTarget = 4096
 
 // findHazards looks at the changes, and at what is no part of them.
 func (s *Session) findHazards(ctx context.Context, tree gitrepo.Tree) error {
+	changes, err := s.withHidden(ctx)
+	if err != nil {
+		return err
+	}
 	var links []string
-	for _, c := range s.Changes {
+	for _, c := range changes {
 		if c.NewMode == modeLink {
 			links = append(links, c.newID)
 		}
@@ -27,7 +32,7 @@ func (s *Session) findHazards(ctx context.Context, tree gitrepo.Tree) error {
 	if err != nil {
 		return err
 	}
-	for _, c := range s.Changes {
+	for _, c := range changes {
 		oldMode := c.OldMode
 		if c.Status == Renamed { // it is new where it is now
 			oldMode = 0
@@ -44,6 +49,34 @@ func (s *Session) findHazards(ctx context.Context, tree gitrepo.Tree) error {
 	}
 	hazard.Sort(s.Hazards)
 	return nil
+}
+
+// withHidden are the changes and, in the user's own folder, those that are committed and not in the files: there Apply brings the commits.
+func (s *Session) withHidden(ctx context.Context) ([]Change, error) {
+	if w := s.subject.Workspace; w.Mode != forage.WorkspaceDirect || w.Repository.Kind != forage.RepositoryGit {
+		return s.Changes, nil
+	}
+	committed, err := s.treeOf(ctx, s.tip)
+	if err != nil {
+		return nil, err
+	}
+	others, err := s.changes(ctx, s.base, committed, false)
+	if err != nil {
+		return nil, err
+	}
+	shown := make(map[string]bool)
+	for _, c := range s.Changes {
+		shown[c.Path+c.newID] = true
+	}
+	hidden := slices.DeleteFunc(others, func(c Change) bool { return shown[c.Path+c.newID] || c.NewMode == 0 })
+	if len(hidden) > 0 {
+		var names []string
+		for _, c := range hidden[:min(len(hidden), 20)] {
+			names = append(names, c.Path)
+		}
+		s.Notes = append(s.Notes, "what is committed of these files is not what the folder has, and is not shown: "+strings.Join(names, ", "))
+	}
+	return slices.Concat(s.Changes, hidden), nil
 }
 
 // AddHazards adds what was found by looking through the folder. What git ignores is no change, and is executed all the same; what

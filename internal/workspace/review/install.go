@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -17,29 +18,21 @@ import (
 	"forage/internal/workspace/gitrepo"
 )
 
-// install moves the branch, and the user's folder and index with it where it is checked out there. What fails is undone.
-func (t *target) install(ctx context.Context, s *Session, commit string, dryRun bool) error {
-	if !t.checkedOut && dryRun {
-		return nil
-	}
+// prepare finds out whether the branch can move, and the user's folder and index with it where it is checked out there, and changes
+// nothing. What it returns does it; what fails of that is undone.
+func (t *target) prepare(ctx context.Context, s *Session, commit string) (install func(context.Context) error, err error) {
 	if !t.checkedOut {
-		return t.moveBranch(ctx, s, commit)
+		return func(ctx context.Context) error { return t.moveBranch(ctx, s.subject.Sandbox, commit) }, nil
 	}
-	i := &installation{target: t, folder: s.subject.folder(), index: filepath.Join(t.shadow.Dir, "index")}
-	var err error
-	if i.before, err = t.tree(ctx, t.commit); err != nil {
-		return err
+	i, err := newInstallation(ctx, t, s.subject, t.commit, commit)
+	if err != nil {
+		return nil, err
 	}
-	if i.after, err = t.tree(ctx, commit); err != nil {
-		return err
-	}
-	if err := i.begin(ctx); err != nil {
-		return err
-	}
-	if err := i.try(ctx); err != nil || dryRun {
-		return err
-	}
-	err = i.finish(ctx, s, commit)
+	return i.install, i.try(ctx)
+}
+
+func (i *installation) install(ctx context.Context) error {
+	err := i.finish(ctx)
 	if err == nil {
 		return i.forget()
 	}
@@ -51,12 +44,12 @@ func (t *target) install(ctx context.Context, s *Session, commit string, dryRun 
 }
 
 // moveBranch is one compare-and-swap; nobody's hooks run.
-func (t *target) moveBranch(ctx context.Context, s *Session, commit string) error {
+func (t *target) moveBranch(ctx context.Context, sandbox, commit string) error {
 	before := t.commit
 	if before == "" {
 		before = zeroID(commit) // it must not be there
 	}
-	_, err := t.shadow.Line(ctx, "update-ref", "-m", "forage: apply "+s.subject.Sandbox, "refs/heads/"+t.branch, commit, before)
+	_, err := t.shadow.Line(ctx, "update-ref", "-m", "forage: apply "+sandbox, "refs/heads/"+t.branch, commit, before)
 	if err != nil {
 		return forage.WithHint(
 			forage.Errorf(forage.ErrRefused, "the branch %s can't be moved: %w", t.branch, err),
@@ -67,27 +60,43 @@ func (t *target) moveBranch(ctx context.Context, s *Session, commit string) erro
 
 func zeroID(like string) string { return string(bytes.Repeat([]byte("0"), len(like))) }
 
-// tree is the tree of a commit that the user's repository has; of "" the empty one.
+// tree is the tree of a commit; of "" the empty one.
 func (t *target) tree(ctx context.Context, commit string) (string, error) {
 	if commit == "" {
-		tree, err := t.shadow.Git(ctx, gitrepo.Call{Args: []string{"mktree"}, Stdin: []byte{}})
+		tree, err := t.trial.Git(ctx, gitrepo.Call{Args: []string{"mktree"}, Stdin: []byte{}})
 		return string(bytes.TrimSpace(tree)), err
 	}
-	return t.shadow.Line(ctx, "rev-parse", "--verify", "--end-of-options", commit+"^{tree}")
+	return t.trial.Line(ctx, "rev-parse", "--verify", "--end-of-options", commit+"^{tree}")
 }
 
-// installation brings a folder of the user's from one tree to another.
+// installation brings a folder of the user's from one commit to another.
 type installation struct {
 	*target
+	sandbox       string
 	folder        string // ours: where the note is
 	index         string // our copy of the user's index
 	original      []byte // the user's index as it was; nil: there was none
-	installed     bool   // ours is in its place
-	before, after string // trees
+	originalInfo  fs.FileInfo
+	installed     []byte // what was put in its place; nil: nothing yet
+	from, to      string // commits
+	before, after string // their trees
+}
+
+func newInstallation(ctx context.Context, t *target, subject Subject, from, to string) (_ *installation, err error) {
+	i := &installation{
+		target: t, sandbox: subject.Sandbox, folder: subject.folder(), index: filepath.Join(t.trial.Dir, "index"), from: from, to: to,
+	}
+	if i.before, err = t.tree(ctx, from); err != nil {
+		return nil, err
+	}
+	if i.after, err = t.tree(ctx, to); err != nil {
+		return nil, err
+	}
+	return i, i.begin(ctx)
 }
 
 func (i *installation) git(ctx context.Context, stdin []byte, args ...string) ([]byte, error) {
-	return i.shadow.Git(ctx, gitrepo.Call{Args: args, Stdin: stdin, WorkTree: i.repo.WorkTree, Index: i.index})
+	return i.trial.Git(ctx, gitrepo.Call{Args: args, Stdin: stdin, WorkTree: i.repo.WorkTree, Index: i.index})
 }
 
 // begin copies the user's index: all work is done on the copy, so that the user's is locked for no longer than a rename.
@@ -97,6 +106,9 @@ func (i *installation) begin(ctx context.Context) (err error) {
 		return nil
 	}
 	if err != nil {
+		return err
+	}
+	if i.originalInfo, err = os.Stat(i.target.index()); err != nil {
 		return err
 	}
 	if err := gitrepo.CopyIndex(i.target.index(), i.index); err != nil {
@@ -117,7 +129,7 @@ func (i *installation) whole(ctx context.Context) error {
 		return err
 	}
 	for _, name := range shared {
-		if err := os.Symlink(name, filepath.Join(i.shadow.Dir, filepath.Base(name))); err != nil {
+		if err := os.Symlink(name, filepath.Join(i.trial.Dir, filepath.Base(name))); err != nil {
 			return err
 		}
 	}
@@ -190,8 +202,8 @@ func (i *installation) untracked(ctx context.Context) error {
 }
 
 // finish does it: the note, the files, the index, the branch.
-func (i *installation) finish(ctx context.Context, s *Session, commit string) error {
-	if err := i.note(commit); err != nil {
+func (i *installation) finish(ctx context.Context) error {
+	if err := i.note(i.from, i.to); err != nil {
 		return err
 	}
 	if _, err := i.git(ctx, nil, i.readTree()...); err != nil {
@@ -200,44 +212,80 @@ func (i *installation) finish(ctx context.Context, s *Session, commit string) er
 	if i.direct {
 		_, _ = i.git(ctx, nil, "update-index", "-q", "--ignore-submodules", "--refresh")
 	}
-	if err := i.replaceIndex(); err != nil {
+	if err := i.replaceIndex(ctx); err != nil {
 		return err
 	}
-	i.installed = true
-	return i.moveBranch(ctx, s, commit)
+	return i.moveBranch(ctx, i.sandbox, i.to)
 }
 
-// replaceIndex puts our index in the place of the user's, under git's own lock, if that is as it was.
-func (i *installation) replaceIndex() (err error) {
+// replaceIndex puts our index in the place of the user's, if that and the branch that is checked out are as they were.
+func (i *installation) replaceIndex(ctx context.Context) error {
 	text, err := os.ReadFile(i.index)
 	if err != nil {
 		return err
 	}
+	made, err := os.Stat(i.index)
+	if err != nil {
+		return err
+	}
+	if err := i.exchangeIndex(ctx, i.original, text, made.ModTime()); err != nil { // the time: see gitrepo.CopyIndex
+		return err
+	}
+	i.installed = text
+	return nil
+}
+
+// restoreIndex puts the user's index back, if ours is still in its place.
+func (i *installation) restoreIndex(ctx context.Context) error {
+	if i.installed == nil {
+		return nil
+	}
+	var made time.Time
+	if i.originalInfo != nil {
+		made = i.originalInfo.ModTime()
+	}
+	return i.exchangeIndex(ctx, i.installed, i.original, made)
+}
+
+// exchangeIndex replaces the user's index by another, nil is none, under git's own lock.
+func (i *installation) exchangeIndex(ctx context.Context, from, to []byte, made time.Time) (err error) {
 	name := i.target.index()
 	lock, err := os.OpenFile(name+".lock", os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
 	if err != nil {
 		return forage.Errorf(forage.ErrRefused, "locking the index: %w", err)
 	}
 	defer func() {
-		if err != nil {
+		if err != nil || to == nil {
 			err = errors.Join(err, os.Remove(lock.Name()))
 		}
 	}()
-	_, err = lock.Write(text)
+	_, err = lock.Write(to)
 	if err := errors.Join(err, lock.Sync(), lock.Close()); err != nil {
 		return err
 	}
-	if made, err := os.Stat(i.index); err != nil {
+	if err := os.Chtimes(lock.Name(), made, made); err != nil {
 		return err
-	} else if err := os.Chtimes(lock.Name(), made.ModTime(), made.ModTime()); err != nil { // see gitrepo.CopyIndex
-		return err
+	}
+	if i.originalInfo != nil {
+		if err := os.Chmod(lock.Name(), i.originalInfo.Mode().Perm()); err != nil {
+			return err
+		}
 	}
 	now, err := os.ReadFile(name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if !bytes.Equal(now, i.original) {
+	repo, err := gitrepo.Open(ctx, i.repo.WorkTree) // no git changes branches while the index is locked
+	if err != nil {
+		return err
+	}
+	switch {
+	case repo.Head != i.branch:
+		return forage.Errorf(forage.ErrRefused, "%s is not checked out in %s any more: apply again", i.branch, i.repo.WorkTree)
+	case !bytes.Equal(now, from):
 		return forage.Errorf(forage.ErrRefused, "the index of %s was changed meanwhile: apply again", i.repo.WorkTree)
+	case to == nil:
+		return os.Remove(name)
 	}
 	return os.Rename(lock.Name(), name)
 }

@@ -14,64 +14,75 @@ import (
 	"forage/internal/workspace/jjrepo"
 )
 
-// applyJJ brings the work to a bookmark of the user's jj repository. Its git objects are those of a git repository, and what is
+// prepareJJ is Prepare for a bookmark of the user's jj repository. Its git objects are those of a git repository, and what is
 // to come of them is found in the same way. No working copy is touched: jj's own commands go on from the bookmark.
-func (s *Session) applyJJ(ctx context.Context, o Options) (done Applied, err error) {
+func (s *Session) prepareJJ(ctx context.Context, o Options) (done Applied, install Install, err error) {
 	w := s.subject.Workspace
 	done.Part = s.Part
-	if o.Into == w.Branch || strings.ContainsAny(o.Into, "\"\\\n") || strings.HasPrefix(o.Into, "-") {
-		return done, forage.Errorf(forage.ErrUsage, "%q can't be the bookmark", o.Into)
+	if s.nothing() && o.Into == "" {
+		return done, nil, nil
 	}
-	opened, err := jjrepo.Open(ctx, w.Source)
+	if o.Into == w.Branch || strings.ContainsAny(o.Into, "\"\\\n") || strings.HasPrefix(o.Into, "-") {
+		return done, nil, forage.Errorf(forage.ErrUsage, "%q can't be the bookmark", o.Into)
+	}
+	jj, refs, err := s.openJJ(ctx)
 	if err != nil {
-		return done, gone(w.Source, err)
+		return done, nil, err
+	}
+	bookmark := o.Into
+	if bookmark == "" {
+		if bookmark, err = s.bookmark(refs); err != nil {
+			return done, nil, err
+		}
+	}
+	ref := "refs/heads/" + bookmark
+	if _, err := jj.Git.Line(ctx, "check-ref-format", ref); err != nil {
+		return done, nil, forage.Errorf(forage.ErrUsage, "%q is no name for a bookmark", bookmark)
+	}
+	t := &target{repo: s.store, branch: bookmark, commit: refs.Values[ref]}
+	if err := s.aim(ctx, t.branch, t.commit); err != nil || s.nothing() {
+		return done, nil, err
+	}
+	result, err := s.plan(ctx, t, o, &done)
+	if err != nil || result.commit == t.commit || o.DryRun {
+		return done, nil, err
+	}
+	if err := s.bring(ctx, t, result.commit); err != nil {
+		return done, nil, err
+	}
+	return done, func(ctx context.Context) (Applied, error) {
+		if now, err := jj.Refs(ctx); err != nil || now.Values[ref] != t.commit { // another part of the workspace went there too
+			return s.Apply(ctx, o)
+		}
+		if err := s.keep(ctx, t, result, func() error { return s.setBookmark(ctx, jj, t, result.commit) }); err != nil {
+			return done, err
+		}
+		return done, s.update(ctx, func(state *state) { state.Bookmark = t.branch })
+	}, nil
+}
+
+// openJJ opens the user's jj repository until the session is closed.
+func (s *Session) openJJ(ctx context.Context) (*jjrepo.Shadow, gitrepo.Refs, error) {
+	opened, err := jjrepo.Open(ctx, s.subject.Workspace.Source)
+	if err != nil {
+		return nil, gitrepo.Refs{}, gone(s.subject.Workspace.Source, err)
 	}
 	jj, err := opened.Shadow(s.subject.Places.Scratch)
 	if err != nil {
-		return done, err
+		return nil, gitrepo.Refs{}, err
 	}
-	defer func() { err = errors.Join(err, jj.Close()) }()
+	s.opened = append(s.opened, jj.Close)
 	refs, err := jj.Refs(ctx)
-	if err != nil {
-		return done, err
+	return jj, refs, err
+}
+
+// bookmarkAt is the commit of a bookmark; "" when there is none.
+func (s *Session) bookmarkAt(ctx context.Context, branch string) (string, error) {
+	if branch == "" {
+		return "", nil
 	}
-	if o.Into == "" {
-		if o.Into, err = s.bookmark(refs); err != nil {
-			return done, err
-		}
-	}
-	t := &target{repo: s.store, branch: o.Into, commit: refs.Values["refs/heads/"+o.Into]}
-	if t.shadow, err = s.store.Shadow(s.subject.Places.Scratch); err != nil {
-		return done, err
-	}
-	defer func() { err = errors.Join(err, t.close()) }()
-	if _, err := t.shadow.Line(ctx, "check-ref-format", "refs/heads/"+o.Into); err != nil {
-		return done, forage.Errorf(forage.ErrUsage, "%q is no name for a bookmark", o.Into)
-	}
-	done.Branch, done.Before, done.After = t.branch, t.commit, t.commit
-	result, err := s.result(ctx, t, o)
-	if err != nil {
-		return done, err
-	}
-	if result.commit == t.commit {
-		return done, s.there(t, o)
-	}
-	changes, err := s.accept(ctx, t, result)
-	if err != nil {
-		return done, err
-	}
-	done.After, done.Commits, done.Merged, done.Files = result.commit, result.commits, result.merged, len(changes)
-	if o.DryRun {
-		return done, nil
-	}
-	if err := s.bring(ctx, t, result.commit); err != nil {
-		return done, err
-	}
-	if err := s.setBookmark(ctx, jj, t, result.commit); err != nil {
-		return done, err
-	}
-	s.state.Bookmark = t.branch
-	return done, s.brought(result)
+	_, refs, err := s.openJJ(ctx)
+	return refs.Values["refs/heads/"+branch], err
 }
 
 // bookmark is where the work goes if nobody says: the bookmark of the last time, or else the one that stands where the
@@ -104,16 +115,12 @@ func (s *Session) bookmark(refs gitrepo.Refs) (string, error) {
 // setBookmark has jj take the commit in, by a bookmark that is there for no longer, and then moves the user's. What jj did is
 // undone as a whole when it fails: `jj undo` of the user's does the same.
 func (s *Session) setBookmark(ctx context.Context, jj *jjrepo.Shadow, t *target, commit string) error {
-	passing := "forage-apply-" + s.subject.Sandbox
+	passing := passingBookmark(s.subject)
 	before, err := jj.JJ(ctx, "--ignore-working-copy", "operation", "log", "--no-graph", "--limit", "1", "--template", "id")
 	if err != nil {
 		return err
 	}
-	at, err := t.shadow.Branch(ctx, "refs/heads/"+passing) // of an apply that was killed
-	if err != nil {
-		return err
-	}
-	if err := t.shadow.MoveBranch(ctx, "refs/heads/"+passing, at, commit, "forage: apply"); err != nil {
+	if err := jj.Git.MoveBranch(ctx, "refs/heads/"+passing, "", commit, "forage: apply"); err != nil {
 		return err
 	}
 	_, err = jj.JJ(ctx, "--ignore-working-copy", "git", "import")
@@ -127,11 +134,37 @@ func (s *Session) setBookmark(ctx context.Context, jj *jjrepo.Shadow, t *target,
 		_, undone := jj.JJ(clean, "--ignore-working-copy", "operation", "restore", strings.TrimSpace(before))
 		err = errors.Join(err, undone)
 	}
-	if removed := t.shadow.DeleteBranch(clean, passing, commit); removed != nil {
+	if removed := jj.Git.DeleteBranch(clean, passing, commit); removed != nil {
 		return errors.Join(err, removed)
 	}
 	if _, imported := jj.JJ(clean, "--ignore-working-copy", "git", "import"); imported != nil {
 		return errors.Join(err, fmt.Errorf("taking away the bookmark %s: %w", passing, imported))
 	}
+	return err
+}
+
+// passingBookmark is there for as long as jj takes a commit in.
+func passingBookmark(subject Subject) string { return "forage-apply-" + subject.Sandbox }
+
+// recoverJJ takes away the bookmark that an apply left which was killed. All else is one operation of jj's each.
+func recoverJJ(ctx context.Context, subject Subject) (err error) {
+	opened, err := jjrepo.Open(ctx, subject.Workspace.Source)
+	if err != nil {
+		return gone(subject.Workspace.Source, err)
+	}
+	jj, err := opened.Shadow(subject.Places.Scratch)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, jj.Close()) }()
+	passing := passingBookmark(subject)
+	at, err := jj.Git.Branch(ctx, "refs/heads/"+passing)
+	if err != nil || at == "" {
+		return err
+	}
+	if err := jj.Git.DeleteBranch(ctx, passing, at); err != nil {
+		return err
+	}
+	_, err = jj.JJ(ctx, "--ignore-working-copy", "git", "import")
 	return err
 }

@@ -25,18 +25,14 @@ type plain struct {
 
 // openPlain reviews a copy: what differs from the listing that was taken when it was made.
 func openPlain(ctx context.Context, subject Subject) (_ *Session, err error) {
-	w := subject.Workspace
 	s := &Session{Review: Review{Part: subject.part(), Changes: []Change{}}, subject: subject, plain: &plain{moved: make(map[string]bool)}}
-	if err := os.MkdirAll(subject.folder(), 0o700); err != nil {
-		return nil, err
-	}
 	if s.state, err = readState(subject.folder()); err != nil {
 		return nil, err
 	}
-	if s.store, err = gitrepo.Plain(ctx, filepath.Join(subject.folder(), "plain"), w.Source); err != nil {
+	if s.store, err = plainStore(ctx, subject); err != nil {
 		return nil, err
 	}
-	if s.staging, err = s.store.Shadow(subject.Places.Scratch); err != nil {
+	if s.staging, err = plainShadow(s.store, subject); err != nil {
 		return nil, err
 	}
 	if err := s.comparePlain(ctx); err != nil {
@@ -106,51 +102,56 @@ func (s *Session) bothChanged(changes []Change) []string {
 	return both
 }
 
-// applyPlain writes the changed files to the folder that was copied, all of them or none.
-func (s *Session) applyPlain(ctx context.Context, o Options) (done Applied, err error) {
+// preparePlain is Prepare for the folder that was copied: the changed files are written to it, all of them or none.
+func (s *Session) preparePlain(ctx context.Context, o Options) (done Applied, install Install, err error) {
 	source := s.store.WorkTree
-	done.Part, done.Folder, done.Before, done.After = s.Part, source, s.base, s.base
+	if done.Part = s.Part; len(s.Changes) == 0 {
+		return done, nil, nil
+	}
+	done.Folder, done.Before, done.After = source, s.base, s.base
 	if o.Into != "" {
-		return done, forage.Errorf(forage.ErrUsage, "%s has no repository: there is no branch to apply to", source)
+		return done, nil, forage.Errorf(forage.ErrUsage, "%s has no repository: there is no branch to apply to", source)
 	}
 	if err := workspace.CheckOwner(source); err != nil {
-		return done, fmt.Errorf("applying to the folder that was copied: %w", err)
+		return done, nil, fmt.Errorf("applying to the folder that was copied: %w", err)
 	}
 	if o.Quiet != nil {
 		if err := o.Quiet(source); err != nil {
-			return done, err
+			return done, nil, err
 		}
 	}
-	t := &target{repo: s.store, shadow: s.staging, checkedOut: true}
-	i := &installation{target: t, folder: s.subject.folder(), index: filepath.Join(s.staging.Dir, "index"), before: s.base, after: s.Tree}
-	if recovered, err := i.recoverPlain(ctx); err != nil || recovered {
-		return done, errors.Join(err, again(recovered, s.subject.Sandbox))
-	}
+	i := plainInstallation(s.store, s.staging, s.subject, s.base, s.Tree)
 	if len(o.Paths) > 0 {
 		if i.after, err = s.selectTree(ctx, o.Paths, false); err != nil {
-			return done, err
+			return done, nil, err
 		}
 	}
 	changes, err := s.acceptTree(ctx, i.before, i.after, linksOf(source))
 	if err != nil {
-		return done, err
+		return done, nil, err
 	}
 	if both := s.bothChanged(changes); len(both) > 0 {
-		return done, forage.WithHint(
+		return done, nil, forage.WithHint(
 			forage.Errorf(forage.ErrRefused, "changed in %s since the copy was made: %s", source, strings.Join(both, ", ")),
 			"bring the two together by hand, or choose the other files with --paths")
 	}
 	done.After, done.Files = i.after, len(changes)
-	if err := i.installPlain(ctx, changes, o.DryRun); err != nil || o.DryRun {
-		return done, err
+	if err := i.beginPlain(ctx); err != nil || o.DryRun {
+		return done, nil, err
 	}
-	if s.state.Files == nil {
-		s.state.Files = make(map[string]string)
-	}
-	for _, c := range changes {
-		s.state.Files[c.Path] = stage(c.NewMode, c.newID)
-	}
-	return done, s.saveState()
+	return done, func(ctx context.Context) (Applied, error) {
+		if err := i.installPlain(ctx, changes); err != nil {
+			return done, err
+		}
+		return done, s.update(ctx, func(state *state) {
+			if state.Files == nil {
+				state.Files = make(map[string]string)
+			}
+			for _, c := range changes {
+				state.Files[c.Path] = stage(c.NewMode, c.newID)
+			}
+		})
+	}, nil
 }
 
 // linksOf are the links in a folder of the user's.
@@ -169,22 +170,24 @@ func linksOf(folder string) map[string]string {
 	return links
 }
 
-// installPlain writes the files. Those that were there keep who may read them.
-func (i *installation) installPlain(ctx context.Context, changes []Change, dryRun bool) error {
+// beginPlain is begin and try for a folder that has no index.
+func (i *installation) beginPlain(ctx context.Context) error {
 	if _, err := i.git(ctx, nil, "read-tree", i.before); err != nil {
 		return err
 	}
 	_, _ = i.git(ctx, nil, "update-index", "-q", "--refresh")
-	if err := i.try(ctx); err != nil || dryRun {
-		return err
-	}
+	return i.try(ctx)
+}
+
+// installPlain writes the files. Those that were there keep who may read them.
+func (i *installation) installPlain(ctx context.Context, changes []Change) error {
 	modes := make(map[string]fs.FileMode)
 	for _, c := range changes {
 		if info, err := os.Lstat(filepath.Join(i.repo.WorkTree, c.Path)); err == nil && info.Mode().IsRegular() {
 			modes[c.Path] = info.Mode().Perm()
 		}
 	}
-	if err := i.noteFrom(i.before, i.after); err != nil {
+	if err := i.note(i.before, i.after); err != nil {
 		return err
 	}
 	_, err := i.git(ctx, nil, i.readTree()...)
@@ -210,27 +213,57 @@ func (i *installation) installPlain(ctx context.Context, changes []Change, dryRu
 	return i.forget()
 }
 
-// recoverPlain takes back what an apply that was killed had written.
-func (i *installation) recoverPlain(ctx context.Context) (bool, error) {
-	n, err := readNote(i.folder)
-	if err != nil || n.To == "" {
-		return false, err
+// plainInstallation brings a folder without a repository from one tree to another.
+func plainInstallation(store *gitrepo.Repository, shadow *gitrepo.Shadow, subject Subject, from, to string) *installation {
+	return &installation{
+		target:  &target{repo: store, shadow: shadow, trial: shadow, checkedOut: true},
+		sandbox: subject.Sandbox, folder: subject.folder(), index: filepath.Join(shadow.Dir, "index"), before: from, after: to,
 	}
-	undo := *i
-	undo.before, undo.after = n.From, n.To
-	changes, err := undo.changed(ctx)
-	if err != nil {
-		return false, err
-	}
-	return true, errors.Join(undo.undoFiles(ctx, changes), i.forget())
 }
 
-// again says that the comparison is of files that aren't so any more.
-func again(recovered bool, sandbox string) error {
-	if !recovered {
-		return nil
+// recoverPlain takes back what an apply that was killed had written.
+func recoverPlain(ctx context.Context, subject Subject, n note, quiet func(folder string) error) (err error) {
+	source := subject.Workspace.Source
+	if quiet != nil {
+		if err := quiet(source); err != nil {
+			return err
+		}
 	}
-	return forage.WithHint(
-		forage.Errorf(forage.ErrRefused, "an earlier apply was killed; what it had written was taken back now"),
-		"forage-ctl apply "+sandbox)
+	store, err := plainStore(ctx, subject)
+	if err != nil {
+		return err
+	}
+	shadow, err := plainShadow(store, subject)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, shadow.Close()) }()
+	i := plainInstallation(store, shadow, subject, n.From, n.To)
+	changes, err := i.changed(ctx)
+	if err != nil {
+		return err
+	}
+	if err := i.undoFiles(ctx, changes); err != nil {
+		return err
+	}
+	return i.forget()
+}
+
+func plainStore(ctx context.Context, subject Subject) (*gitrepo.Repository, error) {
+	return gitrepo.Plain(ctx, filepath.Join(subject.folder(), "plain"), subject.Workspace.Source)
+}
+
+// plainShadow is a shadow that writes files byte for byte: without a repository, no .gitattributes means anything.
+func plainShadow(store *gitrepo.Repository, subject Subject) (*gitrepo.Shadow, error) {
+	shadow, err := store.Shadow(subject.Places.Scratch)
+	if err != nil {
+		return nil, err
+	}
+	attributes := filepath.Join(shadow.Dir, "info/attributes") // which come before those of folders: gitattributes(5)
+	err = errors.Join(os.MkdirAll(filepath.Dir(attributes), 0o700),
+		os.WriteFile(attributes, []byte("* -text -ident -filter !eol !working-tree-encoding\n"), 0o600))
+	if err != nil {
+		return nil, errors.Join(err, shadow.Close())
+	}
+	return shadow, nil
 }

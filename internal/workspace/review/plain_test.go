@@ -164,14 +164,16 @@ func TestApplyOfACopyAfterAKill(t *testing.T) {
 	}
 	before := b.files(source)
 	s := b.open()
-	i := &installation{target: &target{repo: s.store, shadow: s.staging, checkedOut: true}, folder: s.subject.folder()}
-	if err := i.noteFrom(s.base, s.Tree); err != nil {
+	if err := plainInstallation(s.store, s.staging, s.subject, s.base, s.Tree).note(s.base, s.Tree); err != nil {
 		t.Fatal(err)
 	}
 	b.write(source, "a", "2\n") // so far it had come
 	b.write(source, "new", "n\n")
-	if _, err := b.apply(Options{}); !errors.Is(err, forage.ErrRefused) {
-		t.Errorf("apply: %v", err)
+	if _, err := s.Apply(t.Context(), Options{DryRun: true}); !errors.Is(err, forage.ErrRefused) {
+		t.Errorf("a rehearsal: %v", err)
+	}
+	if err := Recover(t.Context(), b.subject, nil); err != nil {
+		t.Fatal(err)
 	}
 	if diff := cmp.Diff(before, b.files(source)); diff != "" {
 		t.Errorf("taken back (-before +after):\n%s", diff)

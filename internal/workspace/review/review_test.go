@@ -82,7 +82,14 @@ func (b *box) open() *Session {
 	return s
 }
 
-func (b *box) apply(o Options) (Applied, error) { return b.open().Apply(b.t.Context(), o) }
+// apply applies as a command does: what an interrupted one left is taken back before.
+func (b *box) apply(o Options) (Applied, error) {
+	b.t.Helper()
+	if err := Recover(b.t.Context(), b.subject, nil); err != nil {
+		b.t.Fatal(err)
+	}
+	return b.open().Apply(b.t.Context(), o)
+}
 
 // mustApply applies and returns what was done.
 func (b *box) mustApply(o Options) Applied {
@@ -97,7 +104,7 @@ func (b *box) mustApply(o Options) Applied {
 // refuses applies, which has to be refused with these words and to leave the user's repository as it was.
 func (b *box) refuses(o Options, words ...string) {
 	b.t.Helper()
-	before := b.everything()
+	before, bytes := b.everything(), b.bytes()
 	_, err := b.apply(o)
 	if !errors.Is(err, forage.ErrRefused) {
 		b.t.Fatalf("apply: %v, want a refusal with %q", err, words)
@@ -113,6 +120,38 @@ func (b *box) refuses(o Options, words ...string) {
 	if diff := cmp.Diff(before, b.everything()); diff != "" {
 		b.t.Errorf("something was changed (-before +after):\n%s", diff)
 	}
+	if diff := cmp.Diff(bytes, b.bytes()); diff != "" {
+		b.t.Errorf("something was changed in .git (-before +after):\n%s", diff)
+	}
+}
+
+// bytes is all that the user's folder has, byte for byte, with its metadata.
+func (b *box) bytes() map[string]string {
+	b.t.Helper()
+	all := make(map[string]string)
+	err := filepath.WalkDir(b.user.Dir, func(path string, entry os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		all[path] = fmt.Sprint(info.Mode(), info.ModTime())
+		if strings.Contains(path, "/.git/objects") { // git gives those a new time that it finds again
+			all[path] = info.Mode().String()
+		}
+		if info.Mode().IsRegular() {
+			text, err := os.ReadFile(path)
+			all[path] += string(text)
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return all
 }
 
 // everything is all of the user's that apply could change: refs, index, files.
@@ -260,7 +299,7 @@ func TestSeenSaysWhetherTheContentIsAnother(t *testing.T) {
 	if _, any := s.Seen(); any {
 		t.Error("nothing was shown")
 	}
-	if err := s.MarkShown(); err != nil {
+	if err := s.MarkShown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if same, any := b.open().Seen(); !same || !any {

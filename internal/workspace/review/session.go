@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -33,6 +32,11 @@ func (s Subject) part() string {
 	return s.Workspace.Name
 }
 
+// lock keeps others out of the folder.
+func (s Subject) lock(ctx context.Context) (unlock func(), err error) {
+	return workspace.Lock(ctx, filepath.Join(s.folder(), "lock"))
+}
+
 // Session is a review and what it was made from. Commits have to be imported before: workspace.Provider.Update.
 type Session struct {
 	Review
@@ -42,31 +46,45 @@ type Session struct {
 	source   *gitrepo.Repository // the user's; nil: see noSource
 	noSource error               // why there is none: it is gone, or not on this machine
 	tip      string              // the commit that was imported last
+	into     string              // the branch of the user's that the work is compared with; "" is the one that is checked out
+	at       string              // its commit; "": there is none
 	base     string              // tree of Base
+	mark     *mark               // what that branch has got, if history alone doesn't say so
 	state    state
 	apart    string // a note, if the files are of another commit than the tip
+	opened   []func() error
 	plain    *plain // of a copy of a folder without a repository; nil: there is one
 }
 
 // Open reviews a part. Close it.
 func Open(ctx context.Context, subject Subject) (_ *Session, err error) {
 	w := subject.Workspace
-	if w.Mode == forage.WorkspaceCopy {
-		return openPlain(ctx, subject)
-	}
-	if w.Repository == nil {
+	if w.Mode != forage.WorkspaceCopy && w.Repository == nil {
 		return nil, forage.WithHint(
 			forage.Errorf(forage.ErrUnsupported, "%s has no repository: nothing says what its files were before", w.Path),
 			"run `git init` there and commit before the sandbox starts, or keep a snapshot with `forage-ctl snapshot`")
 	}
+	unlock, err := subject.lock(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("reviewing %s: %w", subject.Sandbox, err)
+	}
+	defer unlock()
+	if w.Mode == forage.WorkspaceCopy {
+		return openPlain(ctx, subject)
+	}
 	s := &Session{Review: Review{Part: subject.part(), Branch: w.Branch, Changes: []Change{}}, subject: subject}
+	if s.state, err = readState(subject.folder()); err != nil {
+		return nil, err
+	}
 	if s.store, err = gitrepo.Open(ctx, w.Repository.Store); err != nil {
 		return nil, gone(w.Repository.Store, err)
 	}
-	if err := os.MkdirAll(subject.folder(), 0o700); err != nil {
-		return nil, err
+	s.openSource(ctx)
+	var others []string
+	if s.source != nil && s.source.Common != s.store.Common { // a clone lacks what its source got since
+		others = append(others, filepath.Join(s.source.Common, "objects"))
 	}
-	if s.staging, err = s.store.Staging(subject.Places.Scratch, filepath.Join(subject.folder(), "objects")); err != nil {
+	if s.staging, err = s.store.Staging(subject.Places.Scratch, filepath.Join(subject.folder(), "objects"), others...); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -74,19 +92,31 @@ func Open(ctx context.Context, subject Subject) (_ *Session, err error) {
 			err = errors.Join(fmt.Errorf("reviewing %s: %w", subject.Sandbox, err), s.Close())
 		}
 	}()
-	if s.state, err = readState(subject.folder()); err != nil {
+	if s.tip = s.commit(ctx, s.staging, "refs/heads/"+w.Branch); w.Branch == "" || s.tip == "" {
+		s.tip = w.Base
+	}
+	tree, err := s.readFolder(ctx)
+	if err != nil {
 		return nil, err
 	}
-	s.openSource(ctx)
 	s.findApart()
-	if err := s.findCommits(ctx); err != nil {
+	if err := s.findTheirs(ctx); err != nil {
 		return nil, err
 	}
-	return s, s.compare(ctx)
+	if err := s.against(ctx); err != nil {
+		return nil, err
+	}
+	return s, s.findHazards(ctx, tree)
 }
 
 // Close removes what lives no longer than the session.
-func (s *Session) Close() error { return s.staging.Close() }
+func (s *Session) Close() error {
+	failed := []error{s.staging.Close()}
+	for _, closeIt := range s.opened {
+		failed = append(failed, closeIt())
+	}
+	return errors.Join(failed...)
+}
 
 // gone says that a repository isn't where it was.
 func gone(path string, err error) error {
@@ -141,27 +171,54 @@ func (s *Session) commit(ctx context.Context, in *gitrepo.Shadow, revision strin
 	return id
 }
 
-// findCommits finds the tip, and the base: where what was done and what the user has part.
-func (s *Session) findCommits(ctx context.Context) error {
-	w := s.subject.Workspace
-	s.Base = w.Base
-	if s.tip = s.commit(ctx, s.staging, "refs/heads/"+w.Branch); w.Branch == "" || s.tip == "" {
-		s.tip = w.Base
+// findTheirs finds where the branch of the user's is that the work goes to if nobody says another.
+func (s *Session) findTheirs(ctx context.Context) (err error) {
+	switch {
+	case s.subject.Workspace.Repository.Kind == forage.RepositoryJJ:
+		s.at, err = s.bookmarkAt(ctx, s.state.Bookmark)
+	case s.source != nil && s.source.Head != "":
+		s.at, err = s.branchAt(ctx, s.source.Head)
 	}
-	if err := s.moveBase(ctx); err != nil {
-		return err
+	return err
+}
+
+// branchAt is the commit of a branch of the user's; "" when there is none.
+func (s *Session) branchAt(ctx context.Context, branch string) (commit string, err error) {
+	if s.source.Common == s.store.Common {
+		return s.commit(ctx, s.staging, "refs/heads/"+branch), nil
 	}
-	if s.tip == "" || s.tip == s.Base {
+	shadow, err := s.source.Shadow(s.subject.Places.Scratch)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, shadow.Close()) }()
+	return s.commit(ctx, shadow, "refs/heads/"+branch), nil
+}
+
+// aim compares the work with another branch of the user's, or with the same one if that has moved meanwhile.
+func (s *Session) aim(ctx context.Context, branch, at string) error {
+	if s.into == branch && s.at == at {
 		return nil
 	}
-	count, err := s.staging.Line(ctx, append([]string{"rev-list", "--count"}, s.sinceBase()...)...)
-	if err != nil {
+	s.into, s.at = branch, at
+	return s.against(ctx)
+}
+
+// against compares the work with what the user's branch has of it.
+func (s *Session) against(ctx context.Context) (err error) {
+	if err := s.findBase(ctx); err != nil {
 		return err
 	}
-	if _, err := fmt.Sscan(count, &s.CommitsCount); err != nil {
+	if s.base, err = s.treeOf(ctx, s.Base); err != nil {
 		return err
 	}
-	return s.listCommits(ctx)
+	s.Commits, s.CommitsCount = nil, 0
+	if s.tip != "" && s.tip != s.Base {
+		if err := s.listCommits(ctx); err != nil {
+			return err
+		}
+	}
+	return s.compare(ctx)
 }
 
 // sinceBase selects the commits of the work.
@@ -172,40 +229,22 @@ func (s *Session) sinceBase() []string {
 	return []string{s.tip, "^" + s.Base, "--"}
 }
 
-// moveBase brings the base to where what the user has already got of the work ends.
-func (s *Session) moveBase(ctx context.Context) error {
-	if s.source == nil || s.tip == "" {
-		return nil
-	}
-	var theirs string
-	if s.source.Common == s.store.Common {
-		theirs = s.commit(ctx, s.staging, "refs/heads/"+s.source.Head)
-	} else if shadow, err := s.source.Shadow(s.subject.Places.Scratch); err == nil {
-		theirs = s.commit(ctx, shadow, "refs/heads/"+s.source.Head)
-		if err := shadow.Close(); err != nil {
-			return err
-		}
-	}
-	if theirs == "" || s.commit(ctx, s.staging, theirs) == "" { // a clone lacks what its source got since
-		return nil
-	}
-	if s.state.AppliedTip == s.tip && s.state.Applied != "" && s.isAncestor(ctx, s.state.Applied, theirs) {
-		s.Base = s.state.Applied
-		return nil
-	}
-	common, err := s.staging.Line(ctx, "merge-base", theirs, s.tip)
-	if err == nil && common != "" && (s.Base == "" || s.isAncestor(ctx, s.Base, common)) {
-		s.Base = common
-	}
-	return nil // no common commit: the base stays
-}
-
 func (s *Session) isAncestor(ctx context.Context, ancestor, of string) bool {
+	if ancestor == of {
+		return true
+	}
 	_, err := s.staging.Line(ctx, "merge-base", "--is-ancestor", ancestor, of)
 	return err == nil
 }
 
 func (s *Session) listCommits(ctx context.Context) error {
+	count, err := s.staging.Line(ctx, append([]string{"rev-list", "--count"}, s.sinceBase()...)...)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Sscan(count, &s.CommitsCount); err != nil {
+		return err
+	}
 	args := []string{"log", "-z", "--no-show-signature", "--no-notes", "--no-color", "--format=%H %<(300,trunc)%s", fmt.Sprintf("--max-count=%d", MaxCommits)}
 	list, err := s.staging.Git(ctx, gitrepo.Call{Args: append(args, s.sinceBase()...)})
 	if err != nil {
@@ -219,45 +258,49 @@ func (s *Session) listCommits(ctx context.Context) error {
 	return nil
 }
 
-// compare makes the tree of the working folder and finds what is different.
-func (s *Session) compare(ctx context.Context) (err error) {
-	if s.base, err = s.treeOf(ctx, s.Base); err != nil {
-		return err
-	}
+// readFolder makes the tree of the working folder.
+func (s *Session) readFolder(ctx context.Context) (tree gitrepo.Tree, err error) {
 	committed, err := s.treeOf(ctx, s.tip)
 	if err != nil {
-		return err
+		return tree, err
 	}
-	tree, err := s.staging.WriteTree(ctx, gitrepo.Folder{
+	tree, err = s.staging.WriteTree(ctx, gitrepo.Folder{
 		Path: s.subject.Workspace.Path, Base: s.tip,
 		Index: filepath.Join(s.subject.folder(), "index"), Seed: s.store.IndexOf(s.subject.Workspace.Path),
 	})
 	if errors.Is(err, fs.ErrNotExist) {
-		tree = gitrepo.Tree{ID: committed}
+		tree, err = gitrepo.Tree{ID: committed}, nil
 		s.Notes = append(s.Notes, "the working folder "+s.subject.Workspace.Path+" is gone: only commits are left")
-	} else if err != nil {
-		return err
 	}
 	s.Tree, s.Left = tree.ID, tree.Left
+	return tree, err
+}
+
+// compare finds what is different, and what of that no commit has.
+func (s *Session) compare(ctx context.Context) (err error) {
 	if s.Changes, err = s.changes(ctx, s.base, s.Tree, true); err != nil {
 		return err
 	}
-	if committed != s.Tree {
-		changes, err := s.changes(ctx, committed, s.Tree, false)
-		if err != nil {
+	s.Uncommitted = nil
+	committed, err := s.treeOf(ctx, s.tip)
+	if err != nil {
+		return err
+	}
+	changes, reviewed := s.Changes, make(map[string]bool)
+	for _, c := range s.Changes {
+		reviewed[c.Path], reviewed[c.OldPath] = true, true
+	}
+	if s.mark == nil || s.mark.Tip != s.tip { // else no commit has any of them
+		if changes, err = s.changes(ctx, committed, s.Tree, false); err != nil {
 			return err
 		}
-		reviewed := make(map[string]bool)
-		for _, c := range s.Changes {
-			reviewed[c.Path], reviewed[c.OldPath] = true, true
-		}
-		for _, c := range changes {
-			if reviewed[c.Path] { // else the user has it from an earlier apply
-				s.Uncommitted = append(s.Uncommitted, c.Path)
-			}
+	}
+	for _, c := range changes {
+		if s.mark == nil || reviewed[c.Path] { // else the user has it from an earlier apply
+			s.Uncommitted = append(s.Uncommitted, c.Path)
 		}
 	}
-	return s.findHazards(ctx, tree)
+	return nil
 }
 
 // treeOf is the tree of a commit; that of "" is empty.

@@ -1,6 +1,7 @@
 package review
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,12 +14,11 @@ import (
 
 // state is what is remembered of a part from one call to the next.
 //
-//	{"shown": "TREE", "applied": "COMMIT", "appliedTip": "COMMIT", "files": {"PATH": "100644 ID 0"}}
+//	{"shown": "TREE", "brought": {"main": [{"work": "COMMIT", "tip": "COMMIT", "after": "COMMIT"}]}, "files": {"PATH": "100644 ID 0"}}
 type state struct {
 	Shown string `json:"shown,omitempty"` // tree that the user saw last
-	// Applied is the commit that the last apply made of uncommitted work on top of AppliedTip.
-	Applied    string `json:"applied,omitempty"`
-	AppliedTip string `json:"appliedTip,omitempty"`
+	// Brought is what branches of the user's have got, newest first.
+	Brought map[string][]mark `json:"brought,omitempty"`
 	// Bookmark is where the last apply went in a jj repository.
 	Bookmark string `json:"bookmark,omitempty"`
 	// Files are what apply made of files of a folder without a repository: "" is gone.
@@ -42,7 +42,17 @@ func readState(folder string) (state, error) {
 	return s, nil
 }
 
-func (s *Session) saveState() error {
+// update changes what is remembered, which may be another's by now: a pager stays open, and somebody applies meanwhile.
+func (s *Session) update(ctx context.Context, change func(*state)) error {
+	unlock, err := s.subject.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if s.state, err = readState(s.subject.folder()); err != nil {
+		return err
+	}
+	change(&s.state)
 	text, err := json.Marshal(s.state)
 	if err != nil {
 		return err
@@ -51,13 +61,8 @@ func (s *Session) saveState() error {
 }
 
 // MarkShown remembers that the user has seen this content: Apply says when it is another.
-// What else is remembered may be another's by now: a pager stays open, and somebody applies meanwhile.
-func (s *Session) MarkShown() (err error) {
-	if s.state, err = readState(s.subject.folder()); err != nil {
-		return err
-	}
-	s.state.Shown = s.Tree
-	return s.saveState()
+func (s *Session) MarkShown(ctx context.Context) error {
+	return s.update(ctx, func(state *state) { state.Shown = s.Tree })
 }
 
 // Seen says whether the content is what the user was shown last, and whether anything was shown.

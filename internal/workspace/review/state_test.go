@@ -14,14 +14,14 @@ func TestShowingForgetsNothing(t *testing.T) {
 	b.write(b.work.Dir, "a.txt", "two\n")
 	reader := b.open()
 	b.mustApply(Options{})
-	if err := reader.MarkShown(); err != nil {
+	if err := reader.MarkShown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	remembered, err := readState(b.subject.folder())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if remembered.Applied == "" || remembered.Shown != reader.Tree {
+	if len(remembered.Brought["main"]) != 1 || remembered.Shown != reader.Tree {
 		t.Errorf("remembered is %+v, want what was applied, and %s shown", remembered, reader.Tree)
 	}
 }

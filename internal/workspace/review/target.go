@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"forage"
+	"forage/internal/workspace"
 	"forage/internal/workspace/gitrepo"
 )
 
@@ -16,13 +17,27 @@ import (
 type target struct {
 	repo       *gitrepo.Repository // the user's
 	shadow     *gitrepo.Shadow     // over repo: what it writes is the user's
+	trial      *gitrepo.Shadow     // over repo and our staging: what it writes is nobody's
 	branch     string
 	commit     string // "": there is no such branch yet
 	checkedOut bool   // in the user's folder
 	direct     bool   // the user's folder is the workspace: its files are as they are to be
 }
 
-func (t *target) close() error { return t.shadow.Close() }
+func (t *target) close() error { return errors.Join(t.shadow.Close(), t.trial.Close()) }
+
+// openTarget opens the user's repository, with what is staged in folder.
+func openTarget(repo *gitrepo.Repository, places workspace.Places, folder string) (*target, error) {
+	t := &target{repo: repo}
+	var err error
+	if t.shadow, err = repo.Shadow(places.Scratch); err != nil {
+		return nil, err
+	}
+	if t.trial, err = repo.Staging(places.Scratch, filepath.Join(t.shadow.Dir, "trial"), filepath.Join(folder, "objects")); err != nil {
+		return nil, errors.Join(err, t.shadow.Close())
+	}
+	return t, nil
+}
 
 // folder is the folder whose files change with the branch.
 func (t *target) folder() string {
@@ -40,37 +55,41 @@ func (s *Session) target(ctx context.Context, into string) (*target, error) {
 	case s.source == nil:
 		return nil, s.noSource
 	}
-	t := &target{repo: s.source, branch: into, direct: s.subject.Workspace.Mode == forage.WorkspaceDirect}
-	if t.branch == "" {
-		t.branch = s.source.Head
+	if into == "" {
+		into = s.source.Head
 	}
-	if t.branch == "" {
+	if into == "" {
 		return nil, forage.WithHint(
 			forage.Errorf(forage.ErrRefused, "%s has no branch checked out", s.source.GitDir), "name one with --into")
 	}
-	var err error
-	if t.shadow, err = s.source.Shadow(s.subject.Places.Scratch); err != nil {
+	t, err := openTarget(s.source, s.subject.Places, s.subject.folder())
+	if err != nil {
 		return nil, err
 	}
+	t.branch, t.direct = into, s.subject.Workspace.Mode == forage.WorkspaceDirect
 	if err := t.find(ctx, s); err != nil {
 		return nil, errors.Join(err, t.close())
 	}
 	return t, nil
 }
 
+// checkName refuses what can't be the name of the branch.
+func (s *Session) checkName(ctx context.Context, branch string) error {
+	switch _, err := s.staging.Line(ctx, "check-ref-format", "refs/heads/"+branch); {
+	case branch == "": // nothing is checked out
+		return nil
+	case err != nil, strings.HasPrefix(branch, "-"), branch == "HEAD":
+		return forage.Errorf(forage.ErrUsage, "%q is no name for a branch", branch)
+	case branch == s.Branch:
+		return forage.Errorf(forage.ErrUsage, "%s is the sandbox's own branch: name another with --into", branch)
+	}
+	return nil
+}
+
 func (t *target) find(ctx context.Context, s *Session) error {
 	ref := "refs/heads/" + t.branch
-	if _, err := t.shadow.Line(ctx, "check-ref-format", ref); err != nil || strings.HasPrefix(t.branch, "-") {
-		return forage.Errorf(forage.ErrUsage, "%q is no name for a branch", t.branch)
-	}
-	if t.branch == s.Branch {
-		return forage.Errorf(forage.ErrUsage, "%s is the sandbox's own branch: name another with --into", t.branch)
-	}
-	t.commit = s.commit(ctx, t.shadow, ref)
-	if t.commit != "" && s.commit(ctx, s.staging, t.commit) == "" { // a clone: the source has got commits since
-		if err := s.staging.Borrow(t.repo); err != nil {
-			return err
-		}
+	if t.commit = s.commit(ctx, t.shadow, ref); t.commit != s.at {
+		return forage.WithHint(forage.Errorf(forage.ErrRefused, "the branch %s was moved just now", t.branch), "apply again")
 	}
 	for _, checkout := range t.repo.Checkouts() {
 		if checkout.Branch != t.branch {

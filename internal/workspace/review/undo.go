@@ -31,9 +31,7 @@ type note struct {
 
 func noteFile(folder string) string { return filepath.Join(folder, "applying.json") }
 
-func (i *installation) note(commit string) error { return i.noteFrom(i.commit, commit) }
-
-func (i *installation) noteFrom(from, to string) error {
+func (i *installation) note(from, to string) error {
 	text, err := json.Marshal(note{i.repo.GitDir, i.branch, from, to})
 	if err != nil {
 		return err
@@ -41,8 +39,10 @@ func (i *installation) noteFrom(from, to string) error {
 	return renameio.WriteFile(noteFile(i.folder), text, 0o600, renameio.WithTempDir(i.folder))
 }
 
-func (i *installation) forget() error {
-	if err := os.Remove(noteFile(i.folder)); !errors.Is(err, fs.ErrNotExist) {
+func (i *installation) forget() error { return forget(i.folder) }
+
+func forget(folder string) error {
+	if err := os.Remove(noteFile(folder)); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
@@ -63,32 +63,87 @@ func readNote(folder string) (n note, err error) {
 	return n, nil
 }
 
-// recoverApply takes back what an apply that was killed had done of its work, unless it had come to its end.
-func (t *target) recoverApply(ctx context.Context, s *Session) error {
+// interrupted refuses as long as an apply that was killed is not taken back.
+func (s *Session) interrupted() error {
 	n, err := readNote(s.subject.folder())
 	if err != nil || n.To == "" {
 		return err
 	}
-	i := &installation{target: t, folder: s.subject.folder(), index: filepath.Join(t.shadow.Dir, "index")}
-	if n.GitDir != t.repo.GitDir || n.Branch != t.branch || !t.checkedOut {
-		return forage.WithHint(
-			forage.Errorf(forage.ErrRefused, "an earlier apply to %s in %s was killed and is not taken back yet", n.Branch, n.GitDir),
-			"check that branch out and apply to it again, or, if its files are as you want them, remove "+noteFile(s.subject.folder()))
+	return forage.WithHint(
+		forage.Errorf(forage.ErrRefused, "an earlier apply to %s was killed and is not taken back yet", n.where()),
+		"`forage-ctl apply "+s.subject.Sandbox+"` takes it back first")
+}
+
+func (n note) where() string {
+	if n.Branch == "" {
+		return n.GitDir
+	}
+	return n.Branch + " in " + n.GitDir
+}
+
+// Recover takes back what an apply that was killed had done of its work, unless it had come to its end. quiet refuses, if it has to,
+// that files are written below a folder of the user's.
+func Recover(ctx context.Context, subject Subject, quiet func(folder string) error) error {
+	w := subject.Workspace
+	if w.Repository != nil && w.Repository.Kind == forage.RepositoryJJ {
+		return recoverJJ(ctx, subject)
+	}
+	n, err := readNote(subject.folder())
+	if err != nil || n.To == "" {
+		return err
+	}
+	if w.Mode == forage.WorkspaceCopy {
+		err = recoverPlain(ctx, subject, n, quiet)
+	} else {
+		err = recoverGit(ctx, subject, n, quiet)
+	}
+	if err != nil {
+		return fmt.Errorf("taking back an apply to %s that was killed: %w", n.where(), err)
+	}
+	return nil
+}
+
+func recoverGit(ctx context.Context, subject Subject, n note, quiet func(folder string) error) (err error) {
+	path := subject.Workspace.Source
+	if subject.Workspace.Mode == forage.WorkspaceDirect {
+		path = subject.Workspace.Path
+	}
+	repo, err := gitrepo.Open(ctx, path)
+	if err != nil {
+		return gone(path, err)
+	}
+	t, err := openTarget(repo, subject.Places, subject.folder())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, t.close()) }()
+	t.branch, t.checkedOut, t.direct = n.Branch, true, subject.Workspace.Mode == forage.WorkspaceDirect
+	t.commit, _ = t.shadow.Line(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", "refs/heads/"+n.Branch+"^{commit}")
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
 	if t.commit != n.From { // it had come to its end, or the user went on from there
-		return i.forget()
+		return forget(subject.folder())
 	}
-	if i.before, err = t.tree(ctx, n.From); err != nil {
+	if n.GitDir != repo.GitDir || n.Branch != repo.Head {
+		return forage.WithHint(
+			forage.Errorf(forage.ErrRefused, "%s is not checked out there any more", n.Branch),
+			"check that branch out, and apply again; or, if the files are as you want them, remove "+noteFile(subject.folder()))
+	}
+	if err := t.quiet(); err != nil {
 		return err
 	}
-	if i.after, err = t.tree(ctx, n.To); err != nil {
-		return err
+	if folder := t.folder(); folder != "" && quiet != nil {
+		if err := quiet(folder); err != nil {
+			return err
+		}
 	}
-	if err := i.begin(ctx); err != nil {
+	i, err := newInstallation(ctx, t, subject, n.From, n.To)
+	if err != nil {
 		return err
 	}
 	if err := i.resetIndex(ctx); err != nil {
-		return fmt.Errorf("taking an earlier apply back: %w", err)
+		return err
 	}
 	return i.forget()
 }
@@ -116,7 +171,7 @@ func (i *installation) resetIndex(ctx context.Context) error {
 		return err
 	}
 	_, _ = i.git(ctx, nil, "update-index", "-q", "--ignore-submodules", "--refresh")
-	return i.replaceIndex()
+	return i.replaceIndex(ctx)
 }
 
 // stage is how git ls-files -s shows an entry: "100644 ID 0"; "" is none.
@@ -128,7 +183,7 @@ func stage(mode uint32, id string) string {
 }
 
 func (i *installation) changed(ctx context.Context) ([]Change, error) {
-	list, err := i.shadow.Git(ctx, gitrepo.Call{
+	list, err := i.trial.Git(ctx, gitrepo.Call{
 		Args: []string{"diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", "--ignore-submodules=none", i.before, i.after}, Output: maxList,
 	})
 	if err != nil {
@@ -146,14 +201,7 @@ func (i *installation) undo(ctx context.Context) error {
 	if err := i.undoFiles(ctx, changes); err != nil {
 		return err
 	}
-	if !i.installed {
-		return nil
-	}
-	name := i.target.index()
-	if i.original == nil {
-		return os.Remove(name)
-	}
-	return renameio.WriteFile(name, i.original, 0o600, renameio.WithTempDir(filepath.Dir(name)), renameio.WithExistingPermissions())
+	return i.restoreIndex(ctx)
 }
 
 // undoFiles gives the files that are exactly as the work has them the content that they had before. No other file is
@@ -163,7 +211,7 @@ func (i *installation) undoFiles(ctx context.Context, changes []Change) error {
 		return nil
 	}
 	undo := *i
-	undo.index = filepath.Join(i.shadow.Dir, "undo.index")
+	undo.index = filepath.Join(i.trial.Dir, "undo.index")
 	reached, err := undo.reached(ctx, changes)
 	if err != nil {
 		return err
@@ -239,7 +287,7 @@ func (i *installation) begun(ctx context.Context, c Change) (bool, error) {
 		return false, err
 	}
 	content := &beginning{of: bufio.NewReader(file), same: true}
-	if _, err := i.shadow.Git(ctx, gitrepo.Call{Args: []string{"cat-file", "blob", c.newID}, Writer: content}); err != nil {
+	if _, err := i.trial.Git(ctx, gitrepo.Call{Args: []string{"cat-file", "blob", c.newID}, Writer: content}); err != nil {
 		return false, err
 	}
 	return content.same && content.ended, nil
