@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"forage/internal/workspace"
 )
 
 // Tree is the content of a working folder as an object of git.
@@ -151,19 +153,7 @@ func (w *treeWriter) copyKept() string {
 
 // CopyIndex copies an index with its time: by that, git knows which of its entries were
 // written in the same instant as their files, and looks into those again.
-func CopyIndex(from, to string) error {
-	source, info, err := openRegular(from, 0, maxIndex)
-	if err != nil {
-		return err
-	}
-	defer source.Close()
-	target, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = target.ReadFrom(source)
-	return errors.Join(err, target.Close(), os.Chtimes(to, info.ModTime(), info.ModTime()))
-}
+func CopyIndex(from, to string) error { return workspace.CopyFile(from, to, maxIndex) }
 
 // forgetIgnored takes out of a kept index what was untracked when it was added, and is ignored now.
 func (w *treeWriter) forgetIgnored(ctx context.Context) error {

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"forage"
 	"forage/internal/workspace"
@@ -28,10 +28,11 @@ type Repository struct {
 // ErrNoRepository says that there is no jj repository at a path.
 var ErrNoRepository = errors.New("not a jj repository")
 
-// Bounds of files that are read whole, in bytes.
+// Bounds of files that are read or copied whole, in bytes.
 const (
 	maxSmall = 64 << 10
 	maxView  = 64 << 20 // holds each ref of a repository
+	maxTable = 4 << 30  // says something of each commit or file; is copied, not read
 )
 
 // formats are the kinds of storage that this version knows, by the file in .jj/repo that names
@@ -172,30 +173,10 @@ func (r *Repository) openGit(ctx context.Context) error {
 	return nil
 }
 
+// readSmall reads a file of at most maxSmall bytes, which no link may stand for.
 func readSmall(file string) ([]byte, error) { return readWhole(file, maxSmall) }
 
-func readWhole(file string, bound int64) ([]byte, error) {
-	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return readBounded(f, bound)
-}
-
-// readBounded reads a regular file of at most bound bytes: from inside, a FIFO could
-// stand in its place, or a file without end.
-func readBounded(f *os.File, bound int64) ([]byte, error) {
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, forage.Errorf(forage.ErrUnsupported, "%s is not a file", f.Name())
-	}
-	data, err := io.ReadAll(io.LimitReader(f, bound+1))
-	if err == nil && int64(len(data)) > bound {
-		err = forage.Errorf(forage.ErrUnsupported, "%s has more than %d bytes", f.Name(), bound)
-	}
-	return data, err
+// readWhole is readSmall for a file of at most limit bytes.
+func readWhole(file string, limit int64) ([]byte, error) {
+	return workspace.ReadFile(file, unix.O_NOFOLLOW, limit)
 }

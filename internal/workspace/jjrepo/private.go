@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path"
 	"path/filepath"
@@ -86,7 +85,7 @@ func (s *Shadow) CreatePrivate(ctx context.Context, p Private) (err error) {
 		return err
 	}
 	if p.TreeState != "" {
-		if err := copyFile(filepath.Join(made, "working_copy/tree_state"), p.TreeState); err != nil {
+		if err := workspace.CopyFile(p.TreeState, filepath.Join(made, "working_copy/tree_state"), maxTable); err != nil {
 			return err
 		}
 	}
@@ -178,7 +177,7 @@ func copyTables(to, from string) error {
 		return err
 	}
 	for _, name := range all {
-		if err := copyFile(filepath.Join(to, name), filepath.Join(from, name)); err != nil {
+		if err := workspace.CopyFile(filepath.Join(from, name), filepath.Join(to, name), maxTable); err != nil {
 			return err
 		}
 	}
@@ -241,25 +240,10 @@ func copyTree(to, from string) error {
 		case entry.IsDir():
 			return os.MkdirAll(target, 0o700)
 		case entry.Type().IsRegular():
-			return copyFile(target, path)
+			return workspace.CopyFile(path, target, maxTable)
 		}
 		return nil
 	})
-}
-
-func copyFile(to, from string) (err error) {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, out.Close()) }()
-	_, err = io.Copy(out, in) // the kernel shares the blocks where the file system can
-	return err
 }
 
 // moveTree moves a folder, to another file system too.

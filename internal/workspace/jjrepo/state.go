@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/google/renameio/v2"
+
 	"forage"
 )
 
@@ -36,7 +38,7 @@ func (s state) write(r forage.Repository) error {
 	if err != nil {
 		return err
 	}
-	return replace(stateFile(r), text)
+	return renameio.WriteFile(stateFile(r), text, 0o600, renameio.WithTempDir(r.Dir))
 }
 
 // ours says whether the bookmark is where an import left it.

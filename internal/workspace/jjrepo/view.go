@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"syscall"
 	"unicode/utf8"
 
 	"forage"
+	"forage/internal/workspace"
 )
 
 // View is what a jj repository is at: the last operation's view (simple_op_store.proto). Ids are in hex.
@@ -64,7 +64,7 @@ func readView(root *os.Root) (View, error) {
 	if err != nil {
 		return View{}, err
 	}
-	checkout, err := readIn(root, "working_copy/checkout", maxSmall)
+	checkout, err := workspace.ReadFileIn(root, "working_copy/checkout", maxSmall)
 	if err != nil {
 		return View{}, err
 	}
@@ -114,7 +114,7 @@ func operationHeads(root *os.Root) ([]string, error) {
 
 // readOperation reads an operation's view and when it ended, in milliseconds.
 func readOperation(root *os.Root, id string) (View, int64, error) {
-	operation, err := readIn(root, "repo/op_store/operations/"+id, maxView)
+	operation, err := workspace.ReadFileIn(root, "repo/op_store/operations/"+id, maxView)
 	if err != nil {
 		return View{}, 0, err
 	}
@@ -145,7 +145,7 @@ func readOperation(root *os.Root, id string) (View, int64, error) {
 	if len(viewID) != operationID {
 		return View{}, 0, errWire
 	}
-	content, err := readIn(root, "repo/op_store/views/"+hex.EncodeToString(viewID), maxView)
+	content, err := workspace.ReadFileIn(root, "repo/op_store/views/"+hex.EncodeToString(viewID), maxView)
 	if err != nil {
 		return View{}, 0, err
 	}
@@ -213,13 +213,4 @@ func commitID(raw []byte) (string, error) {
 		return "", errWire
 	}
 	return hex.EncodeToString(raw), nil
-}
-
-func readIn(root *os.Root, name string, bound int64) ([]byte, error) {
-	f, err := root.OpenFile(filepath.FromSlash(name), os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return readBounded(f, bound)
 }

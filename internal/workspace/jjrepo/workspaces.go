@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
 
 	"forage"
@@ -110,7 +111,7 @@ func (s *Shadow) notePath(ctx context.Context, name, folder string) error {
 	if folder != "" {
 		updated = appendBytes(updated, 1, appendBytes(appendBytes(nil, 1, []byte(name)), 2, []byte(folder)))
 	}
-	return replace(filepath.Join(store, "index"), updated)
+	return renameio.WriteFile(filepath.Join(store, "index"), updated, 0o600, renameio.WithTempDir(store))
 }
 
 func workspaceName(message []byte) string {
@@ -122,22 +123,6 @@ func workspaceName(message []byte) string {
 		return nil
 	})
 	return name
-}
-
-// replace writes a file as jj does: whole, or not at all.
-func replace(file string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(file), ".forage-")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), file)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
 }
 
 // lockPause is how long to wait before asking for a lock again: flock(2) can't be waited for and given up.
