@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"os/exec"
 	"strings"
 )
 
@@ -24,7 +23,10 @@ func (i *importing) choose(ctx context.Context, state imported, at place) (strin
 	}
 	i.whole = true
 	_, err = s.shadow.Git(ctx, Call{Args: []string{"merge-base", "--is-ancestor", "--end-of-options", since, at.head}, Env: readsHostile})
-	var exit *exec.ExitError
+	var exit interface {
+		error
+		ExitCode() int
+	}
 	switch {
 	case err == nil:
 		return at.head, nil
