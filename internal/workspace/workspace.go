@@ -141,7 +141,7 @@ type Status struct {
 	// the host's repository does not have at all.
 	Elsewhere []string `json:"elsewhere,omitempty"`
 	// Apart is what is checked out inside, a branch or a commit, if it does not go on from the sandbox's own branch, so that
-	// Branch does not follow it. Merge is a branch inside that, merged there, has commits of Elsewhere come to Branch.
+	// Branch does not follow it. Merge is a branch, or commit, inside that, merged there, has commits of Elsewhere come to Branch.
 	Apart string `json:"apart,omitempty"`
 	Merge string `json:"merge,omitempty"`
 	// Problem says why one of these is not known or can't be brought to the host: the repository has

@@ -403,3 +403,32 @@ func TestABrokenBranchLeavesWhatTheHostHas(t *testing.T) {
 		t.Errorf("%v, and the branch is at %s, want %s", err, b.branch(), tip)
 	}
 }
+
+// TestLeavingADetachedHeadLosesNothing: no ref inside has what was committed there, and the host's branch has left it.
+func TestLeavingADetachedHeadLosesNothing(t *testing.T) {
+	b := newBox(t, newHost(t), "box")
+	b.inside.Git("switch", "-q", "--detach")
+	b.inside.Commit("c", "c")
+	b.importIt()
+	b.inside.Git("commit", "-q", "--amend", "-m", "other words")
+	left := b.rev("HEAD")
+	b.importIt()
+	b.inside.Git("switch", "-q", b.work.Branch)
+	b.inside.Git("reflog", "expire", "--expire=all", "--all")
+	b.inside.Git("prune")
+	b.importIt()
+	want := workspace.Status{Elsewhere: []string{leftPrefix + left[:12]}, Merge: left[:12]}
+	if diff := cmp.Diff(want, b.unsaved()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	kept, err := Keep(t.Context(), b.work, "box", b.scratch)
+	must(t, err)
+	if len(kept) != 1 || b.host.Git("rev-parse", kept[0].Ref) != left {
+		t.Errorf("kept are %+v, want %s", kept, left)
+	}
+	b.inside.Git("merge", "-q", left[:12])
+	b.importIt()
+	if status := b.unsaved(); status.CommitsCount != 1 || len(status.Elsewhere) != 0 {
+		t.Errorf("merged, this is unsaved: %+v", status)
+	}
+}

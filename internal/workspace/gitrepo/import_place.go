@@ -131,14 +131,17 @@ func (state imported) wanted(at place) func(ref string) bool {
 	return func(ref string) bool { return ref == at.ownRef || ref == at.on && !state.apart(at) }
 }
 
-// merge is the branch inside that is to be merged, into what is checked out there, so that commits which are only inside come to
-// the host's branch. "": there is none whose name can be shown as a part of a command: it was chosen inside.
+// merge is the branch, or commit, inside that is to be merged, into what is checked out there, so that commits which are only
+// inside come to the host's branch. "": there is none whose name can be shown as a part of a command: it was chosen inside.
 func (state imported) merge(at place, lost []string) string {
 	if state.apart(at) && slices.Contains(lost, at.on) {
 		lost = []string{at.ownRef}
 	}
 	for _, ref := range lost {
 		name, ok := strings.CutPrefix(ref, "refs/heads/")
+		if !ok {
+			name, ok = strings.CutPrefix(ref, leftPrefix)
+		}
 		if ok && ref != at.on && plainName.MatchString(name) {
 			return name
 		}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,6 +29,9 @@ type imported struct {
 	// Instead is the ref inside that is in the place of the sandbox's branch, where there is none: it was given another
 	// name, or there was no commit when the sandbox began.
 	Instead string `json:"instead,omitempty"`
+	// Detached: HEAD was detached at Tip. Left are such commits that were left since: nothing inside need have them any more.
+	Detached bool     `json:"detached,omitempty"`
+	Left     []string `json:"left,omitempty"`
 	// Branch is where we left the branch on the host; "": it wasn't there. If it is elsewhere now, the user moved it.
 	Branch string `json:"branch,omitempty"`
 	// Next is where the branch is being moved to: after a crash it is at one of the two.
@@ -76,8 +80,17 @@ func (state imported) done(w forage.Workspace, at place) bool {
 	return at.nowhere() || state.Next == "" && state.judged(at) && (state.Index == state.Branch || !hasTree(w))
 }
 
+// maxLeft bounds imported.Left: whoever is inside can leave any number. The first are let go of, as git's reflogs do.
+const maxLeft = 100
+
 // decided notes what the work at a place is brought as.
 func (state *imported) decided(at place, tip string) {
+	detached := at.on == "HEAD" && tip == at.head
+	if state.Detached && !detached && at.head != state.Tip && !slices.Contains(state.Left, state.Tip) {
+		state.Left = append(state.Left, state.Tip)
+		state.Left = state.Left[max(0, len(state.Left)-maxLeft):]
+	}
+	state.Detached = detached
 	switch {
 	case !at.lacking:
 		state.Instead = ""

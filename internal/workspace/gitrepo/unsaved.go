@@ -104,6 +104,9 @@ func (i *importing) elsewhere(ctx context.Context, status *workspace.Status) err
 // fetched are refs whose commits came from elsewhere, or that only keep what others hold.
 var fetched = [...]string{"refs/remotes/", "refs/jj/", "refs/prefetch/"}
 
+// leftPrefix begins the names of commits at which HEAD was detached, and which were left.
+const leftPrefix = "detached/"
+
 // insideRefs are the refs inside that may hold work, a detached HEAD and those of worktrees made inside among them.
 func (i *importing) insideRefs() (map[string]string, []string, error) {
 	refs, odd, err := i.from.refs()
@@ -119,6 +122,13 @@ func (i *importing) insideRefs() (map[string]string, []string, error) {
 	}
 	maps.DeleteFunc(refs, func(name, id string) bool { return isFetched(name) || copied[name] == id })
 	odd = slices.DeleteFunc(odd, isFetched)
+	state, err := loadImported(i.w)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, id := range state.Left {
+		refs[leftPrefix+id[:12]] = id
+	}
 	heads := []string{"HEAD"}
 	worktrees, err := i.from.list("worktrees", maxInsideRefs)
 	if err != nil {
