@@ -29,7 +29,9 @@ func (s *Service) List(ctx context.Context) ([]Status, error) {
 		asked.Go(func() {
 			statuses[i] = s.status(ctx, record)
 			// Their commits are to be found where the user looks; that they can't be brought there is for status to say.
-			_ = s.updateWorkspaces(ctx, record.Plan)
+			looking, enough := within(ctx, showPatience)
+			defer enough()
+			_ = s.updateWorkspaces(looking, record.Plan)
 		})
 	}
 	asked.Wait()
@@ -47,7 +49,7 @@ func (s *Service) Status(ctx context.Context, name string) (Status, error) {
 	}
 	status := s.status(ctx, record)
 	if status.Status != string(forage.PhaseCreating) && record.Phase != forage.PhaseRemoving { // that of a run is PhaseCreating to its end
-		status.Work = s.work(ctx, record.Plan.Workspaces())
+		status.Work = s.work(ctx, showPatience, record.Plan.Workspaces())
 	}
 	return status, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"forage"
 	"forage/internal/workspace"
@@ -26,11 +27,17 @@ type Work struct {
 	target string // inside
 }
 
+// Bounds of one look at one part: who is inside makes some take for ever.
+const (
+	showPatience = 20 * time.Second // of what is only shown: `diff` and `down` look longer
+	savePatience = time.Hour        // of what decides whether work may go
+)
+
 // work brings the commits of every part to its repository, and says what is left that would be lost.
-func (s *Service) work(ctx context.Context, parts []forage.Workspace) []Work {
+func (s *Service) work(ctx context.Context, patience time.Duration, parts []forage.Workspace) []Work {
 	all := make([]Work, len(parts))
 	for i, w := range parts {
-		status, err := s.unsavedPart(ctx, w)
+		status, err := s.unsavedPart(ctx, patience, w)
 		if err != nil && status.Problem == "" {
 			status.Problem = err.Error()
 		}
@@ -42,22 +49,31 @@ func (s *Service) work(ctx context.Context, parts []forage.Workspace) []Work {
 	return all
 }
 
-func (s *Service) unsavedPart(ctx context.Context, w forage.Workspace) (workspace.Status, error) {
+func (s *Service) unsavedPart(ctx context.Context, patience time.Duration, w forage.Workspace) (workspace.Status, error) {
 	provider, err := s.Workspaces.New(w.Mode)
 	if err != nil {
 		return workspace.Status{}, err
 	}
-	_, updated := provider.Update(ctx, w)
-	status, err := provider.Status(ctx, w)
+	bringing, brought := within(ctx, patience)
+	defer brought()
+	_, updated := provider.Update(bringing, w)
+	looking, looked := within(ctx, patience)
+	defer looked()
+	status, err := provider.Status(looking, w)
 	if err == nil {
 		err = updated
 	}
 	return status, err
 }
 
+// within is ctx for a look that is given up after so long.
+func within(ctx context.Context, patience time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, patience, forage.Errorf(forage.ErrRefused, "looking took longer than %v", patience))
+}
+
 // nothingUnsaved refuses to go on while a part has work that is nowhere else.
 func (s *Service) nothingUnsaved(ctx context.Context, name string, parts []forage.Workspace) error {
-	unsaved := slices.DeleteFunc(s.work(ctx, parts), func(w Work) bool { return !w.Unsaved })
+	unsaved := slices.DeleteFunc(s.work(ctx, savePatience, parts), func(w Work) bool { return !w.Unsaved })
 	if len(unsaved) == 0 {
 		return nil
 	}
