@@ -179,6 +179,9 @@ func (p Provider) unused(ctx context.Context, w forage.Workspace) error {
 
 // Update imports the commits that were made inside.
 func (p Provider) Update(ctx context.Context, w forage.Workspace) (workspace.Update, error) {
+	if worktree.Ending(w) {
+		return workspace.Update{}, nil
+	}
 	if err := check(w); err != nil {
 		return workspace.Update{}, err
 	}
@@ -187,6 +190,9 @@ func (p Provider) Update(ctx context.Context, w forage.Workspace) (workspace.Upd
 
 // Status says what would be lost. What a local source has by now is not: it is looked at.
 func (p Provider) Status(ctx context.Context, w forage.Workspace) (workspace.Status, error) {
+	if worktree.Ending(w) {
+		return workspace.Status{}, nil
+	}
 	if err := check(w); err != nil {
 		return workspace.Status{Problem: err.Error()}, nil
 	}

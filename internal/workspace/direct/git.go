@@ -160,7 +160,7 @@ func parts(w forage.Workspace) []forage.Workspace {
 
 // Update imports the commits that were made inside.
 func (p Provider) Update(ctx context.Context, w forage.Workspace) (workspace.Update, error) {
-	if w.Repository == nil {
+	if w.Repository == nil || gitrepo.RemovalBegun(*w.Repository) {
 		return workspace.Update{}, nil
 	}
 	if isJJ(w) {
@@ -185,7 +185,7 @@ func (p Provider) Update(ctx context.Context, w forage.Workspace) (workspace.Upd
 // Status says which commits would be lost: the files are the user's own and stay.
 func (p Provider) Status(ctx context.Context, w forage.Workspace) (workspace.Status, error) {
 	var whole workspace.Status
-	if w.Repository == nil {
+	if w.Repository == nil || gitrepo.RemovalBegun(*w.Repository) {
 		return whole, nil
 	}
 	if isJJ(w) {
@@ -242,7 +242,7 @@ func (p Provider) Remove(ctx context.Context, w forage.Workspace, how workspace.
 		return nil, gitrepo.RemovePrivate(*w.Repository)
 	}
 	var kept []workspace.Recovery
-	branches, begun := gitrepo.RemovalBegun(*w.Repository)
+	branches, begun := gitrepo.BranchesToDelete(*w.Repository)
 	if !begun {
 		var err error
 		if kept, branches, err = p.beforeRemoval(ctx, w, how); err != nil {

@@ -163,8 +163,7 @@ func (p Provider) keepJJ(ctx context.Context, w forage.Workspace) (kept []worksp
 
 // removeJJ is Remove where jj alone has the repository.
 func (p Provider) removeJJ(ctx context.Context, w forage.Workspace, how workspace.Removal) (kept []workspace.Recovery, err error) {
-	_, begun := gitrepo.RemovalBegun(*w.Repository)
-	if _, err := os.Lstat(w.Repository.Dir); err != nil || begun || how == workspace.RemoveUnused {
+	if gitrepo.RemovalBegun(*w.Repository) || how == workspace.RemoveUnused {
 		return nil, gitrepo.RemovePrivate(*w.Repository)
 	}
 	if _, gone := jjrepo.Open(ctx, w.Path); gone != nil && ctx.Err() == nil && how != workspace.RemoveSaved {

@@ -26,8 +26,14 @@ func BeginRemoval(repository forage.Repository, branches []string) error {
 	return renameio.WriteFile(filepath.Join(repository.Dir, removalFile), text, 0o600, renameio.WithTempDir(repository.Dir))
 }
 
-// RemovalBegun is what BeginRemoval noted.
-func RemovalBegun(repository forage.Repository) (branches []string, begun bool) {
+// BranchesToDelete is what BeginRemoval noted.
+func BranchesToDelete(repository forage.Repository) (branches []string, begun bool) {
 	text, err := os.ReadFile(filepath.Join(repository.Dir, removalFile))
 	return branches, err == nil && json.Unmarshal(text, &branches) == nil
+}
+
+// RemovalBegun says whether nothing of a workspace is to be lost any more: its removal has begun, or its private metadata is gone.
+func RemovalBegun(repository forage.Repository) bool {
+	_, begun := BranchesToDelete(repository)
+	return begun || gone(repository.Dir)
 }

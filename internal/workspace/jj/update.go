@@ -27,6 +27,9 @@ func (p Provider) in(ctx context.Context, w forage.Workspace, f func(*jjrepo.Sha
 
 // Update brings finished commits to the bookmark.
 func (p Provider) Update(ctx context.Context, w forage.Workspace) (u workspace.Update, err error) {
+	if p.ending(w) {
+		return u, nil
+	}
 	err = p.in(ctx, w, func(s *jjrepo.Shadow) error {
 		u, err = s.Import(ctx, w)
 		return err
@@ -36,6 +39,9 @@ func (p Provider) Update(ctx context.Context, w forage.Workspace) (u workspace.U
 
 // Status says what is nowhere else. What it can't find out is a problem, not an error: the work counts as unsaved then.
 func (p Provider) Status(ctx context.Context, w forage.Workspace) (status workspace.Status, err error) {
+	if p.ending(w) {
+		return status, nil
+	}
 	err = p.in(ctx, w, func(s *jjrepo.Shadow) error {
 		status, err = s.Unsaved(ctx, w)
 		return err
@@ -56,7 +62,7 @@ func (p Provider) Remove(ctx context.Context, w forage.Workspace, how workspace.
 		return p.removeAlone(w, how, gone)
 	}
 	err = p.in(ctx, w, func(s *jjrepo.Shadow) error {
-		if _, begun := gitrepo.RemovalBegun(*w.Repository); !begun && how != workspace.RemoveUnused {
+		if !p.ending(w) && how != workspace.RemoveUnused {
 			if kept, err = s.BeforeRemoval(ctx, w, how); err != nil {
 				return err
 			}
@@ -83,6 +89,12 @@ func (p Provider) removeAlone(w forage.Workspace, how workspace.Removal, gone er
 		}
 	}
 	return kept, wrap("removing", w, p.removeFolders(w))
+}
+
+// ending says whether nothing of w is to be lost any more.
+func (p Provider) ending(w forage.Workspace) bool {
+	_, begun := gitrepo.BranchesToDelete(*w.Repository)
+	return begun || p.absent(w)
 }
 
 // absent says whether nothing is left that Create made.

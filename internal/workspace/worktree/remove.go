@@ -39,6 +39,9 @@ func (p Provider) Remove(ctx context.Context, w forage.Workspace, how workspace.
 	return kept, errors.Join(err, gitrepo.RemovePrivate(*w.Repository))
 }
 
+// Ending says whether nothing of w is to be lost: it is in being made, or in being removed, or it was.
+func Ending(w forage.Workspace) bool { return Interrupted(w) || Gone(w) }
+
 // Gone says whether neither the working folder nor the private metadata of w is there any more: it was removed.
 func Gone(w forage.Workspace) bool {
 	for _, dir := range [...]string{w.Path, w.Repository.Dir} {

@@ -84,6 +84,9 @@ func (p Provider) Create(ctx context.Context, w forage.Workspace) error {
 
 // Update imports the commits that were made inside.
 func (p Provider) Update(ctx context.Context, w forage.Workspace) (workspace.Update, error) {
+	if Ending(w) {
+		return workspace.Update{}, nil
+	}
 	if err := Check(w); err != nil {
 		return workspace.Update{}, err
 	}
@@ -92,6 +95,9 @@ func (p Provider) Update(ctx context.Context, w forage.Workspace) (workspace.Upd
 
 // Status says what would be lost.
 func (p Provider) Status(ctx context.Context, w forage.Workspace) (workspace.Status, error) {
+	if Ending(w) {
+		return workspace.Status{}, nil
+	}
 	if err := Check(w); err != nil {
 		return workspace.Status{Problem: err.Error()}, nil
 	}
