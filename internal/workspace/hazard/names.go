@@ -47,10 +47,15 @@ func lookupPath(file string) (rule, bool) {
 	if why, ok := metadata(name); ok {
 		return rule{KindRepository, why}, true
 	}
+	return lookupFile(parent, name)
+}
+
+// lookupFile finds the rule for a file or a link, which may be in the place of a folder that has one.
+func lookupFile(parent, name string) (rule, bool) {
 	if r, ok := lookup(parent, name, false); ok {
 		return r, true
 	}
-	return lookup(parent, name, true) // a link, or a file, in the place of a folder
+	return lookup(parent, name, true)
 }
 
 // metadata says whether a name is that of a repository's own folder, or is one to a file system that folds names.

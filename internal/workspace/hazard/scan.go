@@ -2,7 +2,6 @@ package hazard
 
 import (
 	"fmt"
-	"os"
 	"path"
 	"runtime"
 	"slices"
@@ -15,8 +14,8 @@ import (
 	"forage/internal/workspace"
 )
 
-// Baseline is what of Scan was there when the sandbox was made, so that what is new or changed stands out: for each path
-// what it was like. Its values mean something to this package alone.
+// Baseline is what Scan would have found when the sandbox was made, and what it was like, by path: it is what findings are
+// compared with. Its values mean something to this package alone.
 type Baseline map[string]string
 
 // Take looks through the folder root as Scan does, and returns all that it would show. hooks are as in Scan.
@@ -56,8 +55,8 @@ type scanner struct {
 	before  Baseline // nil: everything is new, and only put down
 	hooks   map[string]bool
 	entries atomic.Int64
-	others  sync.WaitGroup // who looks beside the first
-	free    chan struct{}  // has room for one more of them
+	others  sync.WaitGroup // goroutines that look beside the first
+	free    chan struct{}  // has room while another one may be started
 
 	mu     sync.Mutex
 	now    Baseline
@@ -68,7 +67,7 @@ type scanner struct {
 	linked []linked
 }
 
-// maxOthers bounds how many look through a tree beside the first: each has folders open.
+// maxOthers bounds how many goroutines look through a tree beside the first: each keeps folders open.
 const maxOthers = 7
 
 // linked is a folder that a link leads to in the place of a folder with a rule: .claude -> tools/claude.
@@ -77,7 +76,7 @@ type linked struct {
 	rule rule
 }
 
-// maxLinked bounds how many of them are looked through once more.
+// maxLinked bounds how many such folders are looked through once more.
 const maxLinked = 100
 
 func scan(root string, before Baseline, hooks []string) (*scanner, error) {
@@ -108,7 +107,7 @@ func scan(root string, before Baseline, hooks []string) (*scanner, error) {
 	return s, nil
 }
 
-// report puts down something that a tool of the host would execute. state says what it is like now.
+// report records a file that a tool of the host would execute. state says what it is like now.
 func (s *scanner) report(file string, r rule, state string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,7 +123,7 @@ func (s *scanner) report(file string, r rule, state string) {
 	s.found[r.kind] = insert(s.found[r.kind], Finding{file, r.kind, r.why})
 }
 
-// insert keeps the first maxFindings by path, in whichever order they are found.
+// insert adds f to a list that is sorted by path, and keeps the first maxFindings of it.
 func insert(list []Finding, f Finding) []Finding {
 	at, _ := slices.BinarySearchFunc(list, f.Path, func(known Finding, path string) int { return strings.Compare(known.Path, path) })
 	if at == maxFindings {
@@ -150,245 +149,4 @@ func (s *scanner) results() []Finding {
 		all = append(all, found...)
 	}
 	return all
-}
-
-// folder is one folder of the tree while it is looked through.
-type folder struct {
-	fd    int
-	path  string // relative to the root; "" is the root
-	depth int
-	under rule    // what counts for all that is in it; no kind: nothing
-	bulk  *digest // not nil: in one of dependencies, of which one finding is made
-}
-
-func (f folder) name() string {
-	if f.path == "" {
-		return ""
-	}
-	return path.Base(f.path)
-}
-
-// folder looks through one folder and those below it.
-func (s *scanner) folder(f folder) {
-	list, err := listFolder(f.fd)
-	if err != nil {
-		s.unseen(f.path, "it can't be read: "+err.Error())
-	}
-	if bare(list) {
-		head := path.Join(f.path, "HEAD") // without which the folder is an ordinary one
-		s.report(head, rule{KindRepository, "it makes the folder a bare repository, and git executes what the config in it says"}, s.metadataState(f.fd, ".", head))
-	}
-	for _, e := range list {
-		if s.entries.Add(1) > maxEntries {
-			if s.first(&s.full) {
-				s.unseen(f.path, fmt.Sprintf("the workspace has more than %d files; what comes after this folder was not looked at", maxEntries))
-			}
-			return
-		}
-		s.entry(f, e)
-	}
-}
-
-// first sets what was not set yet.
-func (s *scanner) first(set *bool) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	was := *set
-	*set = true
-	return !was
-}
-
-func (s *scanner) unseen(at, why string) {
-	if at == "" {
-		at = "."
-	}
-	s.report(at, rule{KindUnseen, why}, "unseen")
-}
-
-// entry looks at one entry of a folder.
-func (s *scanner) entry(f folder, e entry) {
-	file := e.name
-	if f.path != "" {
-		file = f.path + "/" + e.name
-	}
-	if why, ok := metadata(e.name); ok {
-		s.report(file, rule{KindRepository, why}, s.metadataState(f.fd, e.name, file))
-		return
-	}
-	switch e.kind {
-	case unix.DT_DIR:
-		s.descend(f, e.name, file)
-	case unix.DT_REG:
-		s.file(f, e.name, file)
-	case unix.DT_LNK:
-		s.link(f, e.name, file)
-	}
-}
-
-// descend looks through a folder in f.
-func (s *scanner) descend(f folder, name, file string) {
-	inner := folder{path: file, depth: f.depth + 1, under: f.under, bulk: f.bulk}
-	if inner.depth > maxDepth || len(file) > 3500 {
-		s.unseen(file, fmt.Sprintf("it lies deeper than %d folders", maxDepth))
-		return
-	}
-	if r, ok := lookup(f.name(), name, true); ok && s.counts(f, r) {
-		inner.under = r
-	}
-	if s.hooks[file] {
-		inner.under = rule{KindHook, whyNamed}
-	}
-	fd, err := unix.Openat(f.fd, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	switch err {
-	case nil:
-	case unix.ENOENT, unix.ENOTDIR, unix.ELOOP: // it has just changed
-		return
-	default:
-		s.unseen(file, "it can't be opened: "+err.Error())
-		return
-	}
-	inner.fd = fd
-	if f.bulk != nil { // whose digest is of files in order
-		s.within(f, inner, name)
-		return
-	}
-	select {
-	case s.free <- struct{}{}:
-	default:
-		s.within(f, inner, name)
-		return
-	}
-	s.others.Go(func() {
-		s.within(f, inner, name)
-		<-s.free
-	})
-}
-
-// within looks through the folder inner of that name in f, and closes it.
-func (s *scanner) within(f, inner folder, name string) {
-	defer unix.Close(inner.fd)
-	if f.bulk != nil || !dependencies[strings.ToLower(name)] || inner.under.kind != "" {
-		s.folder(inner)
-		return
-	}
-	inner.bulk = newDigest()
-	s.folder(inner)
-	if inner.bulk.used {
-		s.report(inner.path, rule{KindBuild, whyDependencies}, inner.bulk.sum())
-	}
-}
-
-// counts says whether what has that rule is a finding of its own in f.
-func (s *scanner) counts(f folder, r rule) bool {
-	return f.bulk == nil || r.kind == KindRepository || r.kind == KindShell || r.why == whyNamed
-}
-
-const whyNamed = "git executes it, or takes from it what to execute: its configuration names it"
-
-// ruled is the rule for a file that holds by where it is, if there is one.
-func (s *scanner) ruled(f folder, file string) (rule, bool) {
-	if s.hooks[file] {
-		return rule{KindHook, whyNamed}, true
-	}
-	return f.under, f.under.kind != ""
-}
-
-// file looks at a regular file.
-func (s *scanner) file(f folder, name, file string) {
-	r, ok := s.ruled(f, file)
-	if !ok {
-		r, ok = lookup(f.name(), name, false)
-	}
-	if !ok {
-		r, ok = lookup(f.name(), name, true)
-	}
-	var st unix.Stat_t
-	if err := unix.Fstatat(f.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return
-	}
-	if !ok && st.Mode&modeExecutable == 0 {
-		return
-	}
-	if !ok {
-		r = rule{KindExecutable, whyExecutable}
-		if _, known := s.before[file]; known {
-			r.why = "it is executable, and has changed"
-		}
-	}
-	if !s.counts(f, r) {
-		f.bulk.add(file, st)
-		return
-	}
-	s.report(file, r, s.fileState(f.fd, name, file, st))
-}
-
-// link looks at a symbolic link.
-func (s *scanner) link(f folder, name, file string) {
-	target, err := readLink(f.fd, name)
-	if err != nil {
-		return
-	}
-	r, ok := s.ruled(f, file)
-	if !ok {
-		r, ok = lookup(f.name(), name, false)
-	}
-	if !ok {
-		r, ok = lookup(f.name(), name, true)
-	}
-	if !ok && (leaves(file, target) || s.escapes(file)) {
-		r, ok = rule{KindLink, whyLink(target)}, true
-	}
-	switch {
-	case !ok:
-	case s.counts(f, r):
-		s.report(file, r, "link "+target+s.behind(file, r))
-	default:
-		f.bulk.text(file + "\x00" + target)
-	}
-}
-
-// behind is the state of the file in the tree that a link with a rule leads to: it is executed in the link's place.
-// A folder is looked through later.
-func (s *scanner) behind(file string, r rule) string {
-	fd, err := unix.Openat2(s.root, file, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH})
-	if err != nil {
-		return ""
-	}
-	defer unix.Close(fd)
-	top, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", s.root))
-	if err != nil {
-		return ""
-	}
-	at, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
-	rel, inside := strings.CutPrefix(at, top+"/")
-	var st unix.Stat_t
-	if err != nil || !inside || unix.Fstat(fd, &st) != nil {
-		return ""
-	}
-	switch st.Mode & unix.S_IFMT {
-	case unix.S_IFREG:
-		if s.isNew(file) {
-			return ""
-		}
-		d := newDigest()
-		d.text(readBelow(s.root, rel))
-		return " " + d.sum()
-	case unix.S_IFDIR:
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if l := (linked{rel, r}); r.kind != KindLink && len(s.linked) < maxLinked && !slices.Contains(s.linked, l) {
-			s.linked = append(s.linked, l)
-		}
-	}
-	return ""
-}
-
-// escapes asks the file system whether the path leads out of the root through links.
-func (s *scanner) escapes(file string) bool {
-	fd, err := unix.Openat2(s.root, file, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH})
-	if err == nil {
-		unix.Close(fd)
-		return false
-	}
-	return err == unix.EXDEV || err == unix.EAGAIN // EAGAIN: something on the way is being moved
 }

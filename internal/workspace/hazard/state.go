@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The state of a file is "STAT CONTENT": what the file system says of it, which nobody can forge (ctime), and a
-// digest. Where the first is the same as before the content is, and is not read.
+// The state of a file is "STAT CONTENT": what the file system says of it, and a digest of its content. STAT has the ctime,
+// which nobody can forge: as long as STAT is the same, so is the content, and the file is not read again.
 
 // fileState is the state of the regular file name in the folder dir.
 func (s *scanner) fileState(dir int, name, file string, st unix.Stat_t) string {
@@ -35,13 +35,14 @@ func (s *scanner) fileState(dir int, name, file string, st unix.Stat_t) string {
 	return stat + " " + content
 }
 
-// isNew says that nothing has to be compared: reading would only cost, as much as whoever is inside likes.
+// isNew says that file was not there before. There is nothing to compare it with, so it is not read: that would only take
+// time, as much as whoever is inside likes.
 func (s *scanner) isNew(file string) bool {
 	_, known := s.before[file]
 	return s.before != nil && !known
 }
 
-// contentState is a digest of a file. Of one that is too large its beginning counts, and when it was last changed.
+// contentState is a digest of a file. Of a file that is too large to be read whole, it is of the beginning and the time of the last change.
 func (s *scanner) contentState(dir int, name string, st unix.Stat_t) string {
 	d := newDigest()
 	d.text(fmt.Sprintf("%t:%d", st.Mode&modeExecutable != 0, st.Size))
@@ -80,14 +81,16 @@ func readLink(dir int, name string) (string, error) {
 	return string(buf[:n]), nil
 }
 
-// executing are the files of a repository's own folder that say what is executed, or where that is said. What ends with a slash is a folder of them.
+// executing are the files in a repository's own folder that name programs to execute, or other files that do. A name that ends
+// with a slash is a folder of such files.
 var executing = []string{
 	"config", "config.worktree", "commondir", "gitdir", "hooks/", "info/attributes", "objects/info/alternates", // git
 	"repo", "repo/config.toml", "config.toml", "workspace-config.toml", "repo/workspace-config.toml", // jj
 	"hgrc", "hgrc-not-shared", "sharedpath", "requires", // Mercurial
 }
 
-// metadataState is the state of what is called like a repository's own folder: of a file its content, of a folder what it makes be executed.
+// metadataState is the state of something with the name of a repository's own folder: of a file its content, of a folder the
+// files in it that have programs executed.
 func (s *scanner) metadataState(dir int, name, file string) string {
 	d := newDigest()
 	if s.isNew(file) {
@@ -109,7 +112,7 @@ func (s *scanner) metadataState(dir int, name, file string) string {
 	return d.sum()
 }
 
-// executing adds what the repository's folder dir makes be executed.
+// executing adds the files in the repository's folder dir that have programs executed.
 func (s *scanner) executing(d *digest, dir int) {
 	for _, name := range executing {
 		below, isFolder := strings.CutSuffix(name, "/")
@@ -133,7 +136,7 @@ func (s *scanner) executing(d *digest, dir int) {
 	}
 }
 
-// nested adds what the repositories below the folder name make be executed.
+// nested does the same for all repositories below the folder name.
 func (s *scanner) nested(d *digest, dir int, name string, depth int) {
 	fd := openBelow(dir, name)
 	if fd < 0 {
@@ -156,8 +159,8 @@ func (s *scanner) nested(d *digest, dir int, name string, depth int) {
 	}
 }
 
-// plainWorktree says whether the folder name, two below a repository's own, is a linked worktree's as git makes and removes
-// them, on the host as well: it says no more than where that is, and that it is this repository's.
+// plainWorktree says whether the folder name, below worktrees/ of a repository's own folder, is as git makes it for a linked
+// worktree: it only says where the worktree is. Git on the host makes and removes such folders, which is no finding.
 func plainWorktree(dir int, name string, list []entry) bool {
 	has := func(name string) bool { return slices.ContainsFunc(list, func(e entry) bool { return e.name == name }) }
 	return strings.TrimSuffix(readBelow(dir, name+"/commondir"), "\n") == "../.." && !has("config") && !has("config.worktree") && !has("hooks")
