@@ -57,7 +57,7 @@ func namedByGit(ctx context.Context, w forage.Workspace) []string {
 	}
 	configured := []gitrepo.Named{{Path: w.Repository.Hooks}}
 	// One that has moved or is gone: what can be said of the rest is said.
-	if repository, err := gitrepo.Open(ctx, w.Repository.Store); err == nil {
+	if repository, err := gitrepo.OpenToRead(ctx, w.Repository.Store); err == nil {
 		configured = append(configured, repository.Named(w.Path)...)
 	}
 	var list []string

@@ -63,7 +63,7 @@ func (s *Service) ignoredBy(ctx context.Context, w forage.Workspace) (_ map[stri
 	if _, err := os.Lstat(w.Path); errors.Is(err, os.ErrNotExist) {
 		return map[string]bool{}, nil
 	}
-	repository, err := gitrepo.Open(ctx, w.Repository.Store)
+	repository, err := gitrepo.OpenToRead(ctx, w.Repository.Store)
 	if err != nil {
 		return nil, err
 	}

@@ -20,12 +20,9 @@ func planGit(ctx context.Context, request workspace.Request, w *forage.Workspace
 			forage.Errorf(forage.ErrRefused, "the workspace %s is in %s, a repository's own metadata: what is written there, git on the host executes", w.Path, dir),
 			"name the working folder; a bare repository is worked on with --git-worktree or --clone")
 	}
-	r, err := gitrepo.Open(ctx, w.Path)
+	r, err := gitrepo.OpenToRead(ctx, w.Path)
 	if errors.Is(err, gitrepo.ErrNoRepository) {
 		return withoutGit(ctx, request, w)
-	}
-	if errors.Is(err, forage.ErrRefused) {
-		return err
 	}
 	if err != nil {
 		return forage.WithHint(err, "make it whole, or use --git-worktree or --clone")
@@ -133,7 +130,7 @@ func (p Provider) Create(ctx context.Context, w forage.Workspace) error {
 }
 
 func createPart(ctx context.Context, w forage.Workspace, scratch string) error {
-	r, err := gitrepo.Open(ctx, w.Path)
+	r, err := gitrepo.OpenToRead(ctx, w.Path)
 	if err != nil {
 		return err
 	}
@@ -168,9 +165,6 @@ func (p Provider) Update(ctx context.Context, w forage.Workspace) (workspace.Upd
 	}
 	var update workspace.Update
 	for i, part := range parts(w) {
-		if _, err := gitrepo.Moved(part); err != nil {
-			return update, err
-		}
 		done, err := gitrepo.Import(ctx, part, p.Places.Scratch)
 		if err != nil {
 			return update, err
@@ -192,10 +186,6 @@ func (p Provider) Status(ctx context.Context, w forage.Workspace) (workspace.Sta
 		return p.statusJJ(ctx, w)
 	}
 	for i, part := range parts(w) {
-		if _, err := gitrepo.Moved(part); err != nil {
-			whole.Problem = err.Error()
-			continue
-		}
 		status, err := gitrepo.Unsaved(ctx, part, p.Places.Scratch)
 		if err != nil {
 			return whole, err

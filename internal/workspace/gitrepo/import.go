@@ -33,7 +33,7 @@ func Import(ctx context.Context, w forage.Workspace, scratch string) (_ workspac
 	if err != nil || state.done(w, at) {
 		return workspace.Update{Before: state.Branch, After: state.Branch}, err
 	}
-	i, err := openImport(ctx, w, scratch)
+	i, err := openImport(ctx, Open, w, scratch)
 	if err != nil {
 		return workspace.Update{}, err
 	}
@@ -51,8 +51,8 @@ type importing struct {
 	whole   bool     // what is to be brought is in it already
 }
 
-func openImport(ctx context.Context, w forage.Workspace, scratch string) (_ *importing, err error) {
-	r, err := openStore(ctx, w)
+func openImport(ctx context.Context, open opener, w forage.Workspace, scratch string) (_ *importing, err error) {
+	r, err := openStore(ctx, open, w)
 	if err != nil {
 		return nil, err
 	}
@@ -68,9 +68,12 @@ func openImport(ctx context.Context, w forage.Workspace, scratch string) (_ *imp
 	return &importing{w: w, host: host, from: from, scratch: scratch}, nil
 }
 
+// opener is Open or OpenToRead.
+type opener func(ctx context.Context, path string) (*Repository, error)
+
 // openStore opens the host's repository, which the user may have moved.
-func openStore(ctx context.Context, w forage.Workspace) (*Repository, error) {
-	r, err := Open(ctx, w.Repository.Store)
+func openStore(ctx context.Context, open opener, w forage.Workspace) (*Repository, error) {
+	r, err := open(ctx, w.Repository.Store)
 	if errors.Is(err, ErrNoRepository) || errors.Is(err, fs.ErrNotExist) {
 		return nil, forage.WithHint(
 			forage.Errorf(forage.ErrRefused, "the repository %s is not there any more", w.Repository.Store),

@@ -28,6 +28,8 @@ type Repository struct {
 	ObjectFormat, RefFormat string
 	// Head is the branch that is checked out, without refs/heads/; "" when HEAD is detached: Detached is its commit then.
 	Head, Detached string
+	// foreign: root calls, and it is another user's. It is read, and never written to.
+	foreign bool
 }
 
 // ErrNoRepository says that there is no repository at a path.
@@ -48,6 +50,27 @@ func Open(ctx context.Context, path string) (*Repository, error) {
 	if err := r.checkOwner(); err != nil {
 		return nil, fmt.Errorf("opening the repository: %w", err)
 	}
+	return r.check(ctx)
+}
+
+// OpenToRead is Open for who writes nothing there: another user's repository is not refused when root calls. What of it
+// is shown inside is in the repository itself.
+func OpenToRead(ctx context.Context, path string) (*Repository, error) {
+	r, err := locate(path)
+	if err != nil {
+		return nil, err
+	}
+	err = r.checkOwner()
+	r.foreign = errors.Is(err, forage.ErrRefused)
+	whole := r.Common == r.GitDir && (r.GitDir == path || r.GitDir == filepath.Join(path, ".git")) // else it leads to what may be root's
+	if err != nil && !(r.foreign && whole) {
+		return nil, fmt.Errorf("opening the repository: %w", err)
+	}
+	return r.check(ctx)
+}
+
+// check sees whether we can work with the repository, and where its HEAD is.
+func (r *Repository) check(ctx context.Context) (*Repository, error) {
 	if err := errors.Join(r.checkFormat(), r.checkRefFormat(ctx)); err != nil {
 		return nil, err
 	}

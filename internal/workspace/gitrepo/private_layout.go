@@ -49,8 +49,10 @@ func (r *Repository) ObjectDirs() ([]ObjectDir, error) {
 		if slices.ContainsFunc(found, func(o ObjectDir) bool { return o.Path == dir }) {
 			return nil
 		}
-		if err := workspace.CheckOwner(dir); err != nil { // who owns it says in info/alternates what else is shown inside
-			return err
+		if own := depth == 0 && dir == filepath.Join(r.Common, "objects"); !r.foreign || !own {
+			if err := r.checkObjects(dir); err != nil {
+				return err
+			}
 		}
 		text, err := readRegular(filepath.Join(dir, "info/alternates"), maxPointer)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -76,6 +78,15 @@ func (r *Repository) ObjectDirs() ([]ObjectDir, error) {
 		return nil
 	}
 	return found, add(filepath.Join(r.Common, "objects"), 0)
+}
+
+// checkObjects refuses, when root calls, a folder of objects of which another user said that it is shown inside, or says in info/alternates
+// what else is.
+func (r *Repository) checkObjects(dir string) error {
+	if r.foreign {
+		return fmt.Errorf("showing the objects in %s: %w", dir, r.checkOwner())
+	}
+	return workspace.CheckOwner(dir)
 }
 
 // Names of what is in a private folder beside git/.

@@ -33,7 +33,7 @@ func Keep(ctx context.Context, w forage.Workspace, sandbox, scratch string) (kep
 		return nil, err
 	}
 	defer unlock()
-	i, err := openImport(ctx, w, scratch)
+	i, err := openImport(ctx, Open, w, scratch)
 	if err != nil {
 		return nil, err
 	}

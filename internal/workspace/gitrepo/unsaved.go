@@ -24,7 +24,7 @@ func Unsaved(ctx context.Context, w forage.Workspace, scratch string) (status wo
 	if _, err := os.Lstat(filepath.Join(w.Repository.Dir, "git")); errors.Is(err, fs.ErrNotExist) {
 		return workspace.Status{}, nil // not made yet, or removed already
 	}
-	i, err := openImport(ctx, w, scratch)
+	i, err := openImport(ctx, OpenToRead, w, scratch)
 	if errors.Is(err, forage.ErrRefused) || errors.Is(err, forage.ErrUnsupported) {
 		return workspace.Status{Problem: err.Error()}, nil
 	}
