@@ -166,6 +166,9 @@ func (c *collector) recoveries(ctx context.Context) error {
 			continue
 		}
 		errs = append(errs, c.do(kept[0].Sandbox, "let go of the removed work that was kept since "+kept[0].Made.Format(time.DateOnly), func() error {
+			if strings.HasSuffix(file, removing) {
+				return errors.Join(c.afterKilled(ctx, file, kept), os.Remove(file))
+			}
 			for _, r := range kept {
 				if err := gitrepo.Expire(ctx, r, c.Workspaces.Places.Scratch); err != nil {
 					return err

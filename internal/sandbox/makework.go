@@ -32,6 +32,10 @@ func (s *Service) makeWorkspaces(ctx context.Context, plan forage.Plan) error {
 
 // removeWorkspaces takes away what was made, the last part first.
 func (s *Service) removeWorkspaces(ctx context.Context, name string, parts []forage.Workspace, how workspace.Removal) error {
+	end, err := s.beginRemoval(name, parts, how)
+	if err != nil {
+		return err
+	}
 	var kept []workspace.Recovery
 	var notes []string
 	var failed []error
@@ -47,14 +51,14 @@ func (s *Service) removeWorkspaces(ctx context.Context, name string, parts []for
 		}
 		failed = append(failed, err)
 	}
-	err := errors.Join(append(failed, s.remember(kept))...)
+	err = errors.Join(append(failed, s.remember(kept))...)
 	for _, note := range notes {
 		s.notify(note)
 	}
-	if err == nil {
-		err = s.forgetWorkspaces(name)
+	if err != nil {
+		return err
 	}
-	return err
+	return errors.Join(end(), s.forgetWorkspaces(name))
 }
 
 // removePart removes one part. Work that can't be kept where it belongs, since the repository is gone or what
