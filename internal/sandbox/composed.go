@@ -14,8 +14,8 @@ import (
 	"forage/internal/rootfs"
 )
 
-// composedMounts are the mounts of all parts of a workspace, whatever their order: what holds another comes first.
-// A place that two parts want, and a place in another part where nothing can be mounted, are refused.
+// composedMounts are the mounts of all parts of a workspace, sorted so that a mount comes before those inside of it.
+// It refuses a place that two parts want, and a place in another part where nothing can be mounted.
 func composedMounts(parts []forage.Workspace) ([]forage.Mount, error) {
 	var mounts []forage.Mount
 	owner := make(map[string]string) // of a target
@@ -40,7 +40,7 @@ func metadata(w forage.Workspace) []forage.Mount {
 	return w.Repository.Mounts
 }
 
-// compareTargets orders paths so that what holds another comes first.
+// compareTargets orders paths so that a folder comes before what is in it.
 func compareTargets(a, b string) int {
 	return cmp.Or(cmp.Compare(strings.Count(a, "/"), strings.Count(b, "/")), strings.Compare(a, b))
 }
@@ -90,7 +90,7 @@ func holds(parts []forage.Workspace, target string) (outer forage.Workspace, ok 
 	return outer, ok
 }
 
-// plainFolder says what is wrong with place, below root, as a place to mount a folder on: it is a folder, and no link leads to it.
+// plainFolder is an error unless place, below root, is a folder that no link leads to, so that a folder can be mounted on it.
 func plainFolder(root, place string) error {
 	for path := root; path != place; {
 		rest := strings.TrimPrefix(place, path+"/")
@@ -151,8 +151,8 @@ func stillThere(plan forage.Plan) error {
 	return nil
 }
 
-// hideParts has the private metadata of a part that others are mounted in ignore them, as if its owner had: they are
-// no files of its repository. It is for who makes the workspace: later the metadata is the agent's.
+// hideParts adds, for each part that is mounted in another one, a pattern to the other one's info/exclude: its files are not that
+// repository's. It is called while the workspace is made. Later the metadata is the agent's, and is not written to.
 func hideParts(parts []forage.Workspace) error {
 	for _, w := range parts {
 		outer, ok := holds(parts, w.Target)

@@ -20,8 +20,8 @@ const stopGrace = 5 * time.Second
 const goneLimit = 30 * time.Second
 
 // Down removes the sandbox and what was made for its workspace. It refuses while work would be lost; with
-// force that work is kept for a while. The files of a direct workspace are the user's and stay. One whose record
-// can't be read is removed with force alone: what else it may have, nobody knows.
+// force that work is kept for workspace.RecoveryKept. The files of a direct workspace are the user's and stay. A sandbox whose
+// record can't be read is removed with force only, since nobody knows what work it has.
 func (s *Service) Down(ctx context.Context, name string, force bool) error {
 	how := workspace.RemoveSaved
 	if force {
@@ -85,7 +85,7 @@ func (s *Service) downOrphan(ctx context.Context, name string, how workspace.Rem
 	return s.Store.Delete(name, false) // what was kept beside the record
 }
 
-// removeBroken removes a sandbox whose record says nothing, by its name.
+// removeBroken removes a sandbox whose record can't be read: everything that is found by its name.
 func (s *Service) removeBroken(ctx context.Context, name string) error {
 	unlock, err := s.Store.Lock(ctx, name)
 	if err != nil {
@@ -138,8 +138,8 @@ func (s *Service) halt(ctx context.Context, record store.Record) error {
 	}
 }
 
-// remove takes away everything that Forage made for a sandbox that does not
-// run. taken: a supervisor that was on its way has it.
+// remove takes away everything that Forage made for a sandbox that does not run. The error is taken when a supervisor has
+// started meanwhile.
 func (s *Service) remove(ctx context.Context, record store.Record, how workspace.Removal) error {
 	return s.unheld(record.Name, func() error { return s.clear(ctx, record, how) })
 }
@@ -162,8 +162,8 @@ func (s *Service) unheld(name string, f func() error) error {
 	return errors.Join(f(), lock.Release())
 }
 
-// clear is remove for who holds the supervisor's lock. The record comes last,
-// so that an interrupted removal is found again.
+// clear is remove for a caller that holds the supervisor's lock. The record goes last, so that an interrupted removal is
+// found again.
 func (s *Service) clear(ctx context.Context, record store.Record, how workspace.Removal) error {
 	parts := record.Plan.Workspaces()
 	if how == workspace.RemoveSaved {

@@ -57,7 +57,7 @@ func (s *Service) Fork(ctx context.Context, name, other string) (Status, error) 
 	return s.status(ctx, record), err
 }
 
-// forking is one Fork.
+// forking is a call of Fork. The first is the sandbox that is forked, the other the one that is made.
 type forking struct {
 	*Service
 	name, other string
@@ -85,7 +85,7 @@ func (f *forking) keep(ctx context.Context, record store.Record) (err error) {
 	return err
 }
 
-// plan is the first one's plan with all that is by a sandbox's name.
+// plan is the first one's plan, with the other's name wherever a plan depends on it.
 func (f *forking) plan(ctx context.Context) (forage.Plan, error) {
 	first := f.first.Plan
 	var plan forage.Plan
@@ -119,8 +119,8 @@ func (f *forking) plan(ctx context.Context) (forage.Plan, error) {
 	return p.plan, errors.Join(p.keepsStores(), p.keepsRules())
 }
 
-// forkedPart is how a part is asked for again. What is shown as it is can't be had twice, so that
-// it becomes a clone, a workspace of its repository or a copy; unless nobody writes to it.
+// forkedPart is what the other asks for in the place of the part w. Two sandboxes can't write to one folder: a folder that is
+// mounted as it is becomes a clone, a jj workspace or a copy, unless it is read-only.
 func forkedPart(w forage.Workspace) forage.Part {
 	part := forage.Part{Name: w.Name, ContainerPath: w.Target, Repo: w.Source, Mode: w.Mode, Branch: w.Base, ReadOnly: w.ReadOnly}
 	if w.Mode != forage.WorkspaceDirect {
@@ -203,8 +203,8 @@ func (f *forking) fill(ctx context.Context, record store.Record) error {
 	return f.snapshots().Delete(f.other, before.ID) // nobody was at work there
 }
 
-// remember has the other compared with what there was before the first: what the first one's agent left behind is as new
-// to the user there. But for the workspaces' own metadata, which we made.
+// remember gives the other the first one's baseline of hazards: what the first one's agent left is new to the user in the other, too.
+// Only the metadata at the root is the other's own, since we have just made it.
 func (f *forking) remember() error {
 	own, err := f.looked(f.other)
 	if err != nil {
@@ -221,7 +221,7 @@ func (f *forking) remember() error {
 	return writeJSON(f.lookFile(f.other), f.before)
 }
 
-// adopt makes what is private of the first one's part that of the other's.
+// adopt changes the private state that came with the snapshot from that of the part w to that of next.
 func (f *forking) adopt(w, next forage.Workspace) error {
 	switch {
 	case next.Mode == forage.WorkspaceCopy:
@@ -241,8 +241,8 @@ func (f *forking) adopt(w, next forage.Workspace) error {
 	return gitrepo.Adopt(filepath.Join(next.Repository.Dir, "git"), head, next.Repository.Head, head == w.Branch)
 }
 
-// alternatesFile says where a git directory borrows objects. That is by the place of the sandbox's own mounts, and
-// so not a part of the state.
+// alternatesFile says where a git directory borrows objects. The paths in it are those of a sandbox's own mounts, so
+// the first one's must not replace the other's.
 const alternatesFile = "objects/info/alternates"
 
 func borrowed(w forage.Workspace, into map[string][]byte) error {
@@ -260,7 +260,7 @@ func borrowed(w forage.Workspace, into map[string][]byte) error {
 	return err
 }
 
-// writeBorrowed writes one back; what was restored around it was written inside.
+// writeBorrowed writes an alternates file back into a git directory that was restored from the state, which is hostile.
 func writeBorrowed(file string, text []byte) error {
 	root, err := os.OpenRoot(filepath.Dir(filepath.Dir(filepath.Dir(file))))
 	if err != nil {

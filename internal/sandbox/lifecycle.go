@@ -57,8 +57,8 @@ func (s *Service) Up(ctx context.Context, opts Options) (Status, error) {
 	return s.status(ctx, record), err
 }
 
-// tidy finishes what was interrupted of a sandbox before another one of its name is planned: what is
-// half made would be in the way. Where nothing is to be done it makes nothing.
+// tidy finishes an interrupted creation or removal of the sandbox, so that what is half made is not in the way of the
+// next plan for that name. If there was none, it writes nothing.
 func (s *Service) tidy(ctx context.Context, name string) error {
 	record, err := s.Store.Load(name)
 	if err != nil || unsettled(record) == "" || s.alive(name) {
@@ -90,7 +90,7 @@ func (s *Service) create(ctx context.Context, plan forage.Plan) error {
 	return s.createFilled(ctx, plan, nil)
 }
 
-// createFilled is create with what is to be done in the workspaces before anything runs there; nil is nothing.
+// createFilled is create, with a function that fills the workspaces before anything runs in them; nil: they stay as they are made.
 func (s *Service) createFilled(ctx context.Context, plan forage.Plan, fill func(context.Context, store.Record) error) error {
 	hostEnv, err := s.hostEnv(plan)
 	if err != nil {

@@ -20,7 +20,8 @@ import (
 
 // QuarantineOptions say what Quarantine moves aside.
 type QuarantineOptions struct {
-	// All: also what takes a build, a push or a start by name. Else what is met on the way, but for repositories that were there before.
+	// All: also what is executed only by a build, a push or when it is started by name. Without it, only what is met on the way, and no
+	// repository that was there before.
 	All bool
 	// Paths choose findings, or folders with findings in them, relative to the workspace; All has no meaning then.
 	Paths []string
@@ -33,14 +34,14 @@ type Quarantined struct {
 	Error string `json:"error,omitempty"` // why it is where it was
 }
 
-// ended is what quarantine has to know of a sandbox that is gone.
+// ended is what Quarantine needs to know of a run after it has ended.
 type ended struct {
 	Plan   forage.Plan // its workspaces only
 	Before baselines
 }
 
-// Quarantine moves hazards out of a workspace, into a folder of ours. It deletes nothing. The sandbox may run: what the
-// agent does meanwhile can keep it from moving something, not lead it outside. After `run`, the name is the run's.
+// Quarantine moves hazards out of a workspace, into a folder of ours. It deletes nothing. The sandbox may be running: its agent can
+// keep Quarantine from moving something, but can't lead it out of the workspace. The name may be that of a run that has ended.
 func (s *Service) Quarantine(ctx context.Context, name string, options QuarantineOptions) ([]Quarantined, error) {
 	plan, before, err := s.lookedAt(name)
 	if err != nil {
@@ -74,12 +75,12 @@ func (s *Service) quarantineDir(name string) string {
 	return filepath.Join(s.Places.State, "quarantine", name)
 }
 
-// endedFile holds what quarantine has to know after the sandbox is gone.
+// endedFile holds the ended of a run.
 func (s *Service) endedFile(name string) string {
 	return filepath.Join(s.Places.State, "quarantine", name+".json")
 }
 
-// keepEnded keeps what there was in the user's own folders before a sandbox that ends. Trees of ours go with it.
+// keepEnded writes down what was in the user's own folders before a run, for Quarantine. Trees that Forage made go with the run.
 func (s *Service) keepEnded(plan forage.Plan, before baselines) error {
 	e := ended{Plan: forage.Plan{Name: plan.Name, Workspace: plan.Workspace, Parts: plan.Parts}, Before: before}
 	return writeJSON(s.endedFile(plan.Name), e)
@@ -113,7 +114,7 @@ func partPath(plan forage.Plan, part string) string {
 	return plan.Workspace.Path
 }
 
-// choose are those findings that the options mean.
+// choose returns the findings that the options ask for.
 func choose(found []Hazard, before baselines, plan forage.Plan, options QuarantineOptions) ([]Hazard, error) {
 	if len(options.Paths) > 0 {
 		return findingsAt(found, options.Paths)
@@ -121,7 +122,7 @@ func choose(found []Hazard, before baselines, plan forage.Plan, options Quaranti
 	return slices.DeleteFunc(found, func(h Hazard) bool {
 		_, known := before[cmp.Or(h.Part, plan.Workspace.Name)][h.Path]
 		switch h.Kind {
-		case hazard.KindRepository: // moving a repository that was there is for who has looked at it
+		case hazard.KindRepository: // one that was there before is the user's: it is moved only when it is named with Paths
 			return known
 		case hazard.KindUnseen:
 			return true
@@ -154,10 +155,10 @@ func findingsAt(found []Hazard, paths []string) ([]Hazard, error) {
 	return chosen, nil
 }
 
-// quarantineKept is how long what quarantine needs to know outlives a run.
+// quarantineKept is how long after the end of a run Quarantine still works for it.
 const quarantineKept = 30 * 24 * time.Hour
 
-// quarantines removes what quarantine has to know of runs that ended long ago. What was moved aside stays for good.
+// quarantines removes the notes that Quarantine has of runs that ended long ago. What it moved aside stays for good.
 func (c *collector) quarantines() error {
 	dir := filepath.Join(c.Places.State, "quarantine")
 	entries, err := os.ReadDir(dir)

@@ -29,8 +29,8 @@ type ApplyOptions struct {
 	DryRun bool     // everything is checked, and nothing is done
 }
 
-// Diff brings the commits of a sandbox to the host's repository and reviews what was done, part by part. show may be called as
-// long as it likes; whole says that it showed the contents, so that Apply can tell when they are others.
+// Diff brings the commits of a sandbox to the host's repository and reviews what was done, part by part. show may take as
+// long as it likes. It returns whole when it showed the contents, so that Apply can say when they have changed since.
 func (s *Service) Diff(ctx context.Context, name string, o ReviewOptions, show func([]*review.Session) (whole bool, err error)) (err error) {
 	record, err := s.Store.Load(name)
 	if err != nil {
@@ -60,7 +60,7 @@ func closeAll(sessions []*review.Session) error {
 	return errors.Join(failed...)
 }
 
-// reviews opens one for each part that has something to compare with.
+// reviews opens a review of each part that has something to compare with.
 func (s *Service) reviews(ctx context.Context, record store.Record, o ReviewOptions) ([]*review.Session, error) {
 	parts, err := chosen(record.Plan, o.Part)
 	if err != nil {
@@ -228,7 +228,7 @@ func notApplied(err error, done, left []review.Applied) error {
 	return fmt.Errorf("%s: %w (%s)", left[0].Part, err, text)
 }
 
-// tellUnseen says where what is brought is not what the user was shown.
+// tellUnseen says when what is brought is not what diff has shown the user.
 func (s *Service) tellUnseen(sessions []*review.Session) {
 	for _, session := range sessions {
 		switch same, any := session.Seen(); {

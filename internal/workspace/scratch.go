@@ -22,10 +22,10 @@ func MakeScratch(scratch, kind string) (string, error) {
 	return os.MkdirTemp(scratch, fmt.Sprintf("%s-%d-", kind, os.Getpid()))
 }
 
-// scratchKept is how long a scratch folder stays of whose process nobody knows. Nothing that works takes as long.
+// scratchKept is how long a scratch folder stays when its name doesn't tell whether its process has ended. No call takes as long.
 const scratchKept = 24 * time.Hour
 
-// AbandonedScratch are the folders below scratch that nobody works in any more.
+// AbandonedScratch lists the folders below scratch whose processes have ended.
 func AbandonedScratch(scratch string) ([]string, error) {
 	entries, err := os.ReadDir(scratch)
 	if errors.Is(err, fs.ErrNotExist) {

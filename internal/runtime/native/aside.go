@@ -7,8 +7,8 @@ import (
 	"forage/internal/seccomp"
 )
 
-// aside is what needs to know next to nothing of the sandbox; it is done on a
-// second thread from the first moment on, beside the building of the root.
+// aside is the part of a start that needs to know next to nothing of the sandbox. It is done in a goroutine of its own from
+// the first moment on, while the root is built.
 type aside struct {
 	proc      int // a detached /proc
 	procErr   error

@@ -16,10 +16,10 @@ import (
 	"forage"
 )
 
-// The kernel takes a mount away when a program of the host, which does not see it, removes or replaces what it lies on:
-// an editor that saves by renaming does. What is held inside is therefore watched from the host. Once a
-// mount is missing it is made again, from outside; where that can't be done the sandbox is ended. Between the one and the other the
-// agent can get at the new file for some milliseconds: what it does to it then is found by comparing, not prevented.
+// When a program of the host removes or replaces a file that is mounted over inside, the kernel takes the mount away. The
+// program does not see the mount, and any editor that saves by renaming does this. So the host watches the files that are held:
+// a mount that is missing is made again from outside, and where that fails the sandbox is ended. In the milliseconds between,
+// the agent can change the new file. That is not prevented, but found by comparing (package hazard).
 
 // guarded is one path inside that something has to be mounted at.
 type guarded struct {
@@ -103,11 +103,11 @@ func (g *guard) end() {
 	g.namespaces.close()
 }
 
-// Where nothing tells of changes they are looked for. So they are at first: giving up an inotify instance that has
-// watched takes the kernel as long as half of a short run.
+// How often mounts are looked for where inotify does not tell of changes. At first it is not even asked: closing an inotify
+// instance that has watched something takes the kernel half as long as a short run takes.
 const (
 	guardPace  = time.Second          // where no inotify instance is to be had, or no watch
-	restPace   = 5 * time.Millisecond // after each look at what changed: whoever is inside changes things all the time
+	restPace   = 5 * time.Millisecond // after each look at what changed: the agent may change things all the time
 	earlyPace  = 5 * time.Millisecond
 	earlyLooks = 100
 )
@@ -164,8 +164,8 @@ func (g *guard) follow() {
 	}
 }
 
-// watch watches the folders that what is held is in, and says whether all of them are. One that is watched already is no
-// other watch.
+// watch watches the folders of all files that are held, and says whether it could. Adding a folder that is watched already
+// returns the watch that it has.
 func (g *guard) watch() bool {
 	raw, err := g.notify.SyscallConn()
 	if err != nil {
@@ -194,8 +194,8 @@ func (g *guard) watch() bool {
 	return true
 }
 
-// concerns says whether events (inotify(7)) are about a name that something is held at. Whoever is inside makes events too, as many
-// as it likes, and in folders of its own of any name.
+// concerns says whether events (inotify(7)) are about a name that something is held at. The agent causes events too, as many as
+// it likes: those about other names are passed over.
 func (g *guard) concerns(events []byte) bool {
 	for len(events) >= unix.SizeofInotifyEvent {
 		size := unix.SizeofInotifyEvent + int(nativeUint32(events[12:]))

@@ -13,12 +13,12 @@ import (
 	"forage/internal/rootfs"
 )
 
-// What the host's tools execute in a writable share (hooks, .envrc) is mounted read-only over itself. What is mounted over
-// can't be changed, renamed or replaced from inside; and so that no folder above it can be renamed either, each on the
-// way is mounted over itself as it is. What is not there when the sandbox starts is not held: nothing is made on the host.
+// Files in a writable share that the host's tools execute (hooks, .envrc) are mounted read-only over themselves: from inside,
+// a mount point can't be changed, renamed or replaced. Each folder on the way there is mounted over itself too, writable, so that
+// it can't be renamed either. A file that is not there when the sandbox starts is not held: nothing is made on the host.
 //
-// The host's own programs see none of these mounts. One that puts another file in the place of a held one, as an editor does that
-// saves, takes the mount away: guard.go.
+// The host's own programs see none of these mounts. A program that replaces a held file, as an editor does on saving, takes the
+// mount away: see guard.go.
 
 // protected are the paths that the spec protects, and the metadata of a repository at the root of whatever is writable: a
 // second wall for a workspace, where metadata of the sandbox's own is mounted over it, and the only one for a user's own mounts.
@@ -36,10 +36,10 @@ func protected(spec forage.Spec) []string {
 	return slices.Compact(list)
 }
 
-// metadata are names of mounts that have to stay in their place: what is under them is executed by the host's git and jj.
+// metadata are names of mounts that have to stay in their place: they cover what the host's git and jj execute.
 var metadata = []string{".git", ".jj"}
 
-// holding returns what has to be held in share: the folders that must not be renamed, and what is to be
+// holding returns what has to be held in share: the folders that must not be renamed, and the paths that are
 // read-only, both from the outside in.
 func (b *boot) holding(share string) (folders, readOnly []string) {
 	for _, target := range b.Protect {
@@ -104,7 +104,8 @@ func (b *builder) hold(s *share) error {
 	return nil
 }
 
-// overItself mounts what is at target over itself. A symbolic link is pinned as a link; what is behind one is not at target, and nothing is.
+// overItself mounts what is at target over itself; a symbolic link is mounted itself, and not what it leads to. If there is
+// nothing, or if a link is on the way, it does nothing.
 func (b *builder) overItself(target string, attrs uint64) error {
 	at, err := openPinned(b.root, relative(target))
 	switch {

@@ -18,7 +18,7 @@ import (
 	"forage/internal/workspace/snapshot"
 )
 
-// Provider is the copy workspace.Provider, which makes what it makes in Places.
+// Provider is the copy workspace.Provider.
 type Provider struct {
 	Places workspace.Places
 }

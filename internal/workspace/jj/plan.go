@@ -14,7 +14,7 @@ import (
 	"forage/internal/workspace/jjrepo"
 )
 
-// Provider is the jj workspace.Provider, which makes what it makes in Places.
+// Provider is the jj workspace.Provider.
 type Provider struct {
 	Places workspace.Places
 }

@@ -12,7 +12,7 @@ import (
 	"forage/internal/workspace/jjrepo"
 )
 
-// in opens the user's repository, in a shadow, for as long as f takes.
+// in runs f with a shadow of the user's repository.
 func (p Provider) in(ctx context.Context, w forage.Workspace, f func(*jjrepo.Shadow) error) error {
 	repo, err := jjrepo.Open(ctx, w.Source)
 	if err != nil {

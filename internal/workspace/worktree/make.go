@@ -92,7 +92,7 @@ func Aside(w forage.Workspace) string {
 	return m.Aside
 }
 
-// note writes beginFile: what m names is of no value to anybody.
+// note writes beginFile. From then on, what m names may be deleted.
 func note(w forage.Workspace, m mark) error {
 	text, err := json.Marshal(m)
 	if err != nil {
@@ -154,7 +154,7 @@ func removeUnused(ctx context.Context, r *gitrepo.Repository, w forage.Workspace
 	return gitrepo.RemovePrivate(*w.Repository)
 }
 
-// unmake takes away worktree and branch, if that is at a commit still.
+// unmake takes away the worktree, and the branch if it is still at the commit at.
 func unmake(ctx context.Context, r *gitrepo.Repository, w forage.Workspace, at, scratch string) (err error) {
 	if err := r.RemoveWorktree(describe(w)); err != nil || at == "" {
 		return err
