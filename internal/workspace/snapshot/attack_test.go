@@ -277,7 +277,10 @@ func TestClosed(t *testing.T) {
 	check("after restoring")
 	p.restore(t, made.ID)
 	check("after restoring what is there")
-	must(t, os.Chmod(p.folder.Path, 0o400))
+	above := filepath.Dir(p.folder.Path)
+	must(t, os.Chmod(above, 0o300))
+	p.restore(t, made.ID)
+	must(t, os.Chmod(above, 0o700), os.Chmod(p.folder.Path, 0o400))
 	_, err := p.store.Create(t.Context(), p.request())
 	must(t, os.Chmod(p.folder.Path, 0o755))
 	if !errors.Is(err, fs.ErrPermission) {

@@ -48,8 +48,12 @@ func (s Store) Restore(ctx context.Context, sandbox, id string, r Request) (befo
 	return present.Snapshot, explain(errors.Join(errs...))
 }
 
-// makeFolder makes a folder that is not there, through no link.
+// makeFolder makes a folder that is not there, through no link. The one above it need not be readable where it is there.
 func makeFolder(name string) error {
+	if folder, err := workspace.OpenFolder(name); !errors.Is(err, os.ErrNotExist) {
+		folder.Close()
+		return err
+	}
 	parent, err := workspace.OpenFolder(path.Dir(name))
 	if err != nil {
 		return err

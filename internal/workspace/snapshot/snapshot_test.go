@@ -246,8 +246,17 @@ func TestHoles(t *testing.T) {
 	must(t, err)
 	_, err = f.WriteAt([]byte("in the middle"), size/2+5)
 	must(t, err, f.Truncate(size), f.Close())
+	f, err = os.Create(p.path("many"))
+	must(t, err)
+	for at := int64(0); at < 8<<20; at += 64 << 10 {
+		_, err = f.WriteAt([]byte("a page of each"), at)
+		must(t, err)
+	}
+	must(t, f.Close())
+	var before, after unix.Stat_t
+	must(t, unix.Lstat(p.path("many"), &before))
 	made := p.create(t)
-	must(t, os.Remove(p.path("huge")))
+	must(t, os.Remove(p.path("huge")), os.Remove(p.path("many")))
 	p.restore(t, made.ID)
 	var st unix.Stat_t
 	must(t, unix.Lstat(p.path("huge"), &st))
@@ -259,6 +268,9 @@ func TestHoles(t *testing.T) {
 	must(t, err)
 	if st.Size != size || st.Blocks*512 > 1<<20 || !bytes.Equal(got, []byte("in the middle")) {
 		t.Errorf("%d bytes in %d blocks: %q", st.Size, st.Blocks, got)
+	}
+	if must(t, unix.Lstat(p.path("many"), &after)); after.Blocks > 2*before.Blocks {
+		t.Errorf("%d blocks become %d", before.Blocks, after.Blocks)
 	}
 }
 
