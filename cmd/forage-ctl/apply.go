@@ -43,7 +43,7 @@ forage-ctl apply work --paths src go.mod`,
 		},
 	}
 	c.Flags().StringVar(&o.Into, "into", "", "bring it to this `BRANCH`, which is made if there is none")
-	c.Flags().StringSliceVar(&o.Paths, "paths", nil, "only what is at or below these `PATHS` of the repository")
+	c.Flags().StringArrayVar(&o.Paths, "paths", nil, "only what is at or below these `PATHS` of the repository")
 	c.Flags().StringVar(&o.Part, "part", "", "only this `PART` of a composed workspace")
 	c.Flags().BoolVar(&o.DryRun, "dry-run", false, "check everything and say what would be done; no file and no branch changes")
 	f.add(c)

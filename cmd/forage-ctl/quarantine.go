@@ -35,7 +35,7 @@ forage-ctl quarantine work --paths .envrc tools/.vscode`,
 		},
 	}
 	c.Flags().BoolVar(&o.All, "all", false, "also what takes a build, a push or a start by name")
-	c.Flags().StringSliceVar(&o.Paths, "paths", nil, "only what is at or below these `PATHS` of the workspace")
+	c.Flags().StringArrayVar(&o.Paths, "paths", nil, "only what is at or below these `PATHS` of the workspace")
 	c.MarkFlagsMutuallyExclusive("all", "paths")
 	f.add(c)
 	return c

@@ -9,6 +9,7 @@ import (
 
 	"forage"
 	"forage/internal/workspace"
+	"forage/internal/workspace/review"
 )
 
 // makeWorkspaces makes what the providers planned. The sandbox is on record by then, in PhaseCreating, so that
@@ -42,6 +43,9 @@ func (s *Service) removeWorkspaces(ctx context.Context, name string, parts []for
 	for _, w := range slices.Backward(parts) {
 		provider, err := s.Workspaces.New(w.Mode)
 		if err == nil {
+			err = s.recoverApply(ctx, name, w, how)
+		}
+		if err == nil {
 			var recovered []workspace.Recovery
 			recovered, err = s.removePart(ctx, provider, name, w, how)
 			kept = append(kept, recovered...)
@@ -59,6 +63,16 @@ func (s *Service) removeWorkspaces(ctx context.Context, name string, parts []for
 		return err
 	}
 	return errors.Join(end(), s.forgetWorkspaces(name))
+}
+
+// recoverApply takes back what an apply left in the user's folder that was killed: once the part is removed, nobody knows of it.
+func (s *Service) recoverApply(ctx context.Context, name string, w forage.Workspace, how workspace.Removal) error {
+	err := review.Recover(ctx, s.subject(name, w), s.nobodyWrites)
+	if err != nil && how == workspace.RemoveForced && ctx.Err() == nil {
+		s.notify(err.Error())
+		return nil
+	}
+	return err
 }
 
 // removePart removes one part. Work that can't be kept where it belongs, since the repository is gone or what

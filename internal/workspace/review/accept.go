@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -239,8 +240,8 @@ func follow(links map[string]string, name string) string {
 	return ""
 }
 
-// unfiltered says which of the files that come to the user's folder would have gone through a filter of the user's, as those
-// of LFS do: none runs here.
+// converted says of which of the files that come to the user's folder attributes make something else than what was shown: they are
+// converted, as git does it everywhere, or would have gone through a filter of the user's, as those of LFS do. No filter runs here.
 func (s *Session) converted(ctx context.Context, t *target, r result, changes []Change) ([]string, error) {
 	if t.folder() == "" {
 		return nil, nil
@@ -256,20 +257,51 @@ func (s *Session) converted(ctx context.Context, t *target, r result, changes []
 		return nil, err
 	}
 	list, err := s.staging.Git(ctx, gitrepo.Call{
-		Args: []string{"check-attr", "--cached", "-z", "--stdin", "filter"}, Stdin: []byte(names.String()), Index: index,
+		Args: []string{
+			// The user's own, which apply doesn't go by.
+			"-c", "core.attributesFile=" + filepath.Join(t.repo.Common, "info/attributes"),
+			"check-attr", "--cached", "-z", "--stdin", "filter", "working-tree-encoding", "ident", "eol",
+		},
+		Stdin: []byte(names.String()), Index: index,
 	})
 	if err != nil {
 		return nil, err
 	}
-	count := 0
+	filtered := make(map[string]bool)
+	converted := make(map[string]bool)
 	fields := strings.Split(strings.TrimSuffix(string(list), "\x00"), "\x00")
-	for i := 2; i < len(fields); i += 3 {
-		if fields[i] != "unspecified" && fields[i] != "unset" {
-			count++
+	for ; len(fields) >= 3; fields = fields[3:] {
+		name, attribute, value := fields[0], fields[1], fields[2]
+		switch {
+		case value == "unspecified", value == "unset", attribute == "eol" && value != "crlf":
+		case attribute == "filter":
+			filtered[name] = true
+		default:
+			converted[name] = true
 		}
 	}
-	if count == 0 {
-		return nil, nil
+	var notes []string
+	if len(filtered) > 0 {
+		notes = append(notes, fmt.Sprintf(
+			"%d files have a filter, as those of Git LFS, which was not run: `git checkout -- .` in %s runs it", len(filtered), t.repo.WorkTree))
 	}
-	return []string{fmt.Sprintf("%d files have a filter, as those of Git LFS, which was not run: `git checkout -- .` in %s runs it", count, t.repo.WorkTree)}, nil
+	if len(converted) > 0 {
+		notes = append(notes, "attributes have git write these files in another form than `diff` shows (line ends, $Id$, an encoding): "+some(converted))
+	}
+	return notes, nil
+}
+
+// some are the first of many names, escaped.
+func some(names map[string]bool) string {
+	const most = 10
+	all := slices.Sorted(maps.Keys(names))
+	shown := all[:min(len(all), most)]
+	for i, name := range shown {
+		shown[i] = term.Escape(name)
+	}
+	text := strings.Join(shown, ", ")
+	if more := len(all) - len(shown); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }

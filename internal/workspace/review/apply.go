@@ -136,8 +136,21 @@ func (s *Session) plan(ctx context.Context, t *target, o Options, done *Applied)
 		return result, err
 	}
 	done.After, done.Commits, done.Merged, done.Files, done.Folder = result.commit, result.commits, result.merged, len(changes), t.folder()
-	done.Notes, err = s.converted(ctx, t, result, changes)
+	notes, err := s.converted(ctx, t, result, changes)
+	done.Notes = append(notes, s.leftOut()...)
 	return result, err
+}
+
+// leftOut says what is in the folder and is not brought.
+func (s *Session) leftOut() []string {
+	if len(s.Left) == 0 {
+		return nil
+	}
+	names := make(map[string]bool)
+	for _, left := range s.Left {
+		names[left.Path] = true
+	}
+	return []string{"left out: " + some(names) + "; `forage-ctl diff " + s.subject.Sandbox + "` says why"}
 }
 
 // nothing says that there is nothing that the user's branch lacks.

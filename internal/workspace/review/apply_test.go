@@ -443,3 +443,78 @@ func TestApplyOfFilesOfAnotherCommit(t *testing.T) {
 	b.write(filepath.Dir(repository.Dir), "main.imported", fmt.Sprintf(`{"tip": %q, "own": %q, "head": %q, "branch": %q}`, tip, tip, tip, tip))
 	b.mustApply(Options{})
 }
+
+func TestApplySaysWhatIsNotAsShown(t *testing.T) {
+	for name, test := range map[string]struct {
+		attributes, note string
+	}{
+		"nothing":             {"* text\n", ""},
+		"an encoding":         {"a working-tree-encoding=UTF-16LE\n", "another form than `diff` shows (line ends, $Id$, an encoding): a"},
+		"line ends":           {"a eol=crlf\n", "another form"},
+		"keywords":            {"a ident\n", "another form"},
+		"a filter":            {"a filter=lfs\n", "1 files have a filter"},
+		"a nested repository": {"* text\n", "left out: inner; "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBox(t, map[string]string{"a": "1\n"})
+			b.write(b.work.Dir, "a", "2\n")
+			if name == "an encoding" {
+				b.write(b.work.Dir, "a", "2\x00\n\x00")
+			}
+			b.write(b.work.Dir, ".gitattributes", test.attributes)
+			if name == "a nested repository" {
+				b.work.Git("init", "-q", "inner")
+				b.write(b.work.Dir, "inner/one", "1\n")
+				b.write(b.work.Dir, "inner/deep/two", "2\n")
+				if left := b.open().Left; len(left) != 1 || !strings.Contains(left[0].Why, "with 2 files") {
+					t.Errorf("left: %+v", left)
+				}
+			}
+			notes := strings.Join(b.mustApply(Options{}).Notes, "\n")
+			if test.note == "" && notes != "" || !strings.Contains(notes, test.note) {
+				t.Errorf("notes: %q, want %q", notes, test.note)
+			}
+		})
+	}
+}
+
+func TestApplyRefusesABranchThatCannotMove(t *testing.T) {
+	b := newBox(t, map[string]string{"a": "1\n"})
+	b.write(b.work.Dir, "a", "2\n")
+	b.commit("work")
+	b.user.Git("branch", "deep/er")
+	b.refuses(Options{Into: "main/x"}, "there is a branch main")
+	b.refuses(Options{Into: "deep"}, "there is a branch deep/er")
+	b.user.Git("checkout", "-q", "--detach")
+	b.write(b.user.Dir, ".git/rebase-merge/head-name", "refs/heads/main\n")
+	if _, err := b.apply(Options{Into: "main"}); err == nil || !strings.Contains(err.Error(), "being rebased") {
+		t.Errorf("a branch that is being rebased: %v", err)
+	}
+}
+
+// A folder in the user's place that became a link leads out: nothing is written or removed through it.
+func TestApplyWritesThroughNoLink(t *testing.T) {
+	outside := t.TempDir()
+	b := newBox(t, map[string]string{"a": "1\n", "dir/f": "1\n", "dir/gone": "1\n"})
+	b.write(b.work.Dir, "dir/f", "2\n")
+	b.write(b.work.Dir, "dir/new", "n\n")
+	b.write(b.work.Dir, "fresh/new", "n\n")
+	if err := os.Remove(filepath.Join(b.work.Dir, "dir/gone")); err != nil {
+		t.Fatal(err)
+	}
+	b.commit("work")
+	if err := os.Rename(filepath.Join(b.user.Dir, "dir"), filepath.Join(outside, "dir")); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"dir", "fresh"} {
+		if err := os.Symlink(filepath.Join(outside, "dir"), filepath.Join(b.user.Dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.refuses(Options{}, "in the way")
+	for name, content := range map[string]string{"f": "1\n", "gone": "1\n", "new": ""} {
+		if text, _ := os.ReadFile(filepath.Join(outside, "dir", name)); string(text) != content {
+			t.Errorf("%s outside is %q", name, text)
+		}
+	}
+}

@@ -150,7 +150,7 @@ func passingBookmark(subject Subject) string { return "forage-apply-" + subject.
 func recoverJJ(ctx context.Context, subject Subject) (err error) {
 	opened, err := jjrepo.Open(ctx, subject.Workspace.Source)
 	if err != nil {
-		return gone(subject.Workspace.Source, err)
+		return nil // who needs it says so
 	}
 	jj, err := opened.Shadow(subject.Places.Scratch)
 	if err != nil {

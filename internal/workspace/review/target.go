@@ -5,10 +5,12 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 
 	"forage"
+	"forage/internal/term"
 	"forage/internal/workspace"
 	"forage/internal/workspace/gitrepo"
 )
@@ -91,7 +93,13 @@ func (t *target) find(ctx context.Context, s *Session) error {
 	if t.commit = s.commit(ctx, t.shadow, ref); t.commit != s.at {
 		return forage.WithHint(forage.Errorf(forage.ErrRefused, "the branch %s was moved just now", t.branch), "apply again")
 	}
+	if err := t.free(ctx); err != nil {
+		return err
+	}
 	for _, checkout := range t.repo.Checkouts() {
+		if err := t.used(checkout); err != nil {
+			return err
+		}
 		if checkout.Branch != t.branch {
 			continue
 		}
@@ -104,6 +112,47 @@ func (t *target) find(ctx context.Context, s *Session) error {
 	}
 	if t.checkedOut {
 		return t.quiet()
+	}
+	return nil
+}
+
+// free refuses a new branch that git has no room for: beside "a" there can be no "a/b".
+func (t *target) free(ctx context.Context) error {
+	if t.commit != "" {
+		return nil
+	}
+	for above := path.Dir(t.branch); above != "."; above = path.Dir(above) {
+		if t.exists(ctx, above) {
+			return inTheWay(t.branch, above)
+		}
+	}
+	below, err := t.shadow.Line(ctx, "for-each-ref", "--count=1", "--format=%(refname:lstrip=2)", "refs/heads/"+t.branch+"/")
+	if err == nil && below != "" {
+		err = inTheWay(t.branch, below)
+	}
+	return err
+}
+
+func (t *target) exists(ctx context.Context, branch string) bool {
+	_, err := t.shadow.Line(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", "refs/heads/"+branch)
+	return err == nil
+}
+
+func inTheWay(branch, other string) error {
+	return forage.WithHint(
+		forage.Errorf(forage.ErrRefused, "there is a branch %s, beside which git can't have %s", term.Escape(other), term.Escape(branch)),
+		"name another with --into")
+}
+
+// used refuses a branch that a rebase or bisect goes back to when it ends: it would find it elsewhere.
+func (t *target) used(checkout gitrepo.Checkout) error {
+	for name, what := range map[string]string{"rebase-merge/head-name": "rebased", "rebase-apply/head-name": "rebased", "BISECT_START": "bisected"} {
+		text, err := os.ReadFile(filepath.Join(checkout.GitDir, name))
+		if err == nil && strings.TrimPrefix(strings.TrimSpace(string(text)), "refs/heads/") == t.branch {
+			return forage.WithHint(
+				forage.Errorf(forage.ErrRefused, "%s is being %s in %s", t.branch, what, checkout.Folder),
+				"finish that, or abort it, and apply again; or name another branch with --into")
+		}
 	}
 	return nil
 }
