@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"path/filepath"
 	"strings"
 )
 
@@ -18,6 +19,9 @@ func (i *importing) choose(ctx context.Context, state imported, at place) (strin
 		return "", err
 	}
 	since := cmp.Or(at.own, state.Tip)
+	if state.Own == at.own && state.Tip != state.Head && s.follows(ctx, at.head, state.Head, since) {
+		return since, nil // what it goes on from was not followed either
+	}
 	if err := s.bringWhole(ctx, []string{at.head, since}, i.known(state)); err != nil {
 		return "", err
 	}
@@ -43,6 +47,30 @@ func (i *importing) known(state imported) map[string]bool {
 		known[id] = id != ""
 	}
 	return known
+}
+
+// maxLine is how many commits follows looks at.
+const maxLine = 1000
+
+// follows says whether nothing but commits with one parent each, which are loose, lead from one commit to an earlier one, and
+// another is not among them. That a branch isn't followed is so known again without bringing all that is on it.
+func (s *staging) follows(ctx context.Context, id, earlier, but string) bool {
+	c := looseCopy{from: s.from, objects: filepath.Join(s.shadow.Dir, "objects"), sha256: s.shadow.Repository.ObjectFormat == "sha256"}
+	for range maxLine {
+		if id == earlier || id == but {
+			return id == earlier
+		}
+		o, err := c.take(ctx, id)
+		if err != nil || o.kind != "commit" {
+			return false
+		}
+		links, err := headerLinks(o.body, "tree ", "parent ")
+		if err != nil || len(links) != 2 {
+			return false
+		}
+		id = links[1]
+	}
+	return false
 }
 
 // bringWhole brings tips with all that they need, or fails.

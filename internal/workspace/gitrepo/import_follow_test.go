@@ -243,9 +243,24 @@ func TestImportBringsNothingOfWhatItDoesNotFollow(t *testing.T) {
 		t.Errorf("got %+v, and the host has what is beside: %v", update, b.has(beside))
 	}
 	b.clean()
-	must(t, os.Rename(b.work.Repository.Store, b.work.Repository.Store+".moved"))
+	// Nor is it read again with each commit that goes on from there, unless one brings the two together.
+	file := b.inside.Git("rev-parse", beside+":x")
+	must(t, os.Rename(b.path("objects", file[:2], file[2:]), b.path("hidden")))
+	b.inside.Git("commit", "-q", "--allow-empty", "-m", "more")
 	if update := b.importIt(); update.After != own {
 		t.Errorf("got %+v", update)
+	}
+	must(t, os.Rename(b.path("hidden"), b.path("objects", file[:2], file[2:])))
+	store := b.work.Repository.Store
+	must(t, os.Rename(store, store+".moved"))
+	if update := b.importIt(); update.After != own {
+		t.Errorf("got %+v", update)
+	}
+	must(t, os.Rename(store+".moved", store))
+	b.inside.Git("merge", "-q", "--no-edit", b.work.Branch)
+	b.inside.Git("commit", "-q", "--allow-empty", "-m", "on top")
+	if update, want := b.importIt(), b.rev("HEAD"); update.After != want {
+		t.Errorf("merged: %+v, want %s", update, want)
 	}
 }
 
