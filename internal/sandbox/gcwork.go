@@ -96,8 +96,8 @@ func (c *collector) worthKeeping(ctx context.Context, w forage.Workspace) string
 	return Work{Branch: w.Branch, Status: status}.Text()
 }
 
-// strangers are folders in our places that neither a record nor a note accounts for. Empty ones go; of the
-// others nobody knows what is in them.
+// strangers looks for folders in our places that no record and no note explains. Empty ones are removed; the others are
+// left and named, since nobody knows what is in them.
 func (c *collector) strangers() error {
 	var errs []error
 	for _, dir := range []string{c.Workspaces.Places.Trees, c.Workspaces.Places.Repositories} {
@@ -135,7 +135,7 @@ func (c *collector) stranger(name, path string) error {
 	return c.do(name, "removed the empty folder "+path, func() error { return os.Remove(path) })
 }
 
-// scratch removes what killed processes left that needed it for one call.
+// scratch removes the scratch folders of processes that were killed.
 func (c *collector) scratch() error {
 	abandoned, err := workspace.AbandonedScratch(c.Workspaces.Places.Scratch)
 	errs := []error{err}
@@ -147,7 +147,7 @@ func (c *collector) scratch() error {
 	return errors.Join(errs...)
 }
 
-// recoveries lets removed work go that was kept long enough.
+// recoveries deletes removed work that was kept for workspace.RecoveryKept.
 func (c *collector) recoveries(ctx context.Context) error {
 	files, err := filepath.Glob(filepath.Join(c.Workspaces.Places.Recovery(), "*.json"))
 	errs := []error{err}

@@ -75,8 +75,8 @@ func (s *Service) recoverApply(ctx context.Context, name string, w forage.Worksp
 	return err
 }
 
-// removePart removes one part. Work that can't be kept where it belongs, since the repository is gone or what
-// is inside can't be read, is set aside as it is: who asks for it with force is not left with it.
+// removePart removes one part. Work that can't be kept in its repository, because that is gone or can't be read, is
+// set aside as it is, so that a removal with force always gets rid of the sandbox.
 func (s *Service) removePart(ctx context.Context, provider workspace.Provider, name string, w forage.Workspace, how workspace.Removal) ([]workspace.Recovery, error) {
 	kept, err := provider.Remove(ctx, w, how)
 	if err == nil || how == workspace.RemoveSaved || how == workspace.RemoveUnused || ctx.Err() != nil {
