@@ -24,6 +24,9 @@ func planGit(ctx context.Context, request workspace.Request, w *forage.Workspace
 	if errors.Is(err, gitrepo.ErrNoRepository) {
 		return withoutGit(ctx, request, w)
 	}
+	if errors.Is(err, forage.ErrRefused) {
+		return err
+	}
 	if err != nil {
 		return forage.WithHint(err, "make it whole, or use --git-worktree or --clone")
 	}
