@@ -58,6 +58,14 @@ func asWeLeftIt(w forage.Workspace, branch string) bool {
 	return branch == w.Base || err == nil && branch == state.Branch
 }
 
+// LastImported is where the last import left the host's branch of w, or otherwise if there was none.
+func LastImported(w forage.Workspace, otherwise string) string {
+	if state, err := loadImported(w); err == nil && state.Branch != "" {
+		return state.Branch
+	}
+	return otherwise
+}
+
 // Sandbox is the name of the sandbox whose workspace w is.
 func Sandbox(w forage.Workspace) string {
 	if w.Repository == nil {

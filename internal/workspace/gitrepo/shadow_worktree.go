@@ -185,10 +185,10 @@ func (r *Repository) RemoveWorktree(t Worktree) error {
 	return errors.Join(err, removeAll(t.Path))
 }
 
-// DeleteBranch deletes a branch that is still at a commit; an absent one is as good as deleted.
+// DeleteBranch deletes a branch that is still at a commit; an absent one is as good as deleted, and one that was moved is left.
 func (s *Shadow) DeleteBranch(ctx context.Context, branch, at string) error {
 	refs, err := s.Repository.Refs(ctx, s.Dir)
-	if err != nil || refs.Values["refs/heads/"+branch] == "" {
+	if err != nil || refs.Values["refs/heads/"+branch] != at {
 		return err
 	}
 	_, err = s.Line(ctx, "update-ref", "-d", "refs/heads/"+branch, at)

@@ -164,7 +164,7 @@ func unmake(ctx context.Context, r *gitrepo.Repository, w forage.Workspace, at, 
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	return s.DeleteBranch(ctx, w.Branch, at)
+	return s.DeleteBranch(ctx, w.Branch, gitrepo.LastImported(w, at))
 }
 
 // free refuses a branch, a worktree or folders that are taken already, unless an interrupted creation of w left them.

@@ -207,3 +207,19 @@ func TestSubmodulesAreNotEntered(t *testing.T) {
 		t.Errorf("inside, the submodule is marked: %q", got)
 	}
 }
+
+// TestUnusedAfterAnImport: what a fork has brought to the branch before it was killed keeps nothing from being removed.
+func TestUnusedAfterAnImport(t *testing.T) {
+	s := newSite(t)
+	w := s.make(s.request("one"))
+	workspacetest.NewInside(s.User, w).Commit("new.txt", "x\n")
+	if _, err := s.provider().Update(t.Context(), w); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.provider().Remove(t.Context(), w, workspace.RemoveUnused); err != nil {
+		t.Error(err)
+	}
+	if out := s.Git(s.repo, "branch", "--list", "forage-one"); out != "" {
+		t.Errorf("the branch is left: %s", out)
+	}
+}
