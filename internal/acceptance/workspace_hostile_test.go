@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -143,10 +144,14 @@ func survives(h *host, m mode, c hostile) {
 		h.Error("nothing was planted")
 	}
 	folder := m.folder(h, "box")
-	for _, args := range [][]string{
-		{"status", "box"}, {"ps"}, {"diff", "box"}, {"diff", "box", "-o", "json"}, {"snapshot", "box", "create"}, {"snapshot", "box", "list"},
+	commands := [][]string{
+		{"status", "box"}, {"ps"}, {"diff", "box"}, {"diff", "box", "-o", "json"}, {"snapshot", "box", "create", "--label", "first"}, {"snapshot", "box", "list"},
 		{"apply", "box"}, {"quarantine", "box"}, {"stop", "box"}, {"start", "box"}, {"down", "box"},
-	} {
+	}
+	if m.name == "git-worktree" || long() { // it takes long
+		commands = slices.Insert(commands, 6, []string{"fork", "box", "other"}, []string{"down", "other", "--force"}, []string{"snapshot", "box", "restore", "first"})
+	}
+	for _, args := range commands {
 		h.commandEnds(args)
 	}
 	if !c.blind {
