@@ -94,7 +94,8 @@ func (s *Service) Restore(ctx context.Context, name, id string) (before snapshot
 		if before, err = s.snapshots().Restore(ctx, name, id, request); err != nil {
 			return err
 		}
-		return s.updateWorkspaces(ctx, record.Plan)
+		s.bringCommits(ctx, record.Plan)
+		return nil
 	})
 	return before, err
 }
