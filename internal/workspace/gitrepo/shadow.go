@@ -157,6 +157,11 @@ const (
 // Git runs git in the shadow and returns what it wrote to stdout. An error has git's own words, which
 // may hold names from inside: escape them.
 func (s *Shadow) Git(ctx context.Context, c Call) ([]byte, error) {
+	out, err := s.run(ctx, c)
+	return out.Stdout, err
+}
+
+func (s *Shadow) run(ctx context.Context, c Call) (hostexec.Output, error) {
 	// git bounds each of its allocations by itself, from the first on; the kernel bounds their sum.
 	env := append(environment(), "GIT_DIR="+s.Dir, "GIT_ALLOC_LIMIT="+strconv.Itoa(callMemory))
 	if c.WorkTree != "" {
@@ -185,12 +190,12 @@ func (s *Shadow) Git(ctx context.Context, c Call) ([]byte, error) {
 		Stdin:    c.Stdin, Input: c.Input, Timeout: timeout, Output: bound + 1, Memory: callMemory, Writer: c.Writer,
 	})
 	if err != nil {
-		return out.Stdout, gitError(err, out)
+		return out, gitError(err, out)
 	}
 	if len(out.Stdout) > bound {
-		return nil, fmt.Errorf("git %s: it has more than %d bytes to say", c.Args[0], bound)
+		return hostexec.Output{}, fmt.Errorf("git %s: it has more than %d bytes to say", c.Args[0], bound)
 	}
-	return out.Stdout, nil
+	return out, nil
 }
 
 // Line is Git for commands that answer with one line.

@@ -216,9 +216,12 @@ func (w *treeWriter) unhide(ctx context.Context) error {
 
 // changed are the files that are not as the index has them, and those that it has not.
 func (w *treeWriter) changed(ctx context.Context) ([]string, error) {
-	list, err := w.look(ctx, "ls-files", "-z", "-m", "-o", "--exclude-standard")
+	list, closed, err := w.shadow.differing(ctx, w.folder.Path, w.index)
 	if err != nil {
 		return nil, err
+	}
+	for _, folder := range closed {
+		w.leave(strings.TrimSuffix(folder, "/"), "a folder that can't be looked into")
 	}
 	var names []string
 	seen := make(map[string]bool)

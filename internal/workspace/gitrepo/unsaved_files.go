@@ -106,15 +106,14 @@ func (i *importing) changedFiles(ctx context.Context, base string) ([]string, er
 	_, _ = i.host.Git(ctx, Call{
 		Args: []string{"update-index", "-q", "--ignore-submodules", "--refresh"}, WorkTree: i.w.Path, Index: look.index, Timeout: lookTimeout,
 	})
-	out, err := i.host.Git(ctx, Call{
-		Args:     []string{"ls-files", "-z", "-m", "-o", "--exclude-standard"},
-		WorkTree: i.w.Path, Index: look.index, Timeout: lookTimeout,
-	})
+	out, closed, err := i.host.differing(ctx, i.w.Path, look.index)
 	if err != nil {
 		return nil, tooLong(err)
 	}
-	_ = replaceFile(look.index, kept)                      // that it can't be kept only costs time
-	return slices.Compact(slices.Sorted(fields(out))), nil // what was deleted is listed twice
+	_ = replaceFile(look.index, kept) // that it can't be kept only costs time
+	names := slices.AppendSeq(closed, fields(out))
+	slices.Sort(names)
+	return slices.Compact(names), nil // what was deleted is listed twice
 }
 
 func (i *importing) readTree(ctx context.Context, look *treeWriter, base string, seed bool) error {
