@@ -10,12 +10,20 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 // The state of a file is "STAT CONTENT": what the file system says of it, and a digest of its content. STAT has the ctime,
 // which nobody can forge: as long as STAT is the same, so is the content, and the file is not read again.
+
+// The clock of a file system ticks slowly: what is changed again in the instant of the look may have the STAT that the look saw.
+// So the STAT of a file whose last change is younger than racyMargin is racy, which no file has: it is read each time.
+const (
+	racyMargin = 2 * time.Second
+	racy       = "racy"
+)
 
 // fileState is the state of the regular file name in the folder dir.
 func (s *scanner) fileState(dir int, name, file string, st unix.Stat_t) string {
@@ -25,7 +33,9 @@ func (s *scanner) fileState(dir int, name, file string, st unix.Stat_t) string {
 		return stat
 	}
 	wasStat, wasContent, _ := strings.Cut(was, " ")
-	if known && wasStat == stat {
+	if time.Since(time.Unix(st.Ctim.Sec, st.Ctim.Nsec)) < racyMargin {
+		stat = racy
+	} else if known && wasStat == stat {
 		return was
 	}
 	content := s.contentState(dir, name, st)
