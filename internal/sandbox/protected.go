@@ -2,6 +2,8 @@ package sandbox
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -30,6 +32,25 @@ func protectedPaths(ctx context.Context, plan forage.Plan) []string {
 	}
 	slices.Sort(list)
 	return slices.Compact(list)
+}
+
+// canProtect refuses a folder of the user's in which git is configured to execute what isn't there: whoever is inside would make
+// it, and the user's next git would execute it before anybody has looked.
+func canProtect(ctx context.Context, plan forage.Plan) error {
+	for _, w := range writable(plan) {
+		if w.Mode != forage.WorkspaceDirect {
+			continue
+		}
+		for _, name := range namedByGit(ctx, w) {
+			path := filepath.Join(w.Path, name)
+			if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+				return forage.WithHint(
+					forage.Errorf(forage.ErrRefused, "git is configured to execute what is in %s, which isn't there: it can't be protected from being made inside", path),
+					"make it, even if empty, or take include.path or core.hooksPath out of git's configuration; `git config --show-origin --list` says where it is")
+			}
+		}
+	}
+	return nil
 }
 
 // throughLinks are name and, where it is a link, what it leads to in the same tree, and so on: to change that is to change name.
