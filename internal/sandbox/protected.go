@@ -79,7 +79,7 @@ func namedByGit(ctx context.Context, w forage.Workspace) []string {
 	configured := []gitrepo.Named{{Path: w.Repository.Hooks}}
 	// One that has moved or is gone: what can be said of the rest is said.
 	if repository, err := gitrepo.OpenToRead(ctx, w.Repository.Store); err == nil {
-		configured = append(configured, repository.Named(w.Path)...)
+		configured = append(configured, repository.Named(ctx, w.Path)...)
 	}
 	var list []string
 	for _, named := range configured {

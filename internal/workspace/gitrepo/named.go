@@ -1,6 +1,7 @@
 package gitrepo
 
 import (
+	"context"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,9 +21,9 @@ const (
 
 // Named are the paths that the configuration of the repository, and that of its working folder at folder, has git execute
 // there or read. Nothing of it is asked of git: includes are followed as data.
-func (r *Repository) Named(folder string) []Named {
+func (r *Repository) Named(ctx context.Context, folder string) []Named {
 	files := []string{filepath.Join(r.Common, "config"), filepath.Join(r.Common, "config.worktree")}
-	for _, checkout := range r.Checkouts() {
+	for _, checkout := range r.Checkouts(ctx) {
 		if file := filepath.Join(checkout.GitDir, "config.worktree"); checkout.Folder == folder && !slices.Contains(files, file) {
 			files = append(files, file)
 		}

@@ -34,7 +34,7 @@ func TestNamed(t *testing.T) {
 		{host.Dir, "from-more", true}, {host.Dir, "tools/watch", true}, {host.Dir, "of-the-worktree", false},
 		{folder, "of-the-worktree", true}, {folder, "from-more", true},
 	} {
-		found := slices.ContainsFunc(r.Named(test.folder), func(n Named) bool { return n.Path == test.name })
+		found := slices.ContainsFunc(r.Named(t.Context(), test.folder), func(n Named) bool { return n.Path == test.name })
 		if found != test.want {
 			t.Errorf("%s in %s: found is %t", test.name, test.folder, found)
 		}

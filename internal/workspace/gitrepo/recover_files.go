@@ -19,7 +19,7 @@ func (k *keeping) commitFiles(ctx context.Context, tip string) (string, error) {
 	if _, err := os.Lstat(k.w.Path); errors.Is(err, fs.ErrNotExist) {
 		return tip, nil
 	}
-	tree, err := k.staging.shadow.WriteTree(ctx, Folder{Path: k.w.Path, Base: tip, Seed: k.host.Repository.IndexOf(k.w.Path)})
+	tree, err := k.staging.shadow.WriteTree(ctx, Folder{Path: k.w.Path, Base: tip, Seed: k.host.Repository.IndexOf(ctx, k.w.Path)})
 	if err != nil {
 		return "", err
 	}

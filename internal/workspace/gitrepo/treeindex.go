@@ -1,9 +1,9 @@
 package gitrepo
 
 import (
+	"context"
 	"os"
 	"path/filepath"
-	"strings"
 )
 
 // Checkout is a working folder of a repository.
@@ -14,8 +14,8 @@ type Checkout struct {
 }
 
 // Checkouts are the working folders that the repository knows of, the main one first. A folder may be gone.
-func (r *Repository) Checkouts() []Checkout {
-	first := Checkout{GitDir: r.Common, Branch: branchOf(r.Common)}
+func (r *Repository) Checkouts(ctx context.Context) []Checkout {
+	first := Checkout{GitDir: r.Common, Branch: r.branchOf(ctx, r.Common)}
 	if filepath.Base(r.Common) == ".git" {
 		first.Folder = filepath.Dir(r.Common)
 	}
@@ -30,28 +30,24 @@ func (r *Repository) Checkouts() []Checkout {
 	for _, entry := range entries {
 		dir := filepath.Join(r.Common, "worktrees", entry.Name())
 		if pointer, err := readPointer(filepath.Join(dir, "gitdir"), ""); err == nil {
-			all = append(all, Checkout{GitDir: dir, Folder: filepath.Dir(pointer), Branch: branchOf(dir)})
+			all = append(all, Checkout{GitDir: dir, Folder: filepath.Dir(pointer), Branch: r.branchOf(ctx, dir)})
 		}
 	}
 	return all
 }
 
-func branchOf(gitDir string) string {
-	text, err := readSmall(filepath.Join(gitDir, "HEAD"))
-	if err != nil {
+func (r *Repository) branchOf(ctx context.Context, gitDir string) string {
+	checkout := *r
+	checkout.GitDir, checkout.Head = gitDir, ""
+	if err := checkout.readHead(ctx); err != nil {
 		return ""
 	}
-	ref, _ := strings.CutPrefix(strings.TrimSpace(string(text)), "ref: ")
-	branch, ok := strings.CutPrefix(strings.TrimSpace(ref), "refs/heads/")
-	if !ok {
-		return ""
-	}
-	return branch
+	return checkout.Head
 }
 
 // IndexOf is the host's index of a working folder of this repository; "" if it has none.
-func (r *Repository) IndexOf(folder string) string {
-	for _, checkout := range r.Checkouts() {
+func (r *Repository) IndexOf(ctx context.Context, folder string) string {
+	for _, checkout := range r.Checkouts(ctx) {
 		if checkout.Folder != "" && checkout.Folder == folder {
 			return filepath.Join(checkout.GitDir, "index")
 		}

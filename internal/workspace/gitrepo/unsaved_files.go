@@ -91,7 +91,7 @@ func (i *importing) changedFiles(ctx context.Context, base string) ([]string, er
 	defer root.close()
 	look := treeWriter{shadow: i.host, folder: Folder{Path: i.w.Path}, root: root, index: filepath.Join(i.host.Dir, "look.index")}
 	kept := i.w.Repository.Dir + indexSuffix
-	seed := CopyIndex(kept, look.index) == nil || CopyIndex(i.host.Repository.IndexOf(i.w.Path), look.index) == nil
+	seed := CopyIndex(kept, look.index) == nil || CopyIndex(i.host.Repository.IndexOf(ctx, i.w.Path), look.index) == nil
 	err = i.readTree(ctx, &look, base, seed)
 	if err != nil && seed { // a kept index that is damaged
 		err = i.readTree(ctx, &look, base, false)

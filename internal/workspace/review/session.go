@@ -266,7 +266,7 @@ func (s *Session) readFolder(ctx context.Context) (tree gitrepo.Tree, err error)
 	}
 	tree, err = s.staging.WriteTree(ctx, gitrepo.Folder{
 		Path: s.subject.Workspace.Path, Base: s.tip,
-		Index: filepath.Join(s.subject.folder(), "index"), Seed: s.store.IndexOf(s.subject.Workspace.Path),
+		Index: filepath.Join(s.subject.folder(), "index"), Seed: s.store.IndexOf(ctx, s.subject.Workspace.Path),
 	})
 	if errors.Is(err, fs.ErrNotExist) {
 		tree, err = gitrepo.Tree{ID: committed}, nil

@@ -96,7 +96,7 @@ func (t *target) find(ctx context.Context, s *Session) error {
 	if err := t.free(ctx); err != nil {
 		return err
 	}
-	for _, checkout := range t.repo.Checkouts() {
+	for _, checkout := range t.repo.Checkouts(ctx) {
 		if err := t.used(checkout); err != nil {
 			return err
 		}
