@@ -203,3 +203,26 @@ func TestApplyIntoANewBranchAfterAnother(t *testing.T) {
 		t.Errorf("feature is at %s", at)
 	}
 }
+
+// A branch that the user made of another, or merged, has what that got.
+func TestApplyToABranchThatHasAnother(t *testing.T) {
+	b := newBox(t, map[string]string{"a": "1\n"})
+	content := ""
+	goOn := func(line string) {
+		content += line + "\n"
+		b.write(b.work.Dir, "new", content)
+		b.mustApply(Options{})
+		if got := b.user.Git("show", "HEAD:new") + "\n"; got != content {
+			t.Errorf("new is %q, want %q", got, content)
+		}
+	}
+	goOn("one")
+	b.user.Git("checkout", "-q", "-b", "side")
+	b.commit("one")
+	goOn("two")
+	b.user.Git("checkout", "-q", "main")
+	b.user.Commit("z", "z\n")
+	b.user.Git("merge", "-q", "--no-edit", "side")
+	b.commit("two")
+	goOn("three")
+}

@@ -3,6 +3,7 @@ package review
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -62,12 +63,31 @@ func (s *Session) findBase(ctx context.Context) error {
 			s.Base = common
 		} // no common commit: the base stays
 	}
-	for _, m := range s.state.Brought[branch] {
-		if s.at != "" && s.has(ctx, s.at, m) {
-			return s.baseOn(ctx, m)
-		}
+	if s.at == "" {
+		return nil
+	}
+	if m := s.lastMark(ctx, s.at, branch); m != nil {
+		return s.baseOn(ctx, *m)
 	}
 	return nil
+}
+
+// lastMark is the last that a branch of the user's has: its own, or a later one of another branch that it was made from, or that was
+// merged into it; nil: none.
+func (s *Session) lastMark(ctx context.Context, theirs, branch string) (last *mark) {
+	own := s.state.Brought[branch]
+	if at := slices.IndexFunc(own, func(m mark) bool { return s.has(ctx, theirs, m) }); at >= 0 {
+		last = &own[at]
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.state.Brought)) {
+		for _, m := range s.state.Brought[name] {
+			later := last == nil || m.After != last.After && s.isAncestor(ctx, last.After, m.After)
+			if name != branch && later && s.isAncestor(ctx, m.After, theirs) && s.complete(ctx, theirs, m) {
+				last = &m
+			}
+		}
+	}
+	return last
 }
 
 // baseOn has the base be what the user's branch got.
@@ -95,7 +115,11 @@ func (s *Session) has(ctx context.Context, theirs string, m mark) bool {
 	if !s.isAncestor(ctx, m.After, theirs) && !s.contains(ctx, theirs, m.Work) && !s.rewritten(ctx, theirs, m) {
 		return false
 	}
-	// What was rewritten may have been collected since.
+	return s.complete(ctx, theirs, m)
+}
+
+// complete says whether all of what was brought is still there: what the user rewrote may have been collected since.
+func (s *Session) complete(ctx context.Context, theirs string, m mark) bool {
 	_, err := s.staging.Git(ctx, gitrepo.Call{Args: []string{"rev-list", "--objects", "--quiet", m.Work, "^" + theirs, "--"}})
 	return err == nil
 }
