@@ -72,6 +72,7 @@ func printApplied(a *app, d review.Applied, dryRun, named bool) {
 	}
 	if !d.Changes() {
 		fmt.Fprintf(a.out, "%sthere is nothing to apply\n", part)
+		a.notes(d.Notes)
 		return
 	}
 	if d.Branch == "" {

@@ -60,7 +60,7 @@ type Install func(context.Context) (Applied, error)
 // folder, if the branch is checked out there, under a note in our own folder: Recover takes an interrupted try back. Then, one
 // after the other and each in one rename, the index and the branch.
 func (s *Session) Prepare(ctx context.Context, o Options) (done Applied, install Install, err error) {
-	done.Part = s.Part
+	done.Part, done.Notes = s.Part, s.leftOut()
 	o.Paths = clean(o.Paths)
 	if err := s.interrupted(); err != nil {
 		return done, nil, err
@@ -137,7 +137,7 @@ func (s *Session) plan(ctx context.Context, t *target, o Options, done *Applied)
 	}
 	done.After, done.Commits, done.Merged, done.Files, done.Folder = result.commit, result.commits, result.merged, len(changes), t.folder()
 	notes, err := s.converted(ctx, t, result, changes)
-	done.Notes = append(notes, s.leftOut()...)
+	done.Notes = append(notes, done.Notes...)
 	return result, err
 }
 

@@ -474,6 +474,9 @@ func TestApplySaysWhatIsNotAsShown(t *testing.T) {
 			if test.note == "" && notes != "" || !strings.Contains(notes, test.note) {
 				t.Errorf("notes: %q, want %q", notes, test.note)
 			}
+			if again := b.mustApply(Options{}); again.Changes() || len(again.Notes) != len(b.open().leftOut()) {
+				t.Errorf("applied again: %+v", again)
+			}
 		})
 	}
 }

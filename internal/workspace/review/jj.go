@@ -18,7 +18,7 @@ import (
 // to come of them is found in the same way. No working copy is touched: jj's own commands go on from the bookmark.
 func (s *Session) prepareJJ(ctx context.Context, o Options) (done Applied, install Install, err error) {
 	w := s.subject.Workspace
-	done.Part = s.Part
+	done.Part, done.Notes = s.Part, s.leftOut()
 	if s.nothing() && o.Into == "" {
 		return done, nil, nil
 	}
