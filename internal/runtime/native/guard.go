@@ -222,7 +222,7 @@ func (g *guard) check() {
 		for _, p := range missing {
 			if p.other {
 				g.fail(forage.WithHint(
-					forage.Errorf(nil, "a program of the host replaced %s, over which the sandbox had metadata of its own", p.host), "start it again"))
+					forage.Errorf(nil, "a program of the host removed or replaced %s, over which the sandbox had metadata of its own", p.host), "start it again"))
 				return
 			}
 			// What was swapped meanwhile is found by looking again.
@@ -240,7 +240,8 @@ func (g *guard) check() {
 // guardTries is how often in a row something may be swapped before that is no longer taken for chance.
 const guardTries = 20
 
-// missing are the paths that nothing is mounted at although the host has something there.
+// missing are the paths that nothing is mounted at although the host has something there. Where the sandbox had something else,
+// it is enough that the host's is gone: from then on the agent could put its own there.
 func (g *guard) missing() ([]guarded, error) {
 	mounted, err := g.mounted()
 	if err != nil {
@@ -251,7 +252,7 @@ func (g *guard) missing() ([]guarded, error) {
 		if mounted[p.target] {
 			continue
 		}
-		if _, err := os.Lstat(p.host); err == nil {
+		if _, err := os.Lstat(p.host); err == nil || p.other {
 			list = append(list, p)
 		}
 	}

@@ -69,17 +69,28 @@ func TestGuard(t *testing.T) {
 	wantOut(t, answer(t, i), "saved newhooks/new")
 }
 
-// A sandbox that would see the host's own metadata is ended, with the reason.
+// A sandbox that would see the host's own metadata, or could put its own in the place of it, is ended, with the reason.
 func TestGuardEnds(t *testing.T) {
-	dir := makeTree(t, ".git/config", "x")
-	private := makeTree(t, "config")
-	i, err := boxed(t, with(baseSpec(t, dir), forage.Mount{Source: private, Target: "/workspace/.git", Writable: true}), sleeping())
-	must(t, err)
-	must(t, os.RemoveAll(filepath.Join(dir, ".git")))
-	must(t, os.Mkdir(filepath.Join(dir, ".git"), 0o755))
-	<-i.Done()
-	if err := i.Err(); err == nil || !strings.Contains(err.Error(), filepath.Join(dir, ".git")) {
-		t.Errorf("ended with %v", err)
+	for name, change := range map[string]func(t *testing.T, at string){
+		"removed": func(t *testing.T, at string) { must(t, os.RemoveAll(at)) },
+		"moved":   func(t *testing.T, at string) { must(t, os.Rename(at, at+".was")) },
+		"replaced": func(t *testing.T, at string) {
+			must(t, os.RemoveAll(at))
+			must(t, os.Mkdir(at, 0o755))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := makeTree(t, ".git/config", "x")
+			private := makeTree(t, "config")
+			i, err := boxed(t, with(baseSpec(t, dir), forage.Mount{Source: private, Target: "/workspace/.git", Writable: true}), sleeping())
+			must(t, err)
+			at := filepath.Join(dir, ".git")
+			change(t, at)
+			<-i.Done()
+			if err := i.Err(); err == nil || !strings.Contains(err.Error(), at) {
+				t.Errorf("ended with %v", err)
+			}
+		})
 	}
 }
 
