@@ -17,6 +17,20 @@ import (
 // Up creates a sandbox and starts it; a stopped one with the same plan is
 // started again. It returns when the sandbox is usable.
 func (s *Service) Up(ctx context.Context, opts Options) (Status, error) {
+	for range maxPlans - 1 {
+		if status, err := s.up(ctx, opts); !errors.Is(err, errOutdated) {
+			return status, err
+		}
+	}
+	return s.up(ctx, opts)
+}
+
+// maxPlans is how often Up plans: others may be at work on the same name, such as a supervisor that undoes a start that was killed.
+const maxPlans = 5
+
+var errOutdated = errors.New("it was made or removed while this was planned")
+
+func (s *Service) up(ctx context.Context, opts Options) (Status, error) {
 	if err := s.tidy(ctx, opts.Name); err != nil {
 		return Status{}, err
 	}
@@ -40,9 +54,9 @@ func (s *Service) Up(ctx context.Context, opts Options) (Status, error) {
 		err = forage.WithHint(
 			forage.Errorf(forage.ErrRefused, "a sandbox named %q is already running", plan.Name),
 			"attach with `forage-ctl ssh "+plan.Name+"`, or choose another name")
-	case !record.CreatedAt.Equal(planned.against): // it was made, or removed, since the plan was
+	case !record.CreatedAt.Equal(planned.against):
 		err = forage.WithHint(
-			forage.Errorf(forage.ErrRefused, "somebody else was working on the sandbox %q", plan.Name), "try again")
+			forage.Errorf(forage.ErrRefused, "somebody else is working on the sandbox %q: %w", plan.Name, errOutdated), "try again")
 	case there:
 		if err = samePlan(record.Plan, plan); err == nil {
 			err = s.launch(ctx, record)
