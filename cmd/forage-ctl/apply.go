@@ -66,13 +66,13 @@ func runApply(c *cobra.Command, a *app, f format, o sandbox.ApplyOptions, name s
 }
 
 func printApplied(a *app, d review.Applied, dryRun, named bool) {
+	defer a.notes(d.Notes)
 	part := ""
 	if named {
 		part = term.Escape(d.Part) + ": "
 	}
 	if !d.Changes() {
 		fmt.Fprintf(a.out, "%sthere is nothing to apply\n", part)
-		a.notes(d.Notes)
 		return
 	}
 	if d.Branch == "" {
@@ -97,5 +97,4 @@ func printApplied(a *app, d review.Applied, dryRun, named bool) {
 	if d.Before != "" && d.Folder != "" && !dryRun {
 		fmt.Fprintf(a.out, "to take it back: git -C %s reset --keep %.10s\n", term.Escape(shellWord(d.Folder)), d.Before)
 	}
-	a.notes(d.Notes)
 }

@@ -105,7 +105,8 @@ func (s *Session) bothChanged(changes []Change) []string {
 // preparePlain is Prepare for the folder that was copied: the changed files are written to it, all of them or none.
 func (s *Session) preparePlain(ctx context.Context, o Options) (done Applied, install Install, err error) {
 	source := s.store.WorkTree
-	if done.Part = s.Part; len(s.Changes) == 0 {
+	done.Part, done.Notes = s.Part, s.leftOut()
+	if len(s.Changes) == 0 {
 		return done, nil, nil
 	}
 	done.Folder, done.Before, done.After = source, s.base, s.base

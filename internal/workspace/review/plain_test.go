@@ -89,7 +89,7 @@ func TestApplyOfACopyWritesWhatWasChanged(t *testing.T) {
 	if patch := b.patch(false); !strings.Contains(patch, "-1\\r\n+2\\r\n") {
 		t.Errorf("patch: %s", patch)
 	}
-	if done := b.mustApply(Options{}); done.Files != 4 {
+	if done := b.mustApply(Options{}); done.Files != 4 || len(done.Notes) != 1 {
 		t.Errorf("done: %+v", done)
 	}
 	want := map[string]string{
