@@ -30,6 +30,36 @@ const maxPlans = 5
 
 var errOutdated = errors.New("it was made or removed while this was planned")
 
+func outdated(name string) error {
+	return forage.WithHint(
+		forage.Errorf(forage.ErrRefused, "somebody else is working on the sandbox %q: %w", name, errOutdated), "try again")
+}
+
+// Of a start that nobody waits for any more: how long it may take, and how often it is looked at.
+const (
+	startPatience = time.Minute
+	startLook     = 10 * time.Millisecond
+)
+
+// awaitStart waits until such a start has succeeded after all, or its supervisor has taken it back.
+func (s *Service) awaitStart(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startPatience, forage.WithHint(
+		forage.Errorf(forage.ErrRefused, "a start of the sandbox %q that was interrupted has not ended in %v", name, startPatience),
+		"forage-ctl down "+name))
+	defer cancel()
+	for s.alive(name) {
+		if record, err := s.Store.Load(name); err != nil || record.Phase != forage.PhaseCreating {
+			return nil // what is wrong is met again
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(startLook):
+		}
+	}
+	return nil
+}
+
 func (s *Service) up(ctx context.Context, opts Options) (Status, error) {
 	if err := s.tidy(ctx, opts.Name); err != nil {
 		return Status{}, err
@@ -50,13 +80,16 @@ func (s *Service) up(ctx context.Context, opts Options) (Status, error) {
 		return Status{}, err
 	}
 	switch there := err == nil; {
+	case there && record.Phase == forage.PhaseCreating && s.alive(plan.Name): // whoever started it was killed: we have the lock
+		if err = s.awaitStart(ctx, plan.Name); err == nil {
+			err = outdated(plan.Name)
+		}
 	case there && s.alive(plan.Name):
 		err = forage.WithHint(
 			forage.Errorf(forage.ErrRefused, "a sandbox named %q is already running", plan.Name),
 			"attach with `forage-ctl ssh "+plan.Name+"`, or choose another name")
 	case !record.CreatedAt.Equal(planned.against):
-		err = forage.WithHint(
-			forage.Errorf(forage.ErrRefused, "somebody else is working on the sandbox %q: %w", plan.Name, errOutdated), "try again")
+		err = outdated(plan.Name)
 	case there:
 		if err = samePlan(record.Plan, plan); err == nil {
 			err = s.launch(ctx, record)

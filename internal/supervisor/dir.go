@@ -89,11 +89,17 @@ func acquire(dir string) (*Lock, error) {
 }
 
 // Release removes the run-time folder and gives up the lock, in this order:
-// whoever sees the lock free finds nothing left.
+// whoever sees the lock free finds nothing left. A folder that is another's by now is left alone.
 func (l *Lock) Release() error {
+	if l.Lost() {
+		return l.file.Close()
+	}
 	err := os.RemoveAll(l.dir)
 	return errors.Join(err, l.file.Close())
 }
+
+// Lost says whether the lock's file is no longer at its path: whoever holds it can't be found any more, and locks nobody out.
+func (l *Lock) Lost() bool { return !sameFile(l.file) }
 
 // Alive says whether a supervisor holds the run-time folder dir.
 func Alive(dir string) bool {

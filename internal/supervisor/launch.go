@@ -188,22 +188,45 @@ func hold(ctx context.Context, launch Launch) (_ *held, err error) {
 
 // wait stays until the sandbox has ended and writes down how.
 func (h *held) wait() int {
-	terminated := make(chan os.Signal, 1)
-	signal.Notify(terminated, syscall.SIGTERM)
-	select {
-	case <-terminated:
-		h.sandbox.StopFor(context.Background(), termGrace, "its supervisor was told to end")
-	case <-h.sandbox.Done():
-	}
+	h.untilOver()
 	reason, err := h.sandbox.Ended()
-	saveErr := h.update(func(record *store.Record) {
-		record.Phase, record.Reason = forage.PhaseStopped, reason
-		if err != nil {
-			record.Phase = forage.PhaseFailed
-		}
-	})
+	var saveErr error
+	if !h.lock.Lost() { // else the record is somebody else's to write, if it is there
+		saveErr = h.update(func(record *store.Record) {
+			record.Phase, record.Reason = forage.PhaseStopped, reason
+			if err != nil {
+				record.Phase = forage.PhaseFailed
+			}
+		})
+	}
 	if errors.Join(err, saveErr, h.lock.Release()) != nil {
 		return 1
 	}
 	return 0
+}
+
+// lockLook is how often a supervisor makes sure that it can be found. It takes no inotify instance: those are few.
+const lockLook = 5 * time.Second
+
+// untilOver waits for the end of the sandbox, or ends it: when it is told to, and when something has removed its run-time
+// folder, since nobody could any more.
+func (h *held) untilOver() {
+	terminated := make(chan os.Signal, 1)
+	signal.Notify(terminated, syscall.SIGTERM)
+	look := time.NewTicker(lockLook)
+	defer look.Stop()
+	for {
+		select {
+		case <-terminated:
+			h.sandbox.StopFor(context.Background(), termGrace, "its supervisor was told to end")
+			return
+		case <-look.C:
+			if h.lock.Lost() {
+				h.sandbox.StopFor(context.Background(), termGrace, "its run-time folder was removed")
+				return
+			}
+		case <-h.sandbox.Done():
+			return
+		}
+	}
 }
