@@ -35,6 +35,12 @@ func outdated(name string) error {
 		forage.Errorf(forage.ErrRefused, "somebody else is working on the sandbox %q: %w", name, errOutdated), "try again")
 }
 
+// unattended says whether a sandbox that is locked by us is being started: whoever did that was killed. The record of a run says so
+// to its end.
+func unattended(record store.Record) bool {
+	return record.Phase == forage.PhaseCreating && !record.Plan.Ephemeral
+}
+
 // Of a start that nobody waits for any more: how long it may take, and how often it is looked at.
 const (
 	startPatience = time.Minute
@@ -48,7 +54,7 @@ func (s *Service) awaitStart(ctx context.Context, name string) error {
 		"forage-ctl down "+name))
 	defer cancel()
 	for s.alive(name) {
-		if record, err := s.Store.Load(name); err != nil || record.Phase != forage.PhaseCreating {
+		if record, err := s.Store.Load(name); err != nil || !unattended(record) {
 			return nil // what is wrong is met again
 		}
 		select {
@@ -80,7 +86,7 @@ func (s *Service) up(ctx context.Context, opts Options) (Status, error) {
 		return Status{}, err
 	}
 	switch there := err == nil; {
-	case there && record.Phase == forage.PhaseCreating && s.alive(plan.Name): // whoever started it was killed: we have the lock
+	case there && unattended(record) && s.alive(plan.Name):
 		if err = s.awaitStart(ctx, plan.Name); err == nil {
 			err = outdated(plan.Name)
 		}
