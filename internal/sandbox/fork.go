@@ -155,7 +155,9 @@ func (f *forking) rename(ctx context.Context, p *planner) error {
 	spec.Mounts = slices.DeleteFunc(spec.Mounts, func(m forage.Mount) bool { return slices.Contains(old, m) })
 	spec.Mounts = slices.Insert(spec.Mounts, max(at, 0), next...)
 	if len(spec.Protect) > 0 {
-		spec.Protect = protectedPaths(ctx, p.plan)
+		if spec.Protect, err = protectedPaths(ctx, p.plan); err != nil {
+			return err
+		}
 	}
 	for _, file := range rootfs.Generated(f.other, spec.Identity, "") {
 		i := slices.IndexFunc(spec.Files, func(have forage.File) bool { return have.Path == file.Path })

@@ -25,10 +25,9 @@ func (p *planner) mounts(ctx context.Context) error {
 		}
 	}
 	if !p.chosen.Unprotected {
-		if err := canProtect(ctx, p.plan); err != nil {
+		if spec.Protect, err = protectedPaths(ctx, p.plan); err != nil {
 			return err
 		}
-		spec.Protect = protectedPaths(ctx, p.plan)
 	}
 	for _, text := range p.opts.Mounts {
 		mount, err := p.parseMount(text)

@@ -18,10 +18,14 @@ import (
 
 // protectedPaths are those that the agent may not change: at the root of each writable part what host tools execute, and
 // what in the tree git is configured to execute.
-func protectedPaths(ctx context.Context, plan forage.Plan) []string {
+func protectedPaths(ctx context.Context, plan forage.Plan) ([]string, error) {
 	var list []string
 	for _, w := range writable(plan) {
-		for _, name := range slices.Concat(hazard.Protected, namedByGit(ctx, w)) {
+		named := namedByGit(ctx, w)
+		if err := canProtect(w, named); err != nil {
+			return nil, err
+		}
+		for _, name := range slices.Concat(hazard.Protected, named) {
 			for _, name := range throughLinks(w.Path, name) {
 				list = append(list, path.Join(w.Target, name))
 			}
@@ -31,23 +35,21 @@ func protectedPaths(ctx context.Context, plan forage.Plan) []string {
 		}
 	}
 	slices.Sort(list)
-	return slices.Compact(list)
+	return slices.Compact(list), nil
 }
 
 // canProtect refuses a folder of the user's in which git is configured to execute what isn't there: whoever is inside would make
 // it, and the user's next git would execute it before anybody has looked.
-func canProtect(ctx context.Context, plan forage.Plan) error {
-	for _, w := range writable(plan) {
-		if w.Mode != forage.WorkspaceDirect {
-			continue
-		}
-		for _, name := range namedByGit(ctx, w) {
-			path := filepath.Join(w.Path, name)
-			if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
-				return forage.WithHint(
-					forage.Errorf(forage.ErrRefused, "git is configured to execute what is in %s, which isn't there: it can't be protected from being made inside", path),
-					"make it, even if empty, or take include.path or core.hooksPath out of git's configuration; `git config --show-origin --list` says where it is")
-			}
+func canProtect(w forage.Workspace, named []string) error {
+	if w.Mode != forage.WorkspaceDirect {
+		return nil
+	}
+	for _, name := range named {
+		path := filepath.Join(w.Path, name)
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+			return forage.WithHint(
+				forage.Errorf(forage.ErrRefused, "git is configured to execute what is in %s, which isn't there: it can't be protected from being made inside", path),
+				"make it, even if empty, or take include.path or core.hooksPath out of git's configuration; `git config --show-origin --list` says where it is")
 		}
 	}
 	return nil

@@ -263,7 +263,10 @@ func TestProtectedPaths(t *testing.T) {
 		}
 		files(t, work, ".claude -> conf/claude", "conf/claude -> ../real", ".idea -> ../outside", ".codex -> .", ".vscode -> /etc")
 		want += 2
-		got := protectedPaths(t.Context(), plan)
+		got, err := protectedPaths(t.Context(), plan)
+		if err != nil {
+			t.Error(err)
+		}
 		if len(got) != 2*len(hazard.Protected)+want {
 			t.Errorf("%q: %q", config, got)
 		}

@@ -35,7 +35,7 @@ func (i *importing) choose(ctx context.Context, state imported, at place) (strin
 	case err == nil:
 		return at.head, nil
 	case errors.As(err, &exit) && exit.ExitCode() == 1: // it says no
-		return cmp.Or(at.own, state.Tip), nil
+		return since, nil
 	}
 	return "", err
 }

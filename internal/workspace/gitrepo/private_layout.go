@@ -49,10 +49,8 @@ func (r *Repository) ObjectDirs() ([]ObjectDir, error) {
 		if slices.ContainsFunc(found, func(o ObjectDir) bool { return o.Path == dir }) {
 			return nil
 		}
-		if own := depth == 0 && dir == filepath.Join(r.Common, "objects"); !r.foreign || !own {
-			if err := r.checkObjects(dir); err != nil {
-				return err
-			}
+		if err := r.checkObjects(dir); err != nil {
+			return err
 		}
 		text, err := readRegular(filepath.Join(dir, "info/alternates"), maxPointer)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -83,10 +81,13 @@ func (r *Repository) ObjectDirs() ([]ObjectDir, error) {
 // checkObjects refuses, when root calls, a folder of objects of which another user said that it is shown inside, or says in info/alternates
 // what else is.
 func (r *Repository) checkObjects(dir string) error {
-	if r.foreign {
-		return fmt.Errorf("showing the objects in %s: %w", dir, r.checkOwner())
+	switch {
+	case !r.foreign:
+		return workspace.CheckOwner(dir)
+	case dir == filepath.Join(r.Common, "objects"):
+		return nil
 	}
-	return workspace.CheckOwner(dir)
+	return fmt.Errorf("showing the objects in %s: %w", dir, r.checkOwner())
 }
 
 // Names of what is in a private folder beside git/.
