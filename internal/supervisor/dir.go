@@ -88,13 +88,33 @@ func acquire(dir string) (*Lock, error) {
 	}
 }
 
-// Release removes the run-time folder and gives up the lock, in this order:
-// whoever sees the lock free finds nothing left. A folder that is another's by now is left alone.
+// Release removes what is in the run-time folder, the lock last, and the folder:
+// whoever sees the lock free finds nothing left. Once the lock's name is gone,
+// the folder is whoever's makes a new one there, and is left to them, as is one that was another's already.
 func (l *Lock) Release() error {
 	if l.Lost() {
 		return l.file.Close()
 	}
-	err := os.RemoveAll(l.dir)
+	entries, err := os.ReadDir(l.dir)
+	if errors.Is(err, os.ErrNotExist) { // a cleaner's
+		return l.file.Close()
+	}
+	errs := []error{err}
+	for _, entry := range entries {
+		if entry.Name() != lockName {
+			errs = append(errs, os.RemoveAll(filepath.Join(l.dir, entry.Name())))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return errors.Join(err, l.file.Close())
+	}
+	err = os.Remove(l.file.Name())
+	if err == nil {
+		err = os.Remove(l.dir)
+	}
+	if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, os.ErrNotExist) { // another's by now, or a cleaner's
+		err = nil
+	}
 	return errors.Join(err, l.file.Close())
 }
 

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"sync"
@@ -70,4 +71,33 @@ func TestLookingDoesNotTakeTheLock(t *testing.T) {
 	}
 	close(stop)
 	lookers.Wait()
+}
+
+// Those who take a sandbox's lock one after the other never get in each other's way, and none loses what it put into the folder.
+func TestLockIsHandedOver(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "box")
+	var takers sync.WaitGroup
+	for range 4 {
+		takers.Go(func() {
+			for range 300 {
+				lock, err := Acquire(dir)
+				if errors.Is(err, forage.ErrRefused) {
+					continue
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				note := filepath.Join(dir, "note")
+				if err := errors.Join(os.WriteFile(note, nil, 0o600), os.Remove(note), os.WriteFile(note, nil, 0o600)); err != nil {
+					t.Errorf("in a folder whose lock is held: %v", err)
+				}
+				if err := lock.Release(); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	takers.Wait()
 }
