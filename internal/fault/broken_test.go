@@ -1,8 +1,8 @@
 package fault
 
 import (
-	"errors"
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
