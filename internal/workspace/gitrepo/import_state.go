@@ -72,7 +72,8 @@ func saveImported(w forage.Workspace, state imported) error {
 	if err != nil {
 		return err
 	}
-	return renameio.WriteFile(w.Repository.Dir+importedSuffix, append(text, '\n'), 0o600)
+	file := w.Repository.Dir + importedSuffix
+	return renameio.WriteFile(file, append(text, '\n'), 0o600, renameio.WithTempDir(filepath.Dir(file)))
 }
 
 // done says whether there is nothing to do as long as the work inside is at this place.
