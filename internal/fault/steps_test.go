@@ -51,8 +51,13 @@ func TestKilledAtEachStep(t *testing.T) {
 			default:
 				first = 1 + random.IntN(s.count())
 			}
-			for step := first; s.kill(step) && step < last; step += stride {
+			killed := 0
+			for step := first; s.kill(step); step += stride {
+				if killed++; step >= last {
+					break
+				}
 			}
+			t.Logf("killed at %d steps, from step %d on", killed, first)
 		})
 	}
 }
