@@ -38,7 +38,7 @@ func Acquire(dir string) (*Lock, error) {
 	for range acquireTries {
 		lock, err := acquire(dir)
 		switch {
-		case errors.Is(err, os.ErrNotExist): // somebody gave the folder up in between
+		case errors.Is(err, os.ErrNotExist), errors.Is(err, os.ErrExist): // somebody gave the folder up, or made it, in between
 		case err != nil:
 			return nil, err
 		case sameFile(lock.file):
