@@ -21,6 +21,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"forage/internal/audit"
 )
 
 // crowdVar makes the test binary a crowd of clients, and their servers, so that the memory of
@@ -182,10 +184,11 @@ func (c crowd) attackHTTP2(conn net.Conn) error {
 	w := bufio.NewWriterSize(secure, 16<<10)
 	framer := http2.NewFramer(w, secure)
 	framer.WriteSettings()
+	authority := "a.example"
 	ask := func(id uint32, path string, end bool, more ...string) {
 		var block strings.Builder
 		encoder := hpack.NewEncoder(&block)
-		for _, f := range [][2]string{{":method", "POST"}, {":scheme", "https"}, {":authority", "a.example"}, {":path", path}} {
+		for _, f := range [][2]string{{":method", "POST"}, {":scheme", "https"}, {":authority", authority}, {":path", path}} {
 			encoder.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
 		}
 		for i := 0; i < len(more); i += 2 {
@@ -222,6 +225,17 @@ func (c crowd) attackHTTP2(conn net.Conn) error {
 	case "reset":
 		for i := range uint32(20000) {
 			ask(2*i+1, "/wait", true)
+			framer.WriteRSTStream(2*i+1, http2.ErrCodeCancel)
+		}
+	case "denied": // denials wait for their turn
+		authority = "b.example"
+		for i := range uint32(streamsEach) {
+			ask(2*i+1, "/", true)
+		}
+	case "denied, reset":
+		authority = "b.example"
+		for i := range uint32(500) {
+			ask(2*i+1, "/", true)
 			framer.WriteRSTStream(2*i+1, http2.ErrCodeCancel)
 		}
 	case "PING":
@@ -322,6 +336,27 @@ func inUse() int64 {
 	return int64(m.HeapInuse + m.StackInuse)
 }
 
+// watchMemory looks at the memory in use again and again; peak ends that, and returns the most
+// that was seen.
+func watchMemory() (peak func() int64) {
+	done := make(chan struct{})
+	most := make(chan int64)
+	go func() {
+		for seen := inUse(); ; seen = max(seen, inUse()) {
+			select {
+			case <-done:
+				most <- max(seen, inUse())
+				return
+			default:
+			}
+		}
+	}()
+	return func() int64 {
+		close(done)
+		return <-most
+	}
+}
+
 // mostOverIdle is what an attack may make an engine hold, in bytes.
 const mostOverIdle = 64 << 20
 
@@ -340,24 +375,27 @@ func TestCrowds(t *testing.T) {
 		mode    string
 		clients int
 		files   int // of the engine, for each
+		peak    int // MiB that may be held meanwhile, not only then; 0 is not measured
 	}{
-		{"silent", 10000, 1},
-		{"CONNECT", 10000, 2},
-		{"CONNECT, to be looked into", 10000, 1},
-		{"a head without end", 4000, 1},
-		{"a ClientHello without end", 4000, 1},
-		{"HTTP/1, then nothing", 1000, 2},
-		{"HTTP/2, then nothing", 1000, 2},
-		{"idle streams", 10, 200},
-		{"streams without end", 10, 200},
-		{"long heads", 10, 200},
-		{"streams that nobody reads", 10, 200},
-		{"reset", 4, 100},
-		{"PING", 4, 100},
-		{"SETTINGS", 4, 100},
-		{"CONTINUATION", 4, 100},
-		{"HPACK", 4, 100},
-		{"heads of 1 MB", 4, 100},
+		{"silent", 10000, 1, 0},
+		{"CONNECT", 10000, 2, 0},
+		{"CONNECT, to be looked into", 10000, 1, 0},
+		{"a head without end", 4000, 1, 0},
+		{"a ClientHello without end", 4000, 1, 0},
+		{"HTTP/1, then nothing", 1000, 2, 0},
+		{"HTTP/2, then nothing", 1000, 2, 0},
+		{"idle streams", 10, 200, 0},
+		{"streams without end", 10, 200, 0},
+		{"long heads", 10, 200, 0},
+		{"streams that nobody reads", 10, 200, 0},
+		{"reset", 4, 100, 64},
+		{"denied", 100, 2, 64},
+		{"denied, reset", 50, 2, 96},
+		{"PING", 4, 100, 0},
+		{"SETTINGS", 4, 100, 0},
+		{"CONTINUATION", 4, 100, 0},
+		{"HPACK", 4, 100, 0},
+		{"heads of 1 MB", 4, 100, 0},
 	} {
 		t.Run(tt.mode, func(t *testing.T) {
 			clients := min(tt.clients, files/tt.files)
@@ -373,24 +411,37 @@ func TestCrowds(t *testing.T) {
 			goroutines := runtime.NumGoroutine()
 			s := newCrowdWorld(t, plain, secure)
 			idle := inUse()
+			peak := func() int64 { return idle }
+			if tt.peak > 0 {
+				peak = watchMemory()
+			}
 			began := time.Now()
 			said, stop := startCrowd(t, crowd{Mode: tt.mode, Clients: clients, Proxy: s.proxy.Addr().String(), CA: string(s.authority.PEM())})
 			defer stop()
 			if said != "" {
 				t.Error(said)
 			}
+			most := peak() - idle
+			if most > int64(tt.peak)<<20 {
+				t.Errorf("%d MiB over idle meanwhile, may be %d", most>>20, tt.peak)
+			}
 			var over int64
 			eventually(t, "no more is held than may be, once the engine has done what it was sent", func() bool {
 				over = inUse() - idle
 				return over <= mostOverIdle
 			})
-			t.Logf("%d clients: %d KiB over idle, %d bytes each; %v", clients, over>>10, over/int64(clients), time.Since(began).Round(time.Millisecond))
+			t.Logf("%d clients: %d KiB over idle, %d bytes each, %d KiB at the peak; %v", clients, over>>10, over/int64(clients), most>>10, time.Since(began).Round(time.Millisecond))
 			s.stop()
 			stop()
 			eventually(t, "end of all goroutines", func() bool { return runtime.NumGoroutine() <= goroutines })
 		})
 	}
 }
+
+// forgetful is an audit log whose memory doesn't count.
+type forgetful struct{}
+
+func (forgetful) Record(audit.Event) error { return nil }
 
 // newCrowdWorld is a world whose servers are those of another process.
 func newCrowdWorld(t *testing.T, plain, secure string) *secureWorld {
@@ -401,6 +452,7 @@ func newCrowdWorld(t *testing.T, plain, secure string) *secureWorld {
 		c.MaxConnections = maxConnections
 		c.SniffTimeout = 10 * time.Minute
 		c.RootCAs = nil
+		c.Audit = forgetful{} // a slower machine has more to record of a flood
 	})
 	s.engine.http.outs.secure.TLSClientConfig.InsecureSkipVerify = true // the other process made its own certificate
 	s.mu.Lock()

@@ -26,6 +26,9 @@ type httpSide struct {
 	// under are the requests that are under way: HTTP/2 has many on a connection, and they
 	// are bounded together like connections.
 	under chan struct{}
+	// serving are all requests of HTTP/2 whose handlers run, those that are being refused too: a
+	// handler goes on for a while when its stream has been reset, and a denial waits for its turn.
+	serving chan struct{}
 	// bodies are the long bodies of requests that are under way: for each of them HTTP/2
 	// keeps as much room as the server's frames may be long, up to 512 KiB.
 	bodies chan struct{}
@@ -39,13 +42,14 @@ const (
 	maxHeadHTTP = 64 << 10
 	shortHead   = 2 << 10  // bytes of a head that are not counted
 	maxRequests = 1024     // at one time, on all connections
+	maxServing  = 1280     // those, and those that are being refused
 	maxBodies   = 64       // of those, that send a long body
-	maxStreams  = 250      // requests at one time on a connection of HTTP/2
+	maxStreams  = 100      // requests at one time on a connection of HTTP/2; net/http holds four times as many that were reset before their turn
 	maxFrame    = 16 << 10 // bytes; a connection keeps room for one
 )
 
 func newHTTPSide(e *Engine) *httpSide {
-	h := &httpSide{e: e, feed: feed{conns: make(chan net.Conn), closed: make(chan struct{})}, under: make(chan struct{}, min(e.config.MaxConnections, maxRequests)), bodies: make(chan struct{}, maxBodies)}
+	h := &httpSide{e: e, feed: feed{conns: make(chan net.Conn), closed: make(chan struct{})}, under: make(chan struct{}, min(e.config.MaxConnections, maxRequests)), serving: make(chan struct{}, maxServing), bodies: make(chan struct{}, maxBodies)}
 	quiet := log.New(io.Discard, "", 0)
 	h.server = http.Server{
 		Handler:           h,

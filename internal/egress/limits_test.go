@@ -95,6 +95,21 @@ func TestRequestsUnderWay(t *testing.T) {
 	s.denied("connection-limit")
 }
 
+// Beyond the requests that may be refused at one time, a connection of HTTP/2 is ended, and its
+// line says why.
+func TestRequestsBeingRefused(t *testing.T) {
+	s := newSecureWorld(t, looked(t, inspected("a.example")), func(*Config) {})
+	for range maxServing {
+		s.engine.http.serving <- struct{}{}
+	}
+	if _, err := s.client(true).Get("https://a.example/"); err == nil {
+		t.Error("served")
+	}
+	if e := s.closed(audit.Connect); !strings.Contains(e.Reason, "1280 requests") {
+		t.Errorf("%+v", e)
+	}
+}
+
 // When all bytes are used up, what is under way is reset, and nothing more begins.
 func TestBytesMax(t *testing.T) {
 	account := meter.NewAccount(forage.Traffic{BytesMax: 1 << 20}, meter.Totals{}, time.Now)

@@ -17,7 +17,16 @@ func (h *httpSide) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	defer h.e.running.Done()
-	if !s.http2 {
+	if s.http2 {
+		select {
+		case h.serving <- struct{}{}:
+			defer func() { <-h.serving }()
+		default:
+			s.failed(fmt.Errorf("%d requests are served or refused already", maxServing))
+			s.reset()
+			panic(http.ErrAbortHandler)
+		}
+	} else {
 		s.serving.Store(true)
 		defer s.serving.Store(false)
 	}
