@@ -167,15 +167,17 @@ func TestKilled(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
 	select {
 	case <-reached:
-	case <-time.After(time.Minute):
-		t.Error("the child asks for no layer")
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		<-ended
+	case err := <-ended:
+		t.Fatalf("the child asks for no layer: %v", err)
 	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = cmd.Wait()
 	if trees, err := List(cacheDir); len(trees) > 0 || err != nil {
 		t.Errorf("the cache believes %v, %v", trees, err)
 	}

@@ -30,7 +30,7 @@ func TestSweep(t *testing.T) {
 		return path
 	}
 	old := place("sandboxes/.tmp-old", time.Hour)
-	fresh := place("sandboxes/.tmp-fresh", 0)
+	fresh := place("sandboxes/.tmp-fresh", -time.Hour) // however long the next lines take
 	place("sandboxes/.one.usage.json12", time.Hour)
 	place(".id_ed25519123", time.Hour)
 	place("repositories/.tmp-note", time.Hour)
