@@ -34,7 +34,7 @@ func File(ctx context.Context, path string, begin func(file *os.File, again bool
 			f.watch.Close()
 		}
 	}()
-	if err := f.open(); err != nil {
+	if err := f.open(ctx); err != nil {
 		return err
 	}
 	return f.run(ctx)
@@ -55,7 +55,7 @@ func (f *follower) run(ctx context.Context) error {
 		if err := f.read(); err != nil {
 			return err
 		}
-		gone, err := f.reopen()
+		gone, err := f.reopen(ctx)
 		if gone || err != nil {
 			return err
 		}
@@ -99,7 +99,7 @@ func (f *follower) watchPath(path string, mask uint32) error {
 }
 
 // open begins to read the file that is at path now.
-func (f *follower) open() error {
+func (f *follower) open(ctx context.Context) error {
 	file, err := os.Open(f.path)
 	if err != nil {
 		return err
@@ -113,12 +113,16 @@ func (f *follower) open() error {
 		return err
 	}
 	// Watched by the open file, since another may be at path by now.
-	return f.watchPath(fmt.Sprintf("/proc/self/fd/%d", file.Fd()), unix.IN_MODIFY|unix.IN_ATTRIB)
+	err = f.watchPath(fmt.Sprintf("/proc/self/fd/%d", file.Fd()), unix.IN_MODIFY|unix.IN_ATTRIB)
+	if ctx.Err() != nil { // nothing is watched any more: what is there is read, and that is all
+		return nil
+	}
+	return err
 }
 
 // reopen looks whether path still leads to the file that is being read, and
 // begins with another or a shortened one. gone says that there is none.
-func (f *follower) reopen() (gone bool, err error) {
+func (f *follower) reopen(ctx context.Context) (gone bool, err error) {
 	now, err := os.Stat(f.path)
 	if err == nil {
 		var old os.FileInfo
@@ -133,7 +137,7 @@ func (f *follower) reopen() (gone bool, err error) {
 		} else if err := f.read(); err != nil { // what it was given last
 			return false, err
 		}
-		if err = f.open(); err == nil {
+		if err = f.open(ctx); err == nil {
 			return false, f.read()
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -38,6 +39,28 @@ func TestFileReadsWhatItWasGivenLast(t *testing.T) {
 	})
 	if diff := cmp.Diff("first last new ", got); err != nil || diff != "" {
 		t.Error(err, diff)
+	}
+}
+
+// What is there is read when the end comes before it is watched, too.
+func TestFileReadsWhatIsThereAtTheEnd(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	extend(t, path, "all")
+	for range 1000 {
+		ctx, cancel := context.WithCancel(t.Context())
+		var got string
+		err := File(ctx, path, func(file *os.File, _ bool) (func() error, error) {
+			cancel()
+			runtime.Gosched() // to whom it tells that
+			return func() error {
+				text, err := io.ReadAll(file)
+				got += string(text)
+				return err
+			}, nil
+		})
+		if err != nil || got != "all" {
+			t.Fatalf("read %q: %v", got, err)
+		}
 	}
 }
 
