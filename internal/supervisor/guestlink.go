@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 
 	"forage"
@@ -20,12 +19,12 @@ type guestLink struct {
 	ended    chan struct{} // closed when the guest's end is
 	err      error         // why; read after ended
 
-	asking  sync.Mutex // one question at a time
-	givenUp error      // the question that nobody waits for any more
+	asking chan struct{} // one question at a time: who asks has put something in
+	owed   bool          // the answer to a question that nobody waits for any more is still to come
 }
 
 func newGuestLink(conn *frames.Conn) *guestLink {
-	l := &guestLink{conn: conn, answers: make(chan frames.Frame, 1), ended: make(chan struct{})}
+	l := &guestLink{conn: conn, answers: make(chan frames.Frame, 1), ended: make(chan struct{}), asking: make(chan struct{}, 1)}
 	go l.receive()
 	return l
 }
@@ -93,26 +92,37 @@ func (l *guestLink) query(ctx context.Context, what string) (frames.AnswerBody, 
 	return answer, nil
 }
 
-// ask sends a frame and waits for the one that answers it. After a question
-// that was given up nothing more can be asked: its answer might come later and
-// be taken for another's.
+// ask sends a frame and waits for the one that answers it. The answer to a question that was given up may come
+// late, and is not taken for another's: nothing more is asked before it is there.
 func (l *guestLink) ask(ctx context.Context, frame frames.Frame) (frames.Frame, error) {
-	l.asking.Lock()
-	defer l.asking.Unlock()
-	if l.givenUp != nil {
-		return frames.Frame{}, l.givenUp
+	select {
+	case l.asking <- struct{}{}:
+		defer func() { <-l.asking }()
+	case <-ctx.Done():
+		return frames.Frame{}, fmt.Errorf("asking the guest: %w", context.Cause(ctx))
+	}
+	if l.owed {
+		if _, err := l.answer(ctx); err != nil {
+			return frames.Frame{}, err
+		}
 	}
 	l.expected.Store(true)
 	if err := l.conn.Send(frame); err != nil {
 		return frames.Frame{}, fmt.Errorf("asking the guest: %w", err)
 	}
+	return l.answer(ctx)
+}
+
+// answer waits for the guest's next answer.
+func (l *guestLink) answer(ctx context.Context) (frames.Frame, error) {
+	l.owed = true
 	select {
 	case answer := <-l.answers:
+		l.owed = false
 		return answer, nil
 	case <-l.ended:
 		return frames.Frame{}, fmt.Errorf("the guest ended: %w", l.err)
 	case <-ctx.Done():
-		l.givenUp = fmt.Errorf("asking the guest: %w", context.Cause(ctx))
-		return frames.Frame{}, l.givenUp
+		return frames.Frame{}, fmt.Errorf("asking the guest: %w", context.Cause(ctx))
 	}
 }

@@ -89,16 +89,44 @@ func TestGuestLinkTakesNoDescriptors(t *testing.T) {
 	}
 }
 
+// An answer that comes late is nobody's, and the next question gets its own.
 func TestGuestLinkDoesNotMixUpLateAnswers(t *testing.T) {
 	link, end := guestEnd(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	if _, err := link.query(ctx, "session"); err == nil {
-		t.Fatal("an answer came from nobody")
+	for range 2 { // the second gives up while the first one's answer is owed: it asks nothing
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		if _, err := link.query(ctx, "session"); err == nil {
+			t.Fatal("an answer came from nobody")
+		}
 	}
-	answer(t, end, frames.Answer, frames.AnswerBody{Session: "late"})
-	if got, err := link.query(t.Context(), "session"); err == nil {
-		t.Fatalf("the late answer %+v was taken for another question's", got)
+	go func() {
+		answer(t, end, frames.Answer, frames.AnswerBody{Session: "late"})
+		answer(t, end, frames.Answer, frames.AnswerBody{Session: "attached"})
+	}()
+	if got, err := link.query(t.Context(), "session"); err != nil || got.Session != "attached" {
+		t.Fatalf("query = %+v, %v after a late answer", got, err)
+	}
+}
+
+// Who waits for others to have asked gives up in time, and owes the guest nothing.
+func TestGuestLinkAsksOneAtATime(t *testing.T) {
+	link, end := guestEnd(t)
+	first := make(chan error, 1)
+	go func() {
+		_, err := link.query(t.Context(), "session")
+		first <- err
+	}()
+	if _, _, err := end.Receive(); err != nil { // it has asked
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := link.query(ctx, "session"); err == nil {
+		t.Fatal("a question was asked beside another")
+	}
+	frame, err := frames.Encode(frames.Answer, frames.AnswerBody{Session: "attached"})
+	if err != nil || end.Send(frame) != nil || <-first != nil {
+		t.Fatal("the first question was not answered")
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 	"forage/internal/store"
 )
 
-// queryTimeout bounds how long a guest may take to answer.
-const queryTimeout = 5 * time.Second
+// queryTimeout bounds how long a guest may take to answer, after all that were asked before it. It gives up on tmux earlier.
+const queryTimeout = 15 * time.Second
 
 // maxGrace bounds how long a client may let a sandbox take to end.
 const maxGrace = 10 * time.Minute
