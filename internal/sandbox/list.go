@@ -12,8 +12,8 @@ import (
 	"forage/internal/store"
 )
 
-// askTimeout bounds how long a supervisor may take to say how it is.
-const askTimeout = 5 * time.Second
+// askTimeout bounds how long a supervisor may take to say how it is, the time that it gives its guest included.
+const askTimeout = 20 * time.Second
 
 // List returns every sandbox, by name. The error names the records that can't
 // be read; the others are there all the same.
