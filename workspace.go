@@ -62,9 +62,6 @@ type Repository struct {
 	Store string `json:"store"`
 	// Head is the branch that the sandbox is on at first, as it is called inside; "" is a detached head.
 	Head string `json:"head,omitempty"`
-	// Hooks is the folder in which the caller's own configuration of git has it look for hooks, as it is
-	// written there: one in the working folder is the repository's to fill. "" is none.
-	Hooks string `json:"hooks,omitempty"`
 	// Mounts show the metadata inside, and the host's objects read-only. They include those of Nested.
 	Mounts []Mount `json:"mounts"`
 	// Nested are populated submodules of a direct workspace, which have private metadata too.

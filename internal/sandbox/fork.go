@@ -155,7 +155,7 @@ func (f *forking) rename(ctx context.Context, p *planner) error {
 	spec.Mounts = slices.DeleteFunc(spec.Mounts, func(m forage.Mount) bool { return slices.Contains(old, m) })
 	spec.Mounts = slices.Insert(spec.Mounts, max(at, 0), next...)
 	if len(spec.Protect) > 0 {
-		if spec.Protect, err = protectedPaths(ctx, p.plan); err != nil {
+		if spec.Protect, err = f.protectedPaths(ctx, p.plan); err != nil {
 			return err
 		}
 	}

@@ -9,20 +9,19 @@ import (
 	"forage/internal/workspace/gitrepo"
 )
 
-// gitIdentity is what the caller's own configuration of git says: whose name is on commits that are made
-// inside, and where git on the host looks for hooks.
+// gitIdentity is whose name is on commits that are made inside.
 type gitIdentity struct {
-	name, email, hooks string
+	name, email string
 }
 
-// callersGit asks git for it. Only the caller's global configuration is read: the workspace's could name programs to run.
+// callersGit asks git whose name that is. Only the caller's global configuration is read: the workspace's could name programs to run.
 func callersGit(ctx context.Context, caller Caller) gitIdentity {
 	xdg := caller.configHome()
 	if !exists(filepath.Join(caller.Home, ".gitconfig")) && !exists(filepath.Join(xdg, "git/config")) {
 		return gitIdentity{} // nothing to ask git about
 	}
 	out, err := hostexec.Run(ctx, hostexec.Command{
-		Argv: []string{"git", "config", "--global", "--null", "--get-regexp", `^(user\.(name|email)|core\.hookspath)$`},
+		Argv: []string{"git", "config", "--global", "--null", "--get-regexp", `^user\.(name|email)$`},
 		Env:  []string{"HOME=" + caller.Home, "XDG_CONFIG_HOME=" + xdg},
 	})
 	if err != nil {
@@ -35,11 +34,27 @@ func callersGit(ctx context.Context, caller Caller) gitIdentity {
 			identity.name = value
 		case "user.email":
 			identity.email = value
-		case "core.hookspath":
-			identity.hooks = value
 		}
 	}
 	return identity
+}
+
+// gitConfig is where the caller's git finds what holds in all repositories: git-config(1), "FILES". What a variable names comes on top of
+// the rest, since another of the caller's shells may not have it.
+func (c Caller) gitConfig() gitrepo.UserConfig {
+	files := []string{"/etc/gitconfig", filepath.Join(c.configHome(), "git/config"), filepath.Join(c.Home, ".gitconfig")}
+	for _, name := range []string{"GIT_CONFIG_SYSTEM", "GIT_CONFIG_GLOBAL"} {
+		if file, _ := c.Getenv(name); filepath.IsAbs(file) {
+			files = append(files, file)
+		}
+	}
+	search, _ := c.Getenv("PATH")
+	for _, dir := range filepath.SplitList(search) { // one that isn't the distribution's has its own
+		if file := filepath.Join(dir, "../etc/gitconfig"); filepath.IsAbs(dir) && exists(file) {
+			files = append(files, file)
+		}
+	}
+	return gitrepo.UserConfig{Home: c.Home, Files: files}
 }
 
 // config is the identity as a part of git's configuration; "" when nothing is known.

@@ -32,10 +32,10 @@ func writable(plan forage.Plan, modes ...forage.WorkspaceMode) []forage.Workspac
 }
 
 // look looks through the parts of a workspace, or those of the given modes, before anything runs in it.
-func look(ctx context.Context, plan forage.Plan, modes ...forage.WorkspaceMode) (baselines, error) {
+func (s *Service) look(ctx context.Context, plan forage.Plan, modes ...forage.WorkspaceMode) (baselines, error) {
 	before := baselines{}
 	for _, w := range writable(plan, modes...) {
-		found, err := hazard.Take(w.Path, namedByGit(ctx, w)...)
+		found, err := hazard.Take(w.Path, s.namedByGit(ctx, w)...)
 		if err != nil {
 			return nil, err
 		}
@@ -46,7 +46,7 @@ func look(ctx context.Context, plan forage.Plan, modes ...forage.WorkspaceMode) 
 
 // keepLook keeps what look found beside the sandbox's record.
 func (s *Service) keepLook(ctx context.Context, plan forage.Plan) error {
-	before, err := look(ctx, plan)
+	before, err := s.look(ctx, plan)
 	if err != nil {
 		return err
 	}
@@ -84,15 +84,15 @@ func (s *Service) hazardsOf(ctx context.Context, record store.Record) ([]Hazard,
 	if err != nil {
 		return nil, err
 	}
-	return hazards(ctx, record.Plan, before)
+	return s.hazards(ctx, record.Plan, before)
 }
 
 // hazards compares the parts of a workspace, or those of the given modes, with what was there before.
-func hazards(ctx context.Context, plan forage.Plan, before baselines, modes ...forage.WorkspaceMode) ([]Hazard, error) {
+func (s *Service) hazards(ctx context.Context, plan forage.Plan, before baselines, modes ...forage.WorkspaceMode) ([]Hazard, error) {
 	var all []Hazard
 	var failed []error
 	for _, w := range writable(plan, modes...) {
-		found, err := hazard.Scan(w.Path, before[w.Name], namedByGit(ctx, w)...)
+		found, err := hazard.Scan(w.Path, before[w.Name], s.namedByGit(ctx, w)...)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // the workspace is gone, and so is what could be executed
 		}

@@ -19,13 +19,8 @@ func (p *planner) mounts(ctx context.Context) error {
 		return err
 	}
 	spec.Mounts = append(spec.Mounts, composed...)
-	for _, w := range p.plan.Workspaces() {
-		if w.Repository != nil {
-			w.Repository.Hooks = p.git().hooks
-		}
-	}
 	if !p.chosen.Unprotected {
-		if spec.Protect, err = protectedPaths(ctx, p.plan); err != nil {
+		if spec.Protect, err = p.service.protectedPaths(ctx, p.plan); err != nil {
 			return err
 		}
 	}

@@ -11,24 +11,25 @@ import (
 	"strings"
 
 	"forage"
-	"forage/internal/workspace"
+	"forage/internal/rootfs"
 	"forage/internal/workspace/gitrepo"
 	"forage/internal/workspace/hazard"
 )
 
 // protectedPaths are those that the agent may not change: at the root of each writable part what host tools execute, and
 // what in the tree git is configured to execute.
-func protectedPaths(ctx context.Context, plan forage.Plan) ([]string, error) {
+func (s *Service) protectedPaths(ctx context.Context, plan forage.Plan) ([]string, error) {
 	var list []string
 	for _, w := range writable(plan) {
-		named := namedByGit(ctx, w)
+		named := s.namedByGit(ctx, w)
 		if err := canProtect(w, named); err != nil {
 			return nil, err
 		}
-		for _, name := range slices.Concat(hazard.Protected, named) {
-			for _, name := range throughLinks(w.Path, name) {
-				list = append(list, path.Join(w.Target, name))
-			}
+		for _, name := range hazard.Protected {
+			named = append(named, deciding(w.Path, filepath.Join(w.Path, name))...)
+		}
+		for _, name := range named {
+			list = append(list, path.Join(w.Target, name))
 		}
 		if w.Mode == forage.WorkspaceJJ { // one that leads nowhere, so that git looks no further: see package jj
 			list = append(list, path.Join(w.Target, ".git"))
@@ -49,77 +50,93 @@ func canProtect(w forage.Workspace, named []string) error {
 		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 			return forage.WithHint(
 				forage.Errorf(forage.ErrRefused, "git is configured to execute what is in %s, which isn't there: it can't be protected from being made inside", path),
-				"make it, even if empty, or take include.path or core.hooksPath out of git's configuration; `git config --show-origin --list` says where it is")
+				"make it, even if empty, or take it out of git's configuration; `git config --show-origin --list` says where it is")
 		}
 	}
 	return nil
 }
 
-// throughLinks are name and, where it is a link, what it leads to in the same tree, and so on: to change that is to change name.
-func throughLinks(root, name string) []string {
-	list := []string{name}
-	for range 10 {
-		target, err := os.Readlink(filepath.Join(root, name))
-		if err != nil || filepath.IsAbs(target) {
-			break
+// namedByGit are the files and folders of a workspace's tree that the host's git is configured to execute, to look for hooks in, or
+// to read as more configuration, and the links in the tree by which it comes to them.
+func (s *Service) namedByGit(ctx context.Context, w forage.Workspace) []string {
+	config := s.Caller.gitConfig()
+	var list []string
+	for _, c := range checkouts(w) {
+		for _, named := range config.Named(ctx, c.repository, c.folder) {
+			if named.Word && !isFile(named.Path) {
+				continue
+			}
+			for _, place := range deciding(c.root, named.Path) {
+				at := filepath.Join(c.root, place)
+				covered := rootfs.Within(at, filepath.Join(c.root, ".git")) || rootfs.Within(at, filepath.Join(c.folder, ".git"))
+				if !covered && !slices.Contains(list, place) {
+					list = append(list, place)
+				}
+			}
 		}
-		name = filepath.Join(filepath.Dir(name), target)
-		if !filepath.IsLocal(name) || name == "." {
-			break
-		}
-		list = append(list, name)
 	}
 	return list
 }
 
-// namedByGit are the files and folders of a workspace's tree that the host's git is configured to execute, to look for hooks in, or
-// to read as more configuration.
-func namedByGit(ctx context.Context, w forage.Workspace) []string {
-	if w.Repository == nil || w.Repository.Store == "" {
-		return nil
-	}
-	configured := []gitrepo.Named{{Path: w.Repository.Hooks}}
-	// One that has moved or is gone: what can be said of the rest is said.
-	if repository, err := gitrepo.OpenToRead(ctx, w.Repository.Store); err == nil {
-		configured = append(configured, repository.Named(ctx, w.Path)...)
-	}
-	var list []string
-	for _, named := range configured {
-		for _, root := range []string{w.Path, w.Source} { // what the user's own folder is told apply brings there
-			if root == "" || !filepath.IsAbs(root) {
-				continue
+// checkout is a folder in which the user's git works: that of a repository, in or around the tree at root.
+type checkout struct{ repository, folder, root string }
+
+// checkouts are those of a workspace. In the user's folder that a tree of ours is made from is what apply brings there.
+func checkouts(w forage.Workspace) (list []checkout) {
+	for _, root := range []string{w.Path, w.Source} {
+		if !filepath.IsAbs(root) {
+			continue
+		}
+		if w.Repository == nil {
+			if folder, r, _ := gitrepo.Around(root); r != nil {
+				list = append(list, checkout{r.Common, folder, root})
 			}
-			name := belowTree(root, named.Path)
-			if name != "" && !slices.Contains(list, name) && (!named.Word || isFile(filepath.Join(root, name))) {
-				list = append(list, name)
-			}
+			continue
+		}
+		list = append(list, checkout{w.Repository.Store, root, root})
+		for _, nested := range w.Repository.Nested {
+			list = append(list, checkout{nested.Repository.Store, filepath.Join(root, nested.Path), root})
 		}
 	}
 	return list
+}
+
+// maxLinks is how many links the kernel follows on the way to a file: path_resolution(7).
+const maxLinks = 40
+
+// deciding are the places in the tree at root that decide what is at path: the links on the way to it, and where they lead.
+func deciding(root, path string) (places []string) {
+	if !filepath.IsAbs(path) {
+		return nil
+	}
+	at, links := "/", 0
+	for todo := path; todo != ""; {
+		name, rest, _ := strings.Cut(todo, "/")
+		todo = rest
+		at = filepath.Join(at, name) // ".." too: there is no link in at
+		target, err := os.Readlink(at)
+		if err != nil || links == maxLinks {
+			continue
+		}
+		links++
+		places = append(places, at)
+		todo = target + "/" + todo
+		if at = filepath.Dir(at); filepath.IsAbs(target) {
+			at = "/"
+		}
+	}
+	places = append(places, at)
+	below := places[:0]
+	for _, place := range places {
+		if name, err := filepath.Rel(root, place); err == nil && filepath.IsLocal(name) && name != "." {
+			below = append(below, name)
+		}
+	}
+	return below
 }
 
 // isFile says whether a word of a command is a program, and not an argument that a folder happens to be called like.
 func isFile(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular()
-}
-
-// belowTree is what git is configured with relative to the tree at root; "" if it is not in there.
-func belowTree(root, dir string) string {
-	if dir == "" {
-		return ""
-	}
-	// Husky's are in .husky/_ and run those of the same name in .husky.
-	dir = strings.TrimSuffix(path.Clean(dir), "/_")
-	if path.IsAbs(dir) {
-		below, err := filepath.Rel(root, workspace.Resolved(dir)) // as git finds it, through links
-		if err != nil {
-			return ""
-		}
-		dir = below
-	}
-	if dir == "." || dir == ".." || strings.HasPrefix(dir, "../") || dir == ".git" || strings.HasPrefix(dir, ".git/") || strings.HasPrefix(dir, "~") {
-		return ""
-	}
-	return dir
 }

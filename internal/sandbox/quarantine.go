@@ -47,7 +47,7 @@ func (s *Service) Quarantine(ctx context.Context, name string, options Quarantin
 	if err != nil {
 		return nil, err
 	}
-	found, err := hazards(ctx, plan, before)
+	found, err := s.hazards(ctx, plan, before)
 	if err != nil {
 		return nil, err
 	}

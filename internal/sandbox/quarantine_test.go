@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -255,7 +256,7 @@ func TestProtectedPaths(t *testing.T) {
 		}
 		plan := forage.Plan{
 			Workspace: forage.Workspace{Path: work, Target: "/workspace", Repository: &forage.Repository{Store: store}},
-			Parts:     []forage.Workspace{{Target: "/deps/ro", ReadOnly: true}, {Target: "/deps/lib"}},
+			Parts:     []forage.Workspace{{Target: "/deps/ro", ReadOnly: true}, {Path: "/gone", Target: "/deps/lib"}},
 		}
 		files(t, work, "tools/clean.py", "src/x")
 		if err := os.WriteFile(filepath.Join(work, "tools/gitconfig"), []byte("[core]\n\thooksPath = .myhooks\n[include]\n\tpath = gitconfig\n"), 0o644); err != nil {
@@ -263,7 +264,7 @@ func TestProtectedPaths(t *testing.T) {
 		}
 		files(t, work, ".claude -> conf/claude", "conf/claude -> ../real", ".idea -> ../outside", ".codex -> .", ".vscode -> /etc")
 		want += 2
-		got, err := protectedPaths(t.Context(), plan)
+		got, err := caller(t.TempDir()).protectedPaths(t.Context(), plan)
 		if err != nil {
 			t.Error(err)
 		}
@@ -273,15 +274,79 @@ func TestProtectedPaths(t *testing.T) {
 	}
 }
 
-// The folder of hooks may be named in the caller's own configuration, for all repositories.
-func TestHooksOfTheCallersOwnConfiguration(t *testing.T) {
-	w := forage.Workspace{Path: "/src", Target: "/workspace", Repository: &forage.Repository{Store: "/nowhere"}}
-	for dir, want := range map[string][]string{
-		"": nil, ".githooks": {".githooks"}, ".husky/_": {".husky"}, "~/hooks": nil, "/etc/hooks": nil, "/src/hooks": {"hooks"}, "../hooks": nil,
+// caller is a service for somebody with that home.
+func caller(home string) *Service {
+	return &Service{Caller: Caller{Home: home, Getenv: func(string) (string, bool) { return "", false }}}
+}
+
+// What the caller's own configuration of git names is protected in every repository, in submodules too, and so is that
+// configuration where a link of theirs leads into the tree.
+func TestProtectedByTheCallersOwnConfiguration(t *testing.T) {
+	home, top := t.TempDir(), t.TempDir()
+	store, work, sub := filepath.Join(top, "work/.git"), filepath.Join(top, "work"), filepath.Join(top, "work/.git/modules/sub")
+	for _, dir := range []string{store, sub} {
+		files(t, dir, "HEAD", "objects/x", "refs/x")
+	}
+	files(t, work, "hooks/pre-commit", "conf/hooks/x", "link -> conf", "tools/watch", "tools/dead -> ../gone", "sub/hooks/x", "sub/tools/watch")
+	files(t, home, ".config/git/attributes")
+	plain := forage.Workspace{Mode: forage.WorkspaceDirect, Path: filepath.Join(work, "conf"), Target: "/workspace"}
+	whole := forage.Workspace{
+		Mode: forage.WorkspaceDirect, Path: work, Target: "/workspace", Repository: &forage.Repository{
+			Store: store, Nested: []forage.Nested{{Path: "sub", Repository: forage.Repository{Store: sub}}},
+		},
+	}
+	for _, test := range []struct {
+		config, ofSub string
+		w             forage.Workspace
+		want          []string // nil: refused
+	}{
+		{"", "", whole, []string{}},
+		{"[core]\n\thooksPath = hooks", "", whole, []string{"hooks", "sub/hooks"}},
+		{"[core]\n\thooksPath = ~/hooks", "", whole, []string{}},
+		{"[core]\n\thooksPath = .git/hooks", "", whole, []string{}},
+		{"[core]\n\thooksPath = /etc/hooks", "", whole, []string{}},
+		{"[core]\n\thooksPath = ../../hooks", "", whole, []string{}},
+		{"[core]\n\thooksPath = WORK/link/hooks", "", whole, []string{"link", "conf/hooks"}},
+		{"[core]\n\thooksPath = conf/hooks", "", whole, nil}, // the submodule has none
+		{"[core]\n\tfsmonitor = tools/watch", "", whole, []string{"tools/watch", "sub/tools/watch"}},
+		{"[core]\n\tfsmonitor = WORK/tools/gone", "", whole, nil},
+		{"[core]\n\tfsmonitor = WORK/tools/dead", "", whole, nil},
+		{"[alias]\n\tx = !WORK/tools/gone", "", whole, []string{}},
+		{"[include]\n\tpath = WORK/tools/gone", "", whole, nil},
+		{"[includeIf \"gitdir:WORK/\"]\n\tpath = WORK/tools/gone", "", whole, nil},
+		{"[includeIf \"gitdir:/else/\"]\n\tpath = WORK/tools/gone", "", whole, []string{}},
+		{"", "[core]\n\thooksPath = hooks\n\tfsmonitor = tools/watch -v", whole, []string{"sub/hooks", "sub/tools/watch"}},
+		{"", "[core]\n\thooksPath = ../conf/hooks", whole, []string{"conf/hooks"}},
+		{"", "[include]\n\tpath = WORK/gone", whole, nil},
+		{"", "[core]\n\thooksPath = .git/hooks", whole, []string{}},
+		{"[core]\n\thooksPath = conf/hooks", "", plain, []string{"hooks"}},
+		{"[core]\n\tfsmonitor = conf/gone", "", plain, nil},
 	} {
-		w.Repository.Hooks = dir
-		if diff := cmp.Diff(want, namedByGit(t.Context(), w)); diff != "" {
-			t.Errorf("%q: %s", dir, diff)
+		text := strings.NewReplacer("WORK", work).Replace
+		for path, config := range map[string]string{filepath.Join(home, ".gitconfig"): test.config, filepath.Join(sub, "config"): test.ofSub} {
+			os.Remove(path)
+			if err := os.WriteFile(path, []byte(text(config)), 0o644); err != nil {
+				t.Fatal(err)
+			}
 		}
+		s := caller(home)
+		got := s.namedByGit(t.Context(), test.w)
+		_, err := s.protectedPaths(t.Context(), forage.Plan{Workspace: test.w})
+		if refused := errors.Is(err, forage.ErrRefused); refused != (test.want == nil) || err != nil && !refused {
+			t.Errorf("%q, %q: %v", test.config, test.ofSub, err)
+		}
+		slices.Sort(got)
+		slices.Sort(test.want)
+		if test.want != nil && !slices.Equal(test.want, got) {
+			t.Errorf("%q, %q: %q", test.config, test.ofSub, got)
+		}
+	}
+	files(t, work, "dotfiles/git/config")
+	if err := errors.Join(os.Remove(filepath.Join(home, ".gitconfig")), os.RemoveAll(filepath.Join(home, ".config/git"))); err != nil {
+		t.Fatal(err)
+	}
+	files(t, home, ".config/git -> "+work+"/dotfiles/git")
+	if diff := cmp.Diff([]string{"dotfiles/git/config"}, caller(home).namedByGit(t.Context(), whole)); diff != "" {
+		t.Errorf("configuration in the tree: %s", diff)
 	}
 }

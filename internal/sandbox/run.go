@@ -49,7 +49,7 @@ func (s *Service) Run(ctx context.Context, opts Options, stdio Stdio) (exit int,
 	if record, err = s.furnish(ctx, record, nil); err != nil {
 		return 0, err
 	}
-	before, err := look(ctx, plan, forage.WorkspaceDirect) // its other trees go with it
+	before, err := s.look(ctx, plan, forage.WorkspaceDirect) // its other trees go with it
 	if err != nil {
 		return 0, err
 	}

@@ -42,7 +42,7 @@ func (s *Service) tellLast(ctx context.Context, record store.Record) {
 //
 // It is about the user's own folders: a tree of ours is about to go.
 func (s *Service) tellHazards(ctx context.Context, plan forage.Plan, before baselines) {
-	found, err := hazards(ctx, plan, before, forage.WorkspaceDirect)
+	found, err := s.hazards(ctx, plan, before, forage.WorkspaceDirect)
 	if err != nil {
 		s.notify(fmt.Sprintf("the workspace could not be looked through for what host tools execute: %v", err))
 	}

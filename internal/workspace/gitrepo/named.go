@@ -2,33 +2,49 @@ package gitrepo
 
 import (
 	"context"
+	"os/user"
 	"path/filepath"
 	"slices"
 	"strings"
 )
 
-// Named is a path that a repository's configuration names to be executed, or to be read as more configuration.
+// Named is a path that git's configuration names to be executed, or to be read as more configuration.
 type Named struct {
-	Path string // absolute, or as git sees it from the working folder
-	Word bool   // it is a word of a command, and need not be a path at all
+	Path string // absolute; links in it are git's to follow
+	Word bool   // it is any word of a command, and need not be a path at all
 }
 
 // Bounds of looking for such paths: the file that another one includes may be in the working folder.
 const (
-	maxIncluded = 20
+	maxIncluded = 50
 	maxNamed    = 1000
 )
 
-// Named are the paths that the configuration of the repository, and that of its working folder at folder, has git execute
-// there or read. Nothing of it is asked of git: includes are followed as data.
-func (r *Repository) Named(ctx context.Context, folder string) []Named {
-	files := []string{filepath.Join(r.Common, "config"), filepath.Join(r.Common, "config.worktree")}
-	for _, checkout := range r.Checkouts(ctx) {
-		if file := filepath.Join(checkout.GitDir, "config.worktree"); checkout.Folder == folder && !slices.Contains(files, file) {
-			files = append(files, file)
+// UserConfig is where a user's own configuration of git is, which holds in all repositories.
+type UserConfig struct {
+	Home  string   // what ~ stands for
+	Files []string // whether or not they are there
+}
+
+// Named are the files of the user's own configuration, and the paths that it, that of the repository at a path, and that of its
+// working folder at folder have git execute or read there. Of a repository that isn't there, it is the user's own alone. Nothing of it
+// is asked of git: includes are followed as data.
+func (u UserConfig) Named(ctx context.Context, repository, folder string) []Named {
+	files := slices.Clone(u.Files)
+	git := ""
+	if r, err := locate(repository); err == nil {
+		git = r.Common
+		files = append(files, filepath.Join(r.Common, "config"), filepath.Join(r.Common, "config.worktree"))
+		for _, checkout := range r.Checkouts(ctx) {
+			if file := filepath.Join(checkout.GitDir, "config.worktree"); checkout.Folder == folder && !slices.Contains(files, file) {
+				files = append(files, file)
+			}
 		}
 	}
 	var all []Named
+	for _, file := range u.Files { // a link of the user's may lead into the tree
+		all = append(all, Named{Path: file})
+	}
 	for i := 0; i < len(files) && i < maxIncluded; i++ {
 		config, err := readConfig(files[i])
 		if err != nil {
@@ -36,48 +52,129 @@ func (r *Repository) Named(ctx context.Context, folder string) []Named {
 		}
 		for key, values := range config {
 			for _, value := range values {
-				named, included := namedBy(key, value, filepath.Dir(files[i]))
-				all = append(all, named...)
-				if included != "" && !slices.Contains(files, included) {
-					files = append(files, included)
+				if included, ok := u.includes(key, value, files[i], git); ok {
+					all = append(all, Named{Path: included})
+					if !slices.Contains(files, included) {
+						files = append(files, included)
+					}
 				}
+				all = append(all, u.executes(key, value, folder)...)
 			}
 		}
 	}
 	return all[:min(len(all), maxNamed)]
 }
 
-// executedKeys are the settings whose values git executes: git-config(1). "*" is any subsection.
+// includes is the file that a setting in file has git read where the git directory is git.
+func (u UserConfig) includes(key, value, file, git string) (included string, ok bool) {
+	condition, conditional := strings.CutPrefix(key, "includeif.")
+	condition, isPath := strings.CutSuffix(condition, ".path")
+	if key != "include.path" && !(conditional && isPath && u.mayHold(condition, git)) {
+		return "", false
+	}
+	return u.path(value, filepath.Dir(file)), value != ""
+}
+
+// mayHold says whether the condition of an include may hold for a git directory. What can't be said of it, or changes with time, may.
+func (u UserConfig) mayHold(condition, git string) bool {
+	kind, pattern, _ := strings.Cut(condition, ":")
+	fold := strings.EqualFold(kind, "gitdir/i")
+	if kind != "gitdir" && !fold || git == "" {
+		return true
+	}
+	literal := u.path(pattern, "")
+	if at := strings.IndexAny(literal, `*?[\`); at >= 0 {
+		literal = literal[:at]
+	}
+	if !filepath.IsAbs(literal) { // anywhere
+		return true
+	}
+	// That of a linked worktree is below git, and what stands for a folder in the pattern may be a link to it.
+	for _, way := range []string{literal, resolvedFolder(literal)} {
+		if fold {
+			way, git = strings.ToLower(way), strings.ToLower(git)
+		}
+		if strings.HasPrefix(git+"/", way) || strings.HasPrefix(way, git+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// resolvedFolder is the beginning of a path, without links in what is a folder of it.
+func resolvedFolder(path string) string {
+	dir, rest := filepath.Split(path)
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		return strings.TrimSuffix(real, "/") + "/" + rest
+	}
+	return path
+}
+
+// executedKeys are the settings whose values git executes on the way of everyday commands: git-config(1). "*" is any subsection.
 var executedKeys = []string{
 	"core.fsmonitor", "core.sshcommand", "core.editor", "core.pager", "core.askpass", "core.gitproxy", "core.alternaterefscommand",
 	"sequence.editor", "interactive.difffilter", "diff.external", "diff.*.command", "diff.*.textconv", "merge.*.driver",
-	"filter.*.clean", "filter.*.smudge", "filter.*.process", "alias.*", "pager.*", "credential.helper", "credential.*.helper",
-	"gpg.program", "gpg.*.program", "difftool.*.cmd", "difftool.*.path", "mergetool.*.cmd", "mergetool.*.path",
-	"trailer.*.command", "trailer.*.cmd", "submodule.*.update", "uploadpack.packobjectshook", "sendemail.tocmd", "sendemail.cccmd",
+	"filter.*.clean", "filter.*.smudge", "filter.*.process", "pager.*", "credential.helper", "credential.*.helper",
+	"gpg.program", "gpg.*.program", "gpg.ssh.defaultkeycommand", "trailer.*.command", "trailer.*.cmd", "submodule.*.update",
+	"uploadpack.packobjectshook", "remote.*.uploadpack", "remote.*.receivepack", "hook.*.command",
+	"lfs.*.path", "lfs.*.clean", "lfs.*.smudge", // Git LFS: transfers and extensions of one's own
 }
 
-// namedBy are the paths in a setting of a file in dir, and what it includes.
-func namedBy(key, value, dir string) (named []Named, included string) {
-	section, rest, _ := strings.Cut(key, ".")
-	name := rest[strings.LastIndexByte(rest, '.')+1:]
-	switch {
+// calledKeys are those whose values git executes when they are called by name.
+var calledKeys = []string{
+	"alias.*", "difftool.*.cmd", "difftool.*.path", "mergetool.*.cmd", "mergetool.*.path", "guitool.*.cmd", "browser.*.cmd", "browser.*.path",
+	"man.*.cmd", "man.*.path", "sendemail.tocmd", "sendemail.cccmd", "sendemail.headercmd", "sendemail.sendmailcmd", "sendemail.smtpserver",
+	"imap.tunnel", "tar.*.command",
+}
+
+// executes are the paths in a setting that git executes, or has hooks in, in the working folder.
+func (u UserConfig) executes(key, value, folder string) (named []Named) {
+	switch unasked := isAmong(executedKeys, key); {
 	case key == "core.hookspath":
-		return []Named{{Path: value}}, ""
-	case (section == "include" || section == "includeif") && name == "path" && value != "":
-		if !filepath.IsAbs(value) {
-			value = filepath.Join(dir, value)
-		}
-		return []Named{{Path: value}}, value
-	case slices.Contains(executedKeys, key), slices.Contains(executedKeys, section+".*."+name) && name != rest,
-		slices.Contains(executedKeys, section+".*"):
+		// Husky's are in .husky/_ and run those of the same name in .husky.
+		return []Named{{Path: strings.TrimSuffix(strings.TrimRight(u.path(value, folder), "/"), "/_")}}
+	case key == "init.templatedir": // git init and clone make hooks of it
+		return []Named{{Path: u.path(value, folder)}}
+	case unasked, isAmong(calledKeys, key):
+		value = strings.NewReplacer("${HOME}", "~", "$HOME", "~").Replace(value)
 		for word := range strings.FieldsFuncSeq(value, betweenWords) {
 			if word = strings.TrimLeft(word, "!"); word != "" {
-				named = append(named, Named{word, true})
+				isProgram := unasked && len(named) == 0 && strings.Contains(word, "/")
+				named = append(named, Named{u.path(word, folder), !isProgram})
 			}
 		}
 	}
-	return named, ""
+	return named
+}
+
+// isAmong says whether keys have a key, with or without its subsection.
+func isAmong(keys []string, key string) bool {
+	section, rest, _ := strings.Cut(key, ".")
+	at := strings.LastIndexByte(rest, '.')
+	return slices.Contains(keys, key) || slices.Contains(keys, section+".*") || at >= 0 && slices.Contains(keys, section+".*."+rest[at+1:])
 }
 
 // betweenWords are what words of a shell's command end at, more or less.
 func betweenWords(r rune) bool { return strings.ContainsRune(" \t\n'\"`;|&()<>{}=,$", r) }
+
+// path is a path as git and shells read it, seen from dir where it is relative: git-config(1), "pathname".
+func (u UserConfig) path(text, dir string) string {
+	text = strings.TrimPrefix(text, ":(optional)")
+	if of, ok := strings.CutPrefix(text, "~"); ok {
+		name, rest, _ := strings.Cut(of, "/")
+		home := u.Home
+		if name != "" {
+			if account, err := user.Lookup(name); err == nil {
+				home = account.HomeDir
+			}
+		}
+		if home == "" {
+			return ""
+		}
+		return home + "/" + rest
+	}
+	if dir == "" || filepath.IsAbs(text) {
+		return text
+	}
+	return filepath.Join(dir, text)
+}
