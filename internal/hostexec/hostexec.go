@@ -35,6 +35,9 @@ const lockDelay = 5 * time.Second
 // ErrNoProgram says that a program is not in the system's folders.
 var ErrNoProgram = errors.New("not installed in the system's folders")
 
+// ErrCPU says that a program was ended at its Command.CPU.
+var ErrCPU = errors.New("it took too much of the processor's time")
+
 // Command is what to run.
 type Command struct {
 	Argv []string // Argv[0] is a name, looked up in the system's folders, or an absolute path
@@ -48,6 +51,9 @@ type Command struct {
 	// Memory bounds, in bytes, what the program may have for itself, from a moment after its start on: getrlimit(2),
 	// RLIMIT_DATA. 0 is without a bound
 	Memory uint64
+	// CPU bounds the processor's time that the program may take, in whole seconds: getrlimit(2), RLIMIT_CPU. 0 is without a
+	// bound. Unlike Timeout it leaves one that waits its time, for a slow disk or on a busy machine
+	CPU time.Duration
 	// Locks says that the program takes locks that outlive it if it is killed, and lets them go when it is asked to
 	// end: it is asked first, also when this process dies.
 	Locks bool
@@ -62,7 +68,7 @@ type Output struct {
 	Stdout, Stderr []byte
 }
 
-// Run runs c and waits for it. The error is ErrNoProgram, the context's, or an
+// Run runs c and waits for it. The error is ErrNoProgram, ErrCPU, the context's, or an
 // *exec.ExitError; the output is there in each case. What the command started is
 // killed with it.
 func Run(ctx context.Context, c Command) (Output, error) {
@@ -101,12 +107,13 @@ func Run(ctx context.Context, c Command) (Output, error) {
 	}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, end) }
 	if err = cmd.Start(); err == nil {
-		if c.Memory > 0 { // children inherit it
-			if err = boundMemory(cmd.Process.Pid, c.Memory); err != nil {
-				cancel()
-			}
+		if err = c.bound(cmd.Process.Pid); err != nil {
+			cancel()
 		}
 		err = errors.Join(err, cmd.Wait())
+		if c.CPU > 0 && spent(cmd.ProcessState, c.CPU) {
+			err = ErrCPU
+		}
 	}
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -120,13 +127,27 @@ func Run(ctx context.Context, c Command) (Output, error) {
 	return Output{stdout.kept, stderr.kept}, err
 }
 
-// boundMemory bounds the memory of a process that was just started. One that has ended already needs no bound.
-func boundMemory(pid int, bytes uint64) error {
-	err := unix.Prlimit(pid, unix.RLIMIT_DATA, &unix.Rlimit{Cur: bytes, Max: bytes}, nil)
+// bound bounds a process that was just started, and what that starts. One that has ended already needs no bound.
+func (c Command) bound(pid int) error {
+	var errs []error
+	if c.Memory > 0 {
+		errs = append(errs, unix.Prlimit(pid, unix.RLIMIT_DATA, &unix.Rlimit{Cur: c.Memory, Max: c.Memory}, nil))
+	}
+	if c.CPU > 0 { // with both the same it is killed, and leaves no core
+		seconds := uint64(c.CPU / time.Second)
+		errs = append(errs, unix.Prlimit(pid, unix.RLIMIT_CPU, &unix.Rlimit{Cur: seconds, Max: seconds}, nil))
+	}
+	err := errors.Join(errs...)
 	if errors.Is(err, unix.ESRCH) {
 		return nil
 	}
 	return err
+}
+
+// spent says whether a program was killed for the time it took, which the kernel counts for that by ticks.
+func spent(state *os.ProcessState, bound time.Duration) bool {
+	status, ok := state.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL && state.UserTime()+state.SystemTime() >= bound/2
 }
 
 func environment() []string {

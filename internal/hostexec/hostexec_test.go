@@ -108,6 +108,18 @@ func TestRunBoundsMemory(t *testing.T) {
 	}
 }
 
+func TestRunBoundsTheProcessorsTime(t *testing.T) {
+	out, err := Run(t.Context(), Command{Argv: []string{"sh", "-c", "echo begun; while :; do :; done"}, CPU: time.Second, Timeout: time.Hour})
+	if !errors.Is(err, ErrCPU) || string(out.Stdout) != "begun\n" {
+		t.Errorf("a program that goes on for ever: %v, it wrote %q", err, out.Stdout)
+	}
+	for _, command := range []string{"exit 1", "kill -9 $$"} {
+		if _, err := Run(t.Context(), Command{Argv: []string{"sh", "-c", command}, CPU: 100 * time.Second}); err == nil || errors.Is(err, ErrCPU) {
+			t.Errorf("%s: %v", command, err)
+		}
+	}
+}
+
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }

@@ -2,15 +2,43 @@ package gitrepo
 
 import (
 	"context"
+	"errors"
+	"os"
 	"strings"
+	"time"
+
+	"forage"
+	"forage/internal/hostexec"
 )
+
+// lookTimeout bounds a git that looks through a folder, in which somebody may have planted what never ends.
+const lookTimeout = 2 * time.Minute
+
+// errTooLong is the kind of what TooLong returns.
+var errTooLong = errors.New("git took too long to look through the files")
+
+func isTooLong(err error) bool { return errors.Is(err, errTooLong) }
+
+// TooLong says what may be the reason that a look took too long.
+func TooLong(err error) error {
+	if isTooLong(err) || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, hostexec.ErrCPU) {
+		return err
+	}
+	return forage.WithHint(
+		forage.Errorf(forage.ErrRefused, "%w: %w", errTooLong, err),
+		"patterns in a .gitignore or .gitattributes may take exponential time, or there are millions of files: look inside, and remove them; "+
+			"`forage-ctl down --force` keeps the files without asking git")
+}
 
 // differing lists the files of a folder that are not as the index has them, and those that it has not; and, each with a slash
 // at its end, the folders into which git can't look: there may be work in one, of which its list says nothing.
 func (s *Shadow) differing(ctx context.Context, folder, index string) (list []byte, closed []string, err error) {
 	out, err := s.run(ctx, Call{
-		Args: []string{"ls-files", "-z", "-m", "-o", "--exclude-standard"}, WorkTree: folder, Index: index, Timeout: lookTimeout,
+		Args: []string{"ls-files", "-z", "-o", "--exclude-standard"}, WorkTree: folder, Index: index, Timeout: lookTimeout, Brief: true,
 	})
+	if err != nil {
+		return nil, nil, TooLong(err)
+	}
 	for line := range strings.Lines(string(out.Stderr)) {
 		said, is := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "warning: could not open directory '")
 		if !is || strings.HasSuffix(said, ": No such file or directory") { // it was removed meanwhile
@@ -21,5 +49,35 @@ func (s *Shadow) differing(ctx context.Context, folder, index string) (list []by
 		}
 		closed = append(closed, strings.TrimSuffix(said, "/")+"/")
 	}
-	return out.Stdout, closed, err
+	changed, err := s.compare(ctx, folder, index, "ls-files", "-z", "-m")
+	return append(out.Stdout, changed...), closed, err
+}
+
+// compare runs a git that compares contents, in the form that attributes say. Contents may take their time: when it takes long, it
+// goes on only if attributes don't.
+func (s *Shadow) compare(ctx context.Context, folder, index string, args ...string) ([]byte, error) {
+	call := Call{Args: args, WorkTree: folder, Index: index, Timeout: lookTimeout, Brief: true}
+	out, err := s.Git(ctx, call)
+	if !errors.Is(err, hostexec.ErrCPU) {
+		return out, TooLong(err)
+	}
+	names, err := s.Git(ctx, Call{Args: []string{"ls-files", "-z"}, WorkTree: folder, Index: index})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.attributes(ctx, folder, index, names, "text"); err != nil {
+		return nil, err
+	}
+	call.Brief = false
+	_ = os.Remove(index + ".lock") // of the one that was killed: nobody else works on this index
+	out, err = s.Git(ctx, call)
+	return out, TooLong(err)
+}
+
+// attributes asks for attributes of names, each of which ends with a zero byte, as files of a folder say them.
+func (s *Shadow) attributes(ctx context.Context, folder, index string, names []byte, which ...string) ([]byte, error) {
+	list, err := s.Git(ctx, Call{
+		Args: append([]string{"check-attr", "-z", "--stdin"}, which...), Stdin: names, WorkTree: folder, Index: index, Timeout: lookTimeout, Brief: true,
+	})
+	return list, TooLong(err)
 }

@@ -1,6 +1,7 @@
 package gitrepo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ import (
 type Shadow struct {
 	Repository *Repository
 	Dir        string
+	brief      time.Duration // in the place of briefCPU, for tests
 }
 
 // shared are what a shadow has of its repository, by links: gitrepository-layout(5). Not
@@ -142,6 +144,7 @@ type Call struct {
 	Index    string    // GIT_INDEX_FILE; "" is the shadow's own, which is empty at first
 	Env      []string
 	Timeout  time.Duration // 0 is callTimeout
+	Brief    bool          // it compares names with patterns from inside: see briefCPU
 	Output   int           // bytes of stdout that are kept; more is an error. 0 is callOutput
 	Writer   io.Writer     // gets stdout in the place of that
 }
@@ -152,6 +155,9 @@ const (
 	callOutput  = 256 << 20
 	// callMemory is what one git may have: a .gitignore is read as a whole, and what a tree names is held at once.
 	callMemory = 4 << 30
+	// briefCPU is how much of the processor's time a git may take that only compares names with patterns: a hundred thousand
+	// files take a fraction of a second, and a pattern from inside can take for ever.
+	briefCPU = 10 * time.Second
 )
 
 // Git runs git in the shadow and returns what it wrote to stdout. An error has git's own words, which
@@ -173,7 +179,10 @@ func (s *Shadow) run(ctx context.Context, c Call) (hostexec.Output, error) {
 	if c.Index != "" {
 		env = append(env, "GIT_INDEX_FILE="+c.Index)
 	}
-	timeout, bound := c.Timeout, c.Output
+	timeout, bound, cpu := c.Timeout, c.Output, time.Duration(0)
+	if c.Brief {
+		cpu = cmp.Or(s.brief, briefCPU)
+	}
 	if timeout == 0 {
 		timeout = callTimeout
 	}
@@ -187,7 +196,7 @@ func (s *Shadow) run(ctx context.Context, c Call) (hostexec.Output, error) {
 	out, err := hostexec.Run(ctx, hostexec.Command{Locks: true,
 		Argv: append([]string{"git"}, c.Args...), Env: append(env, c.Env...), Dir: dir,
 		Outlives: c.Args[0] == "update-ref" && c.Stdin == nil && c.Input == nil,
-		Stdin:    c.Stdin, Input: c.Input, Timeout: timeout, Output: bound + 1, Memory: callMemory, Writer: c.Writer,
+		Stdin:    c.Stdin, Input: c.Input, Timeout: timeout, Output: bound + 1, Memory: callMemory, CPU: cpu, Writer: c.Writer,
 	})
 	if err != nil {
 		return out, gitError(err, out)

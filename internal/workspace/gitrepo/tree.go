@@ -47,12 +47,12 @@ type Folder struct {
 // the shadow's: see Staging.
 func (s *Shadow) WriteTree(ctx context.Context, folder Folder) (Tree, error) {
 	tree, err := s.writeTree(ctx, folder, true)
-	if err != nil && ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, errHeld) {
+	if err != nil && ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded) && !isTooLong(err) && !errors.Is(err, errHeld) {
 		// The kept index may be cut off, or name objects that a gc has taken away since.
 		tree, err = s.writeTree(ctx, folder, false)
 	}
 	if err != nil {
-		return tree, fmt.Errorf("reading the files of %s: %w", folder.Path, tooLong(err))
+		return tree, fmt.Errorf("reading the files of %s: %w", folder.Path, TooLong(err))
 	}
 	return tree, nil
 }
@@ -101,11 +101,6 @@ type treeWriter struct {
 // git runs git over the folder and our index. Of the folder it may only list names and compare files.
 func (w *treeWriter) git(ctx context.Context, stdin []byte, args ...string) ([]byte, error) {
 	return w.shadow.Git(ctx, Call{Args: args, Stdin: stdin, WorkTree: w.folder.Path, Index: w.index})
-}
-
-// look is git for what compares names with patterns from inside.
-func (w *treeWriter) look(ctx context.Context, args ...string) ([]byte, error) {
-	return w.shadow.Git(ctx, Call{Args: args, WorkTree: w.folder.Path, Index: w.index, Timeout: lookTimeout})
 }
 
 // begin makes the index: the kept one or the seed, brought to base.
@@ -157,9 +152,11 @@ func CopyIndex(from, to string) error { return workspace.CopyFile(from, to, maxI
 
 // forgetIgnored takes out of a kept index what was untracked when it was added, and is ignored now.
 func (w *treeWriter) forgetIgnored(ctx context.Context) error {
-	ignored, err := w.look(ctx, "ls-files", "-z", "-c", "-i", "--exclude-standard")
+	ignored, err := w.shadow.Git(ctx, Call{
+		Args: []string{"ls-files", "-z", "-c", "-i", "--exclude-standard"}, WorkTree: w.folder.Path, Index: w.index, Timeout: lookTimeout, Brief: true,
+	})
 	if err != nil || len(ignored) == 0 {
-		return err
+		return TooLong(err)
 	}
 	tracked := make(map[string]bool)
 	if w.base != "" {

@@ -138,7 +138,7 @@ func (w *treeWriter) convertible(ctx context.Context, names []string) (map[strin
 			found[name] = convertEnds
 		}
 	}
-	list, err := w.git(ctx, []byte(strings.Join(names, "\x00")+"\x00"), "check-attr", "-z", "--stdin", "text", "eol", "crlf", "ident", "working-tree-encoding")
+	list, err := w.shadow.attributes(ctx, w.folder.Path, w.index, []byte(strings.Join(names, "\x00")+"\x00"), "text", "eol", "crlf", "ident", "working-tree-encoding")
 	if err != nil {
 		return nil, err
 	}

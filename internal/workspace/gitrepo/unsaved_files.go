@@ -8,24 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
-	"forage"
 	"forage/internal/workspace"
 )
-
-// lookTimeout bounds a git that lists files, among which somebody may have planted what never ends.
-const lookTimeout = 2 * time.Minute
-
-// tooLong says what may be the reason that a look took too long.
-func tooLong(err error) error {
-	if !errors.Is(err, context.DeadlineExceeded) {
-		return err
-	}
-	return forage.WithHint(
-		forage.Errorf(forage.ErrRefused, "git took too long to list files: %w", err),
-		"there may be millions of files, or patterns in a .gitignore that take exponential time: look inside, and remove them")
-}
 
 // uncommitted are files that are not as the branch inside has them. Those of the user's own folder are the user's.
 func (i *importing) uncommitted(ctx context.Context, status *workspace.Status) error {
@@ -103,12 +88,12 @@ func (i *importing) changedFiles(ctx context.Context, base string) ([]string, er
 		return nil, err
 	}
 	// It exits with 1 when files differ; what it has not brought up to date is found out below.
-	_, _ = i.host.Git(ctx, Call{
-		Args: []string{"update-index", "-q", "--ignore-submodules", "--refresh"}, WorkTree: i.w.Path, Index: look.index, Timeout: lookTimeout,
-	})
+	if _, err := i.host.compare(ctx, i.w.Path, look.index, "update-index", "-q", "--ignore-submodules", "--refresh"); isTooLong(err) {
+		return nil, err
+	}
 	out, closed, err := i.host.differing(ctx, i.w.Path, look.index)
 	if err != nil {
-		return nil, tooLong(err)
+		return nil, err
 	}
 	_ = replaceFile(look.index, kept) // that it can't be kept only costs time
 	names := slices.AppendSeq(closed, fields(out))

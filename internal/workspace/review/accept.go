@@ -262,10 +262,10 @@ func (s *Session) converted(ctx context.Context, t *target, r result, changes []
 			"-c", "core.attributesFile=" + filepath.Join(t.repo.Common, "info/attributes"),
 			"check-attr", "--cached", "-z", "--stdin", "filter", "working-tree-encoding", "ident", "eol",
 		},
-		Stdin: []byte(names.String()), Index: index,
+		Stdin: []byte(names.String()), Index: index, Brief: true,
 	})
 	if err != nil {
-		return nil, err
+		return nil, gitrepo.TooLong(err)
 	}
 	filtered := make(map[string]bool)
 	converted := make(map[string]bool)
