@@ -33,17 +33,11 @@ func (s *Service) Down(ctx context.Context, name string, force bool) error {
 				return err
 			}
 		}
-		for {
-			if err := s.halt(ctx, record); err != nil {
-				return err
-			}
-			s.tellLast(ctx, record)
-			err := s.remove(ctx, record, how)
-			if !errors.As(err, new(taken)) || ctx.Err() != nil {
-				return err
-			}
-			// A supervisor whose launcher is gone took it in between: it is ended too.
+		if err := s.halt(ctx, record); err != nil {
+			return err
 		}
+		s.tellLast(ctx, record)
+		return s.remove(ctx, record, how)
 	})
 	if was := interrupted(""); errors.As(err, &was) {
 		return nil // it is gone, as was asked
@@ -126,36 +120,34 @@ func (s *Service) halt(ctx context.Context, record store.Record) error {
 		// it has gone, or else would hold the sandbox.
 		err = errors.Join(err, supervisor.Kill(dir))
 	}
+	if waitErr := s.awaitEnd(ctx, record.Name); waitErr != nil {
+		return errors.Join(waitErr, err)
+	}
+	return nil
+}
+
+// awaitEnd waits until no supervisor stands behind the sandbox.
+func (s *Service) awaitEnd(ctx context.Context, name string) error {
 	gone := make(chan error, 1)
-	go func() { gone <- supervisor.WaitGone(dir) }()
+	go func() { gone <- supervisor.WaitGone(s.Places.Of(name).Dir) }()
 	select {
-	case waitErr := <-gone:
-		return waitErr
+	case err := <-gone:
+		return err
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-time.After(goneLimit):
-		return errors.Join(fmt.Errorf("the supervisor of %s does not end", record.Name), err)
+		return fmt.Errorf("the supervisor of %s does not end", name)
 	}
 }
 
-// remove takes away everything that Forage made for a sandbox that does not run. The error is taken when a supervisor has
-// started meanwhile.
+// remove takes away everything that Forage made for a sandbox that does not run.
 func (s *Service) remove(ctx context.Context, record store.Record, how workspace.Removal) error {
 	return s.unheld(record.Name, func() error { return s.clear(ctx, record, how) })
 }
 
-// taken says that a supervisor stands behind a sandbox that had none.
-type taken struct{ error }
-
-func (t taken) Unwrap() error { return t.error }
-
-// unheld runs f while no supervisor can take the sandbox: one that starts looks
-// at the record after it has the lock. What is left in the run-time folder goes.
+// unheld runs f while no supervisor can take the sandbox. What is left in the run-time folder goes.
 func (s *Service) unheld(name string, f func() error) error {
 	lock, err := supervisor.Acquire(s.Places.Of(name).Dir)
-	if errors.Is(err, forage.ErrRefused) {
-		return taken{err}
-	}
 	if err != nil {
 		return err
 	}

@@ -22,11 +22,12 @@ const auditKept = 30 * 24 * time.Hour
 // finishing what an ended process left half done. A sandbox whose creation or
 // removal was interrupted is removed, and so is a run whose process is gone.
 func (s *Service) settled(ctx context.Context, name string) (store.Record, error) {
+	alive := s.alive(name) // before the record is read, which is the last that a supervisor writes
 	record, err := s.Store.Load(name)
 	if err != nil {
 		return store.Record{}, err
 	}
-	if s.alive(name) {
+	if alive {
 		return record, nil
 	}
 	switch what := unsettled(record); what {
@@ -39,11 +40,7 @@ func (s *Service) settled(ctx context.Context, name string) (store.Record, error
 		})
 		return record, err
 	default:
-		err := s.remove(ctx, record, unmake(record))
-		if errors.As(err, new(taken)) {
-			return s.Store.Load(name) // it was not interrupted after all
-		}
-		if err != nil {
+		if err := s.remove(ctx, record, unmake(record)); err != nil {
 			return store.Record{}, err
 		}
 		return store.Record{}, forage.Errorf(forage.ErrNotFound, "no sandbox is called %s: %w", name, interrupted(what))

@@ -81,16 +81,17 @@ func (s *Service) up(ctx context.Context, opts Options) (Status, error) {
 		return Status{}, err
 	}
 	defer unlock()
+	running := s.alive(plan.Name)
 	record, err := s.settled(ctx, plan.Name)
 	if !errors.Is(err, forage.ErrNotFound) && err != nil {
 		return Status{}, err
 	}
 	switch there := err == nil; {
-	case there && unattended(record) && s.alive(plan.Name):
+	case there && running && unattended(record):
 		if err = s.awaitStart(ctx, plan.Name); err == nil {
 			err = outdated(plan.Name)
 		}
-	case there && s.alive(plan.Name):
+	case there && running:
 		err = forage.WithHint(
 			forage.Errorf(forage.ErrRefused, "a sandbox named %q is already running", plan.Name),
 			"attach with `forage-ctl ssh "+plan.Name+"`, or choose another name")
@@ -211,6 +212,9 @@ func (s *Service) newRecord(ctx context.Context, plan forage.Plan, hostKey []byt
 	if err := s.Places.MakeRuntime(); err != nil {
 		return store.Record{}, err
 	}
+	if err := s.awaitEnd(ctx, plan.Name); err != nil { // of a run that has taken back its record, and has its lock still
+		return store.Record{}, err
+	}
 	var ports store.Ports
 	if !plan.Ephemeral {
 		ports = s.ports()
@@ -237,9 +241,15 @@ func (s *Service) prepareFiles(record store.Record, hostKey []byte) error {
 // Start starts a stopped sandbox from its frozen plan; in a running one it
 // starts the agent's window again if that has ended.
 func (s *Service) Start(ctx context.Context, name string) error {
-	return s.locked(ctx, name, func(record store.Record) error {
+	return s.locked(ctx, name, func(store.Record) error {
 		if s.alive(name) {
-			return s.client(name).StartWindow(ctx)
+			if err := s.client(name).StartWindow(ctx); err == nil || s.alive(name) {
+				return err
+			}
+		}
+		record, err := s.settled(ctx, name) // it may have ended meanwhile
+		if err != nil {
+			return err
 		}
 		s.tell(s.missingSecrets(record.Plan))
 		return s.launch(ctx, record)
@@ -291,10 +301,14 @@ func (s *Service) ports(taken ...int) store.Ports {
 }
 
 func (s *Service) spawn(ctx context.Context, record store.Record, hostEnv map[string]string) error {
-	return supervisor.Spawn(ctx, supervisor.Launch{
+	err := supervisor.Spawn(ctx, supervisor.Launch{
 		StateDir: s.Places.State, RuntimeDir: s.Places.Runtime, Name: record.Name,
 		Listen: s.Config.SSHListen, HostEnv: hostEnv, SecretEnv: s.secretEnv(record.Plan),
 	}, s.Places.Of(record.Name).Crash)
+	if err != nil { // it may be on its way out still, or have succeeded when ctx ended
+		err = errors.Join(err, s.halt(context.WithoutCancel(ctx), record))
+	}
+	return err
 }
 
 // Stop ends what runs in the sandbox and keeps the rest.

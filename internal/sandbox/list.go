@@ -10,6 +10,7 @@ import (
 
 	"forage"
 	"forage/internal/store"
+	"forage/internal/supervisor"
 )
 
 // askTimeout bounds how long a supervisor may take to say how it is, the time that it gives its guest included.
@@ -54,25 +55,50 @@ func (s *Service) Status(ctx context.Context, name string) (Status, error) {
 	return status, nil
 }
 
-// status asks the supervisor, if one is alive; a record alone is not believed.
+// status asks the supervisor, if one is alive; a record alone is not believed. One whose sandbox has just ended is
+// about to write down why, and is waited for.
 func (s *Service) status(ctx context.Context, record store.Record) Status {
-	status := Status{Record: record, Status: string(record.Phase), Tmux: "none"}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	for {
+		status, ending := s.statusNow(ctx, record)
+		if !ending {
+			return status
+		}
+		select {
+		case <-ctx.Done():
+			return status
+		case <-time.After(startLook):
+		}
+		if now, err := s.Store.Load(record.Name); err == nil {
+			record = now
+		}
+	}
+}
+
+// statusNow says with ending that what record says is about to change.
+func (s *Service) statusNow(ctx context.Context, record store.Record) (status Status, ending bool) {
+	status = Status{Record: record, Status: string(record.Phase), Tmux: "none"}
 	if !s.alive(record.Name) {
+		now, err := s.Store.Load(record.Name)
+		if record.Phase == forage.PhaseRunning && err == nil && now.Phase != forage.PhaseRunning {
+			return status, true // it was written meanwhile
+		}
 		if record.Phase == forage.PhaseRunning {
 			status.Status, status.Reason = string(forage.PhaseFailed), "its supervisor died"
 		}
-		return status
+		return status, false
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
 	answer, err := s.client(record.Name).Status(ctx)
 	switch {
-	case err != nil && record.Phase != forage.PhaseCreating:
+	case err != nil && !supervisor.Closed(err) && record.Phase != forage.PhaseCreating:
 		status.Status, status.Reason = string(forage.PhaseFailed), err.Error()
 	case answer.Ready:
 		status.Status, status.Tmux, status.GuestPID = string(forage.PhaseRunning), answer.Tmux, answer.GuestPID
+	case record.Phase == forage.PhaseRunning:
+		return status, true
 	default:
 		status.Status = string(forage.PhaseCreating)
 	}
-	return status
+	return status, false
 }

@@ -28,7 +28,12 @@ func (s *Service) Network(ctx context.Context, name string, change NetworkChange
 			return err
 		}
 		if s.alive(name) {
-			return s.client(name).SetNetwork(ctx, network)
+			if err := s.client(name).SetNetwork(ctx, network); err == nil || s.alive(name) {
+				return err
+			}
+		}
+		if record, err = s.settled(ctx, name); err != nil { // it may have ended meanwhile
+			return err
 		}
 		record.Network = network
 		return s.Store.Save(record)

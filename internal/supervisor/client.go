@@ -26,6 +26,15 @@ func (c Client) Status(ctx context.Context) (Response, error) {
 	return c.call(ctx, Request{Op: OpStatus})
 }
 
+// End ends the sandbox; nothing of it runs when End returns.
+func (c Client) End(ctx context.Context, grace time.Duration) error {
+	_, err := c.patiently(ctx, Request{Op: OpStop, GraceMillis: grace.Milliseconds()})
+	if Closed(err) && !Alive(c.Dir) {
+		return nil
+	}
+	return err
+}
+
 // The control socket is there for all of a supervisor's life but its first and
 // last moments, which are waited for.
 const (
@@ -33,29 +42,37 @@ const (
 	doorPause    = 5 * time.Millisecond
 )
 
-// End ends the sandbox; nothing of it runs when End returns. A supervisor that
-// is still starting, or already ending, is waited for.
-func (c Client) End(ctx context.Context, grace time.Duration) error {
-	for deadline := time.Now().Add(doorPatience); ; {
-		_, err := c.call(ctx, Request{Op: OpStop, GraceMillis: grace.Milliseconds()})
-		closed := errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED)
-		if !closed || time.Now().After(deadline) {
-			return err
+// errEnded is a supervisor that closed its door on a caller.
+var errEnded = errors.New("it ended without an answer")
+
+// Closed says whether an error means that no supervisor listens, as before and after its sandbox's life.
+func Closed(err error) bool {
+	for _, closed := range []error{unix.ENOENT, unix.ECONNREFUSED, unix.ECONNRESET, unix.EPIPE, errEnded} {
+		if errors.Is(err, closed) {
+			return true
 		}
-		if !Alive(c.Dir) {
-			return nil
+	}
+	return false
+}
+
+// patiently is call for a supervisor that may still be starting, or already ending: that is waited for.
+func (c Client) patiently(ctx context.Context, request Request) (Response, error) {
+	for deadline := time.Now().Add(doorPatience); ; {
+		response, err := c.call(ctx, request)
+		if !Closed(err) || !Alive(c.Dir) || time.Now().After(deadline) {
+			return response, err
 		}
 		select {
 		case <-time.After(doorPause):
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return Response{}, context.Cause(ctx)
 		}
 	}
 }
 
 // SetNetwork replaces the live network policy.
 func (c Client) SetNetwork(ctx context.Context, network forage.Network) error {
-	_, err := c.call(ctx, Request{Op: OpNetwork, Network: &network})
+	_, err := c.patiently(ctx, Request{Op: OpNetwork, Network: &network})
 	return err
 }
 
@@ -67,7 +84,7 @@ func (c Client) Record(ctx context.Context, event audit.Event) error {
 
 // StartWindow starts the agent's window again if it has ended.
 func (c Client) StartWindow(ctx context.Context) error {
-	_, err := c.call(ctx, Request{Op: OpWindow})
+	_, err := c.patiently(ctx, Request{Op: OpWindow})
 	return err
 }
 
@@ -87,7 +104,7 @@ func (c Client) call(ctx context.Context, request Request) (Response, error) {
 		if ctx.Err() != nil {
 			err = ctx.Err()
 		} else if errors.Is(err, io.EOF) {
-			err = errors.New("it ended without an answer")
+			err = errEnded
 		}
 		return Response{}, fmt.Errorf("asking the supervisor: %w", err)
 	}

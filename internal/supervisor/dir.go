@@ -26,7 +26,7 @@ func SSHSocket(dir string) string { return filepath.Join(dir, sshName) }
 
 // Lock is the proof that a supervisor lives: an exclusive lock of an open file
 // description (fcntl(2), F_OFD_SETLK) in the sandbox's run-time folder, which the
-// kernel drops with the process. Looking whether it is held does not take it.
+// kernel drops with the last process that has it. Looking whether it is held does not take it.
 type Lock struct {
 	file *os.File
 	dir  string
@@ -86,6 +86,11 @@ func acquire(dir string) (*Lock, error) {
 		}
 		// Somebody who waited for the last supervisor's end holds it for a moment.
 	}
+}
+
+// inherited is the lock of the run-time folder dir that the process which started this one took for it, as its descriptor fd.
+func inherited(fd uintptr, dir string) *Lock {
+	return &Lock{file: os.NewFile(fd, filepath.Join(dir, lockName)), dir: dir}
 }
 
 // Release removes what is in the run-time folder, the lock last, and the folder:

@@ -26,9 +26,15 @@ const Argument = "supervisor"
 // termGrace is how long a sandbox has to end when its supervisor gets SIGTERM.
 const termGrace = 5 * time.Second
 
+// lockFD is where a detached supervisor finds its lock.
+const lockFD = 3
+
 // Spawn starts a detached supervisor, in a session of its own, and returns
 // when the sandbox is usable. When ctx ends first, the start is taken back.
 // What the supervisor prints (only a crash prints) goes to the file at errPath.
+//
+// The supervisor is born with the sandbox's lock, so that it is never there without being found: also when
+// this process is killed before the supervisor has done anything.
 func Spawn(ctx context.Context, launch Launch, errPath string) error {
 	message, err := json.Marshal(launch)
 	if err != nil {
@@ -45,7 +51,7 @@ func Spawn(ctx context.Context, launch Launch, errPath string) error {
 		return fmt.Errorf("starting the supervisor: %w", err)
 	}
 	defer out.Close()
-	if err := spawn(inRead, outWrite, errPath); err != nil {
+	if err := spawn(launch.paths().Dir, inRead, outWrite, errPath); err != nil {
 		return fmt.Errorf("starting the supervisor: %w", err)
 	}
 	// Whatever ends this process or ctx closes `in`: the supervisor, if not yet done, gives up.
@@ -64,10 +70,25 @@ func Spawn(ctx context.Context, launch Launch, errPath string) error {
 	return report.Failure.err()
 }
 
-// spawn starts this program again as a supervisor. It closes stdin and stdout.
-func spawn(stdin, stdout *os.File, errPath string) error {
+func (l Launch) paths() Paths {
+	return Places{store.Places{State: l.StateDir, Runtime: l.RuntimeDir}}.Of(l.Name)
+}
+
+// spawn starts this program again as the supervisor that holds the run-time folder dir. It closes stdin and stdout.
+func spawn(dir string, stdin, stdout *os.File, errPath string) error {
 	defer stdin.Close()
 	defer stdout.Close()
+	lock, err := Acquire(dir)
+	if err != nil {
+		return err
+	}
+	if err := startHolding(lock, stdin, stdout, errPath); err != nil {
+		return errors.Join(err, lock.Release())
+	}
+	return lock.file.Close() // which leaves the lock to the supervisor: it is of what both have open
+}
+
+func startHolding(lock *Lock, stdin, stdout *os.File, errPath string) error {
 	stderr, err := os.OpenFile(errPath, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return err
@@ -76,7 +97,7 @@ func spawn(stdin, stdout *os.File, errPath string) error {
 	process, err := os.StartProcess("/proc/self/exe", []string{"forage-ctl", Argument}, &os.ProcAttr{
 		Dir:   "/",
 		Env:   supervisorEnv(),
-		Files: []*os.File{stdin, stdout, stderr},
+		Files: []*os.File{stdin, stdout, stderr, lockFD: lock.file},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
@@ -102,6 +123,7 @@ func supervisorEnv() []string {
 // sandbox has ended.
 func Main(in io.Reader, out io.WriteCloser) int {
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGPIPE)
+	unix.CloseOnExec(lockFD)
 	var launch Launch
 	decoder := json.NewDecoder(in)
 	if err := decoder.Decode(&launch); err != nil {
@@ -130,28 +152,26 @@ type held struct {
 	update  func(func(*store.Record)) error
 }
 
-// hold locks the sandbox's run-time folder and starts it from its record.
+// hold takes over the lock of the sandbox's run-time folder and starts it from its record.
 func hold(ctx context.Context, launch Launch) (_ *held, err error) {
-	records, err := store.Open(launch.StateDir)
-	if err != nil {
-		return nil, err
-	}
-	paths := Places{store.Places{State: launch.StateDir, Runtime: launch.RuntimeDir}}.Of(launch.Name)
-	lock, err := Acquire(paths.Dir)
-	if err != nil {
-		return nil, err
+	paths := launch.paths()
+	lock := inherited(lockFD, paths.Dir)
+	if lock.Lost() {
+		lock.file.Close()
+		return nil, forage.Errorf(forage.ErrStart, "the lock of %s was not handed over", paths.Dir)
 	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, lock.Release())
 		}
 	}()
-	record, err := records.Load(launch.Name) // not before: whoever removes it holds the lock
+	records, err := store.Open(launch.StateDir)
 	if err != nil {
 		return nil, err
 	}
-	if record.Phase == forage.PhaseRemoving {
-		return nil, forage.Errorf(forage.ErrNotFound, "sandbox %s is being removed", launch.Name)
+	record, err := records.Load(launch.Name)
+	if err != nil {
+		return nil, err
 	}
 	// Where there is no systemd, or it will not, the session of its own is what
 	// keeps the supervisor; doctor says what ends it.

@@ -46,6 +46,9 @@ func (s *Sandbox) settle() error {
 	if err := s.Record(audit.Event{Kind: audit.Lifecycle, Verdict: "allow", Reason: "running"}); err != nil {
 		return err
 	}
+	s.mu.Lock()
+	s.ready = true // before the record says so: one that runs and is not ready is ending
+	s.mu.Unlock()
 	if !s.setup.Plan.Ephemeral { // a run's record is never started again from
 		if err := s.update(func(record *store.Record) {
 			record.Phase, record.Reason, record.StartedAt = forage.PhaseRunning, "", time.Now().UTC()
@@ -53,9 +56,6 @@ func (s *Sandbox) settle() error {
 			return err
 		}
 	}
-	s.mu.Lock()
-	s.ready = true
-	s.mu.Unlock()
 	if limit := s.setup.Plan.Spec.Limits.WallClock; limit > 0 {
 		s.clock = time.AfterFunc(limit, func() {
 			s.StopFor(context.Background(), wallClockGrace, fmt.Sprintf("its wall clock limit of %v was reached", limit))
