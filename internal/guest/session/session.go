@@ -67,11 +67,11 @@ func New(options Options) (*Session, error) {
 
 // Start starts the session, unless the agent's window is there already. If only the
 // window is missing or its program has ended, it is started again. A tmux server that
-// has lost its last window takes a moment to be gone, and does nothing more then: it is waited for.
+// has lost its last window takes a moment to be gone, and does nothing more then: it is waited for, as long as ctx allows.
 func (s *Session) Start(ctx context.Context) error {
-	for wait := time.Millisecond; ; wait *= 2 {
+	for wait := time.Millisecond; ; wait = min(2*wait, longestWait) {
 		err := s.start(ctx)
-		if !errors.Is(err, errEnding) || wait > longestWait {
+		if !errors.Is(err, errEnding) {
 			return err
 		}
 		select {
@@ -82,7 +82,7 @@ func (s *Session) Start(ctx context.Context) error {
 	}
 }
 
-// longestWait is the last of the waits, each twice the one before, for a server that is ending.
+// longestWait is the longest of the waits, each twice the one before, for a server that is ending.
 const longestWait = 512 * time.Millisecond
 
 // errEnding is that the server was about to end, so that nothing was done.
