@@ -174,7 +174,8 @@ func throughLink(root, path string) bool {
 	return err != nil || !strings.HasPrefix(real, root)
 }
 
-// swap exchanges folders, and files in them, for links.
+// swap exchanges folders, and folders in them, for links. What it has left exchanged it doesn't go through: it would be the one that
+// changes what is outside.
 func swap(root, outside string, stop chan struct{}) {
 	for n := 0; ; n++ {
 		for i := range 30 {
@@ -183,15 +184,20 @@ func swap(root, outside string, stop chan struct{}) {
 				return
 			default:
 			}
-			at := filepath.Join(root, fmt.Sprintf("d%02d", i))
+			parent, name := root, fmt.Sprintf("d%02d", i)
 			if n%2 == 1 {
-				at = filepath.Join(at, "deep")
+				parent, name = filepath.Join(root, name), "deep"
 			}
-			link, target := at+".link", outside
-			os.Symlink(target, link)
-			unix.Renameat2(unix.AT_FDCWD, at, unix.AT_FDCWD, link, unix.RENAME_EXCHANGE)
-			unix.Renameat2(unix.AT_FDCWD, at, unix.AT_FDCWD, link, unix.RENAME_EXCHANGE)
-			os.Remove(link)
+			dir, err := unix.Open(parent, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+			if err != nil {
+				continue
+			}
+			link := name + ".link"
+			unix.Symlinkat(outside, dir, link)
+			unix.Renameat2(dir, name, dir, link, unix.RENAME_EXCHANGE)
+			unix.Renameat2(dir, name, dir, link, unix.RENAME_EXCHANGE)
+			unix.Unlinkat(dir, link, 0)
+			unix.Close(dir)
 		}
 	}
 }
