@@ -1,6 +1,7 @@
 package snapshot_test
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -32,14 +33,15 @@ func TestFileSystems(t *testing.T) {
 			if out, err := exec.Command(mkfs, "-q", image).CombinedOutput(); err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
-			mount := exec.Command("unshare", "--mount", "--propagation", "private", "--", "mount", "-t", name, "-o", "loop", image, mounted)
-			if out, err := mount.CombinedOutput(); err != nil {
-				t.Skipf("mounting an image: %v\n%s", err, out)
-			}
-			suite := exec.Command("unshare", "--mount", "--propagation", "private", "--", "sh", "-c", `mount -t "$0" -o loop "$1" "$2" && shift 2 && exec "$@"`,
+			// One process mounts it and goes on as the suite: a device that is only being given up is in the way of the next mount.
+			suite := exec.Command("unshare", "--mount", "--propagation", "private", "--", "sh", "-c", `mount -t "$0" -o loop "$1" "$2" || exit 32; shift 2 && exec "$@"`,
 				name, image, mounted, os.Args[0], "-test.skip=^(TestFileSystems|TestFullDisk|TestKilled)$", "-rapid.checks=20")
 			suite.Env = append(os.Environ(), "TMPDIR="+mounted, sharesVar+"=1")
-			if out, err := suite.CombinedOutput(); err != nil {
+			out, err := suite.CombinedOutput()
+			if suite.ProcessState.ExitCode() == 32 || bytes.HasPrefix(out, []byte("unshare: ")) {
+				t.Skipf("mounting an image: %v\n%s", err, out)
+			}
+			if err != nil {
 				t.Errorf("%v\n%s", err, out)
 			}
 		})
@@ -77,6 +79,9 @@ func TestSharedBlocks(t *testing.T) {
 			t.Errorf("restored: %d of %d extents of %s are shared", shared, all, name)
 		}
 	}
+	if os.Getenv(sharesVar) == "" {
+		return // others use this file system, too
+	}
 	if more := used(t, p.folder.Path) - before; more > int64(len(content))/4 {
 		t.Errorf("it takes %d bytes", more)
 	}
@@ -97,7 +102,10 @@ func clones(t *testing.T, from, to string) bool {
 // used is how much is, of the whole file system, in bytes.
 func used(t *testing.T, path string) int64 {
 	t.Helper()
-	unix.Sync()
+	dir, err := os.Open(path)
+	must(t, err)
+	defer dir.Close()
+	must(t, unix.Syncfs(int(dir.Fd()))) // and not all of the machine's
 	var st unix.Statfs_t
 	must(t, unix.Statfs(path, &st))
 	return int64(st.Blocks-st.Bfree) * st.Bsize
