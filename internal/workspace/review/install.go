@@ -150,9 +150,15 @@ func (i *installation) readTree(extra ...string) []string {
 
 // try finds out, changing nothing, whether anything of the user's is in the way.
 func (i *installation) try(ctx context.Context) error {
-	_, err := i.git(ctx, nil, i.readTree("-n")...)
-	if err == nil {
-		err = i.untracked(ctx)
+	changes, err := i.changed(ctx)
+	if err != nil {
+		return err
+	}
+	if err := i.clash(ctx, changes); err != nil {
+		return err
+	}
+	if _, err = i.git(ctx, nil, i.readTree("-n")...); err == nil {
+		err = i.untracked(ctx, changes)
 	}
 	if err != nil {
 		return forage.WithHint(
@@ -163,10 +169,9 @@ func (i *installation) try(ctx context.Context) error {
 }
 
 // untracked finds files of the user's where new ones would come. git would tell, but for ignored ones, which it overwrites.
-func (i *installation) untracked(ctx context.Context) error {
-	changes, err := i.changed(ctx)
-	if err != nil || i.direct {
-		return err
+func (i *installation) untracked(ctx context.Context, changes []Change) error {
+	if i.direct {
+		return nil
 	}
 	gone := make(map[string]bool)
 	for _, c := range changes {
