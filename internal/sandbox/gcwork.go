@@ -153,7 +153,9 @@ func (c *collector) recoveries(ctx context.Context) error {
 	errs := []error{err}
 	for _, file := range files {
 		var kept []workspace.Recovery
-		if err := readJSON(file, &kept); err != nil {
+		if err := readJSON(file, &kept); errors.Is(err, fs.ErrNotExist) {
+			continue // a removal has ended meanwhile
+		} else if err != nil {
 			errs = append(errs, err)
 			continue
 		}
@@ -167,14 +169,14 @@ func (c *collector) recoveries(ctx context.Context) error {
 		}
 		errs = append(errs, c.do(kept[0].Sandbox, "let go of the removed work that was kept since "+kept[0].Made.Format(time.DateOnly), func() error {
 			if strings.HasSuffix(file, removing) {
-				return errors.Join(c.afterKilled(ctx, file, kept), os.Remove(file))
+				return errors.Join(c.afterKilled(ctx, file, kept), os.RemoveAll(file))
 			}
 			for _, r := range kept {
 				if err := gitrepo.Expire(ctx, r, c.Workspaces.Places.Scratch); err != nil {
 					return err
 				}
 			}
-			return os.Remove(file)
+			return os.RemoveAll(file) // or another gc has
 		}))
 	}
 	return errors.Join(errs...)

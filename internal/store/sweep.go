@@ -39,7 +39,7 @@ func (s *Store) Sweep(dryRun bool) ([]string, error) {
 		}
 		swept = append(swept, filepath.Base(path))
 		if !dryRun {
-			errs = append(errs, os.Remove(path))
+			errs = append(errs, os.RemoveAll(path)) // or another process has
 		}
 	}
 	return swept, errors.Join(errs...)

@@ -1,0 +1,131 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"forage"
+	"forage/internal/store"
+	"forage/internal/supervisor"
+	"forage/internal/workspace"
+)
+
+func newService(t *testing.T) *Service {
+	t.Helper()
+	dir := t.TempDir()
+	places := store.Places{State: filepath.Join(dir, "state"), Runtime: filepath.Join(dir, "run")}
+	records, err := store.Open(places.State)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Service{
+		Store: records, Places: supervisor.Places{Places: places}, Runtimes: supervisor.Runtimes{Dir: places.Runtime},
+		Workspaces: supervisor.Workspaces{Places: workspace.PlacesIn(places.State, places.Runtime)}, notify: func(string) {},
+	}
+}
+
+// running puts a sandbox on record that this test is the supervisor of. end is what a supervisor does last. The record takes long to
+// read, so that it is being read when it changes.
+func running(t *testing.T, s *Service) (record store.Record, end func()) {
+	t.Helper()
+	if err := s.Places.MakeRuntime(); err != nil {
+		t.Fatal(err)
+	}
+	lock, err := supervisor.Acquire(s.Places.Of("box").Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	record, err = s.Store.Create(t.Context(), store.Record{
+		Name: "box", Template: strings.Repeat("x", 4<<20), Runtime: "native", Phase: forage.PhaseRunning,
+	}, store.Ports{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return record, func() {
+		ended := record
+		ended.Phase, ended.Reason = forage.PhaseStopped, "it was asked to stop"
+		if err := errors.Join(s.Store.Save(ended), lock.Release()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A sandbox that ends in order is never taken for one whose supervisor died, whenever somebody looks.
+func TestEndIsNotTakenForDeath(t *testing.T) {
+	for name, look := range map[string]func(*Service, store.Record) (forage.Phase, error){
+		"settled": func(s *Service, _ store.Record) (forage.Phase, error) {
+			record, err := s.settled(context.Background(), "box")
+			return record.Phase, err
+		},
+		"status": func(s *Service, record store.Record) (forage.Phase, error) {
+			return forage.Phase(s.status(context.Background(), record).Status), nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newService(t)
+			record, end := running(t, s)
+			var ending sync.WaitGroup
+			ending.Go(end)
+			defer ending.Wait()
+			for was := forage.PhaseRunning; was == forage.PhaseRunning; {
+				phase, err := look(s, record)
+				if err != nil || phase != forage.PhaseRunning && phase != forage.PhaseStopped {
+					t.Fatalf("it is %s, %v", phase, err)
+				}
+				was = phase
+			}
+		})
+	}
+}
+
+// Several may collect at the same time, and while sandboxes are removed.
+func TestCollectorsTogether(t *testing.T) {
+	s := newService(t)
+	note, old := filepath.Join(s.Workspaces.Places.Recovery(), "box"+removing), time.Now().Add(-2*workspace.RecoveryKept)
+	var together sync.WaitGroup
+	stop := make(chan struct{})
+	together.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			end, err := s.beginRemoval("box", []forage.Workspace{{}}, workspace.RemoveForced)
+			if err == nil {
+				err = end()
+			}
+			if err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	var collectors sync.WaitGroup
+	for i := range 200 {
+		ended := filepath.Join(s.Workspaces.Places.Recovery(), "other"+removing)
+		if err := writeWhole(ended, []workspace.Recovery{{Sandbox: "other", Made: old}}, false); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			collectors.Go(func() {
+				c := &collector{Service: s}
+				if err := errors.Join(c.recoveries(t.Context()), c.sweep(), c.quarantines()); err != nil {
+					t.Errorf("collection %d: %v", i, err)
+				}
+			})
+		}
+		collectors.Wait()
+	}
+	close(stop)
+	together.Wait()
+	if _, err := os.Lstat(note); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the note of a removal that has ended: %v", err)
+	}
+}
