@@ -172,7 +172,7 @@ func (c *collector) quarantines() error {
 		if !isNote || err != nil || time.Since(info.ModTime()) < quarantineKept {
 			continue
 		}
-		errs = append(errs, c.do(name, "removed what quarantine would need", func() error { return os.Remove(filepath.Join(dir, entry.Name())) }))
+		errs = append(errs, c.do(name, "removed what quarantine would need", func() error { return os.RemoveAll(filepath.Join(dir, entry.Name())) }))
 	}
 	return errors.Join(errs...)
 }
