@@ -361,9 +361,6 @@ func (s *steps) clear(fail func(string, ...any)) {
 		return nil
 	})
 	_ = filepath.WalkDir(filepath.Join(s.repository, ".git"), func(path string, entry fs.DirEntry, err error) error {
-		if strings.Contains(path, "/refs/jj/keep/") {
-			return nil // jj that is killed leaves locks there, one for each commit
-		}
 		if err == nil && (strings.HasSuffix(path, ".lock") || strings.Contains(path, "/worktrees")) {
 			fail("%s is left in the repository", path)
 		}

@@ -32,6 +32,10 @@ const (
 // lockDelay is how long a program that was asked to end has to let go of its locks.
 const lockDelay = 5 * time.Second
 
+// outliveDelay is how long a program that outlives us has to end when nobody waits for it any more. It takes a moment, on a busy
+// machine a long one.
+const outliveDelay = 30 * time.Second
+
 // ErrNoProgram says that a program is not in the system's folders.
 var ErrNoProgram = errors.New("not installed in the system's folders")
 
@@ -58,8 +62,10 @@ type Command struct {
 	// end: it is asked first, also when this process dies.
 	Locks bool
 	// Outlives says that the program ends by itself in a moment and is not to be kept from it, if this process dies: asked
-	// to end in the instant in which it takes a lock, it would leave that.
+	// to end in the instant in which it takes a lock, it would leave that. Without Locks, which says that asking is
+	// of use, it is not asked when the context ends either, and killed only if it takes much longer than that moment.
 	Outlives bool
+	Holds    *os.File  // is open in the program too: a lock of ours that is held for as long as it runs. nil is none
 	Writer   io.Writer // gets standard output, all of it, in the place of Output.Stdout; when it fails, so does the program
 }
 
@@ -98,14 +104,25 @@ func Run(ctx context.Context, c Command) (Output, error) {
 	}
 	end := syscall.SIGKILL
 	cmd.WaitDelay = time.Second
-	if c.Locks {
+	switch {
+	case c.Locks:
 		end, cmd.WaitDelay = syscall.SIGTERM, lockDelay
+	case c.Outlives:
+		cmd.WaitDelay = outliveDelay
+	}
+	if c.Holds != nil {
+		cmd.ExtraFiles = []*os.File{c.Holds}
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: end}
 	if c.Outlives {
 		cmd.SysProcAttr.Pdeathsig = 0
 	}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, end) }
+	cmd.Cancel = func() error {
+		if c.Outlives && !c.Locks {
+			return nil
+		}
+		return syscall.Kill(-cmd.Process.Pid, end)
+	}
 	if err = cmd.Start(); err == nil {
 		if err = c.bound(cmd.Process.Pid); err != nil {
 			cancel()

@@ -225,3 +225,50 @@ func TestAProgramOutlivesThisProcess(t *testing.T) {
 		begin.Close()
 	}
 }
+
+// TestAProgramThatOutlivesIsNotKilledInItsMoment: not when the context ends either, and a lock of ours is held for as long as it runs.
+func TestAProgramThatOutlivesIsNotKilledInItsMoment(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "out")
+	if err := unix.Mkfifo(out+".go", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	held, err := os.Create(out + ".lock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Flock(int(held.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	ended := make(chan error)
+	go func() {
+		_, err := Run(ctx, Command{Outlives: true, Holds: held, Argv: []string{"sh", "-c", `read -r _ <"$0.go"; : >"$0"`, out}})
+		ended <- err
+	}()
+	begin, err := os.OpenFile(out+".go", os.O_WRONLY, 0) // when the program reads
+	if err != nil {
+		t.Fatal(err)
+	}
+	enough := errors.New("enough")
+	cancel(enough)
+	held.Close()
+	other, err := os.Open(out + ".lock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if err := unix.Flock(int(other.Fd()), unix.LOCK_EX|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) {
+		t.Errorf("the lock that the program holds: %v", err)
+	}
+	_, _ = begin.Write([]byte("\n"))
+	begin.Close()
+	if err := <-ended; !errors.Is(err, enough) {
+		t.Errorf("%v, want %v", err, enough)
+	}
+	if err := unix.Flock(int(other.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		t.Errorf("the lock after its end: %v", err)
+	}
+	if _, err := os.Stat(out); err != nil {
+		t.Errorf("what the program was to do: %v", err)
+	}
+}

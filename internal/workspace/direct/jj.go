@@ -51,7 +51,7 @@ func planJJ(ctx context.Context, request workspace.Request, w *forage.Workspace)
 		w.Base = request.Existing.Base
 		return nil
 	}
-	return inJJ(r, request.Places.Scratch, func(s *jjrepo.Shadow) error {
+	return inJJ(ctx, r, request.Places.Scratch, func(s *jjrepo.Shadow) error {
 		if err := s.FreeBookmark(ctx, w.Branch, w.Path); err != nil {
 			return err
 		}
@@ -61,8 +61,8 @@ func planJJ(ctx context.Context, request workspace.Request, w *forage.Workspace)
 }
 
 // inJJ runs f with a shadow of the repository.
-func inJJ(r *jjrepo.Repository, scratch string, f func(*jjrepo.Shadow) error) error {
-	s, err := r.Shadow(scratch)
+func inJJ(ctx context.Context, r *jjrepo.Repository, scratch string, f func(*jjrepo.Shadow) error) error {
+	s, err := r.Shadow(ctx, scratch)
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func (p Provider) onJJ(ctx context.Context, w forage.Workspace, f func(*jjrepo.S
 		return forage.WithHint(
 			forage.Errorf(forage.ErrRefused, "the jj repository of %s is gone: %w", w.Path, err), "move it back")
 	}
-	return inJJ(r, p.Places.Scratch, f)
+	return inJJ(ctx, r, p.Places.Scratch, f)
 }
 
 // isJJ says whether jj alone has the repository of w.

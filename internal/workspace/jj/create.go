@@ -16,7 +16,7 @@ func (p Provider) Create(ctx context.Context, w forage.Workspace) (err error) {
 	if err != nil {
 		return wrap("making", w, err)
 	}
-	shadow, err := repo.Shadow(p.Places.Scratch)
+	shadow, err := repo.Shadow(ctx, p.Places.Scratch)
 	if err != nil {
 		return wrap("making", w, err)
 	}

@@ -31,7 +31,7 @@ func (p Provider) Plan(ctx context.Context, request workspace.Request) (_ forage
 	if err != nil {
 		return forage.Workspace{}, err
 	}
-	shadow, err := repo.Shadow(p.Places.Scratch)
+	shadow, err := repo.Shadow(ctx, p.Places.Scratch)
 	if err != nil {
 		return forage.Workspace{}, err
 	}

@@ -18,7 +18,7 @@ func (p Provider) in(ctx context.Context, w forage.Workspace, f func(*jjrepo.Sha
 	if err != nil {
 		return err
 	}
-	shadow, err := repo.Shadow(p.Places.Scratch)
+	shadow, err := repo.Shadow(ctx, p.Places.Scratch)
 	if err != nil {
 		return err
 	}
@@ -55,13 +55,13 @@ func (p Provider) Status(ctx context.Context, w forage.Workspace) (status worksp
 
 // Remove takes away the workspace on the host and the private repository.
 func (p Provider) Remove(ctx context.Context, w forage.Workspace, how workspace.Removal) (kept []workspace.Recovery, err error) {
-	if p.absent(w) {
-		return nil, nil
-	}
 	if _, gone := jjrepo.Open(ctx, w.Source); gone != nil && ctx.Err() == nil {
 		return p.removeAlone(w, how, gone)
 	}
 	err = p.in(ctx, w, func(s *jjrepo.Shadow) error {
+		if p.absent(w) { // and nobody is making it any more
+			return nil
+		}
 		if !p.ending(w) && how != workspace.RemoveUnused {
 			if kept, err = s.BeforeRemoval(ctx, w, how); err != nil {
 				return err
@@ -77,6 +77,9 @@ func (p Provider) Remove(ctx context.Context, w forage.Workspace, how workspace.
 
 // removeAlone removes a workspace whose repository can't be opened any more.
 func (p Provider) removeAlone(w forage.Workspace, how workspace.Removal, gone error) (kept []workspace.Recovery, err error) {
+	if p.absent(w) {
+		return nil, nil
+	}
 	switch how {
 	case workspace.RemoveSaved:
 		return nil, forage.WithHint(

@@ -180,22 +180,10 @@ func (s *Shadow) bring(ctx context.Context, in *inside, w forage.Workspace, at s
 	if err := s.Git.MoveBranch(ctx, "refs/heads/"+w.Branch, at, in.work, "forage: commits from inside"); err != nil {
 		return err
 	}
-	if err := s.gitImport(ctx); err != nil {
+	if err := s.GitImport(ctx); err != nil {
 		return err
 	}
 	return s.hide(ctx, at)
-}
-
-// gitImport has jj take over what was done to the branches. jj's own lock is held, as jj would hold it if the shadow's folder
-// were the repository's: two that make refs at once wait for one another's for ever.
-func (s *Shadow) gitImport(ctx context.Context) error {
-	unlock, err := lock(ctx, filepath.Join(s.Repository.Dir, "git_import_export.lock"))
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	_, err = s.JJ(ctx, "--ignore-working-copy", "git", "import")
-	return err
 }
 
 // hide has jj no longer show commits that were brought before, and that nothing else is about: no bookmark, no tag, no working copy,
@@ -209,8 +197,7 @@ func (s *Shadow) hide(ctx context.Context, old string) error {
 	if err != nil || len(commits) == 0 {
 		return err
 	}
-	_, err = s.JJ(ctx, "--ignore-working-copy", "abandon", "--ignore-immutable", "--", revision)
-	return err
+	return s.Change(ctx, "abandon", "--ignore-immutable", "--", revision)
 }
 
 // moved says why the bookmark can't be moved by us; nil: it can.

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"forage"
+	"forage/internal/hostexec"
 	"forage/internal/workspace"
 	"forage/internal/workspace/gitrepo"
 )
@@ -99,7 +100,7 @@ const baseRef = "refs/heads/forage-base"
 // initPrivate has jj make the repository in work, where no file is checked out.
 func (s *Shadow) initPrivate(ctx context.Context, work string, p Private) error {
 	jj := func(args ...string) error {
-		_, err := run(ctx, work, filepath.Join(s.Dir, "config.toml"), args...)
+		_, err := s.run(ctx, work, hostexec.Command{Argv: args})
 		return err
 	}
 	git := filepath.Join(p.Repository.Dir, gitFolder)

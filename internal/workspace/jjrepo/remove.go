@@ -112,7 +112,7 @@ func (s *Shadow) dropBookmark(ctx context.Context, w forage.Workspace) error {
 	if _, err := s.Git.Line(ctx, "update-ref", "-d", "refs/heads/"+w.Branch, at); err != nil {
 		return err
 	}
-	if err := s.gitImport(ctx); err != nil {
+	if err := s.GitImport(ctx); err != nil {
 		return err
 	}
 	return s.hide(ctx, at)

@@ -30,8 +30,11 @@ type Shadow struct {
 // workspace_store, in which jj would note paths as seen from the shadow.
 var shared = [...]string{"op_store", "op_heads", "index", "submodule_store", "store/extra"}
 
-// Shadow makes one below scratch, which is made too if it isn't there.
-func (r *Repository) Shadow(scratch string) (_ *Shadow, err error) {
+// Shadow makes one below scratch, which is made too if it isn't there. A change that a killed process of ours began is waited for.
+func (r *Repository) Shadow(ctx context.Context, scratch string) (_ *Shadow, err error) {
+	if err := r.settled(ctx); err != nil {
+		return nil, err
+	}
 	git, err := r.Git.Shadow(scratch)
 	if err != nil {
 		return nil, err
@@ -129,20 +132,22 @@ resolving-conflicts = false
 // callTimeout bounds a jj command: a checkout of a big repository on a slow disk.
 const callTimeout = 10 * time.Minute
 
-// JJ runs jj in the shadow and returns what it wrote to stdout. An error has jj's own words, which may hold
-// names from inside: escape them.
+// JJ runs a jj that only asks the repository for something in the shadow, and returns what it wrote to stdout. An error
+// has jj's own words, which may hold names from inside: escape them.
 func (s *Shadow) JJ(ctx context.Context, args ...string) (string, error) {
-	return run(ctx, s.Dir, filepath.Join(s.Dir, "config.toml"), args...)
+	return s.run(ctx, s.Dir, hostexec.Command{Argv: args})
 }
 
-// run starts jj with nothing but the settings in config.
-func run(ctx context.Context, dir, config string, args ...string) (string, error) {
-	env := []string{
-		"HOME=/nonexistent", "XDG_CONFIG_HOME=/nonexistent", "JJ_CONFIG=" + config,
+// run starts jj with nothing but our settings. Argv of the command are jj's arguments.
+func (s *Shadow) run(ctx context.Context, dir string, c hostexec.Command) (string, error) {
+	args := c.Argv
+	c.Argv, c.Dir, c.Timeout = append([]string{"jj"}, args...), dir, callTimeout
+	c.Env = []string{
+		"HOME=/nonexistent", "XDG_CONFIG_HOME=/nonexistent", "JJ_CONFIG=" + filepath.Join(s.Dir, "config.toml"),
 		"COLUMNS=80", // or jj starts tput to find out
 		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_SYSTEM=/dev/null", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_NO_REPLACE_OBJECTS=1",
 	}
-	out, err := hostexec.Run(ctx, hostexec.Command{Argv: append([]string{"jj"}, args...), Env: env, Dir: dir, Timeout: callTimeout})
+	out, err := hostexec.Run(ctx, c)
 	if errors.Is(err, hostexec.ErrNoProgram) {
 		return "", notInstalled(err)
 	}

@@ -3,17 +3,15 @@ package jjrepo
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/google/renameio/v2"
-	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/hostexec"
 )
 
 // Commits are the commits that a revision stands for, in hex. jj's own revision language is understood.
@@ -35,7 +33,7 @@ func (s *Shadow) View(ctx context.Context) (View, error) {
 		return View{}, err
 	}
 	if len(operations) > 1 {
-		if _, err := s.JJ(ctx, "--ignore-working-copy", "operation", "log", "--limit=1", "--no-graph", "--template", "id"); err != nil {
+		if err := s.Change(ctx, "operation", "log", "--limit=1", "--no-graph", "--template", "id"); err != nil {
 			return View{}, err
 		}
 		if operations, err = operationHeads(root); err != nil {
@@ -50,11 +48,15 @@ func (s *Shadow) View(ctx context.Context) (View, error) {
 // AddWorkspace makes a workspace of the repository in folder, which is made too, on top of the commits in
 // parents, with all files in it.
 func (s *Shadow) AddWorkspace(ctx context.Context, name, folder string, parents []string) error {
-	args := []string{"workspace", "add", "--sparse-patterns=full", "--name=" + name}
+	args := []string{"workspace", "add", "--sparse-patterns=empty", "--name=" + name}
 	for _, parent := range parents {
 		args = append(args, "--revision="+parent)
 	}
-	if _, err := s.JJ(ctx, append(args, "--", folder)...); err != nil {
+	if err := s.change(ctx, append(args, "--", folder)...); err != nil {
+		return err
+	}
+	// The files take long, and change nothing of the repository: it can be killed in the midst of them.
+	if _, err := s.run(ctx, folder, hostexec.Command{Argv: []string{"sparse", "reset"}}); err != nil {
 		return err
 	}
 	return errors.Join(
@@ -73,8 +75,7 @@ func (s *Shadow) ForgetWorkspace(ctx context.Context, name string) error {
 	if view.WorkingCopies[name] == "" {
 		return s.notePath(ctx, name, "")
 	}
-	_, err = s.JJ(ctx, "--ignore-working-copy", "workspace", "forget", "--", name)
-	return errors.Join(err, s.notePath(ctx, name, ""))
+	return errors.Join(s.Change(ctx, "workspace", "forget", "--", name), s.notePath(ctx, name, ""))
 }
 
 // exactly is a name as jj's command line and revisions take it: quoted, it is never a pattern.
@@ -123,40 +124,4 @@ func workspaceName(message []byte) string {
 		return nil
 	})
 	return name
-}
-
-// lockPause is how long to wait before asking for a lock again: flock(2) can't be waited for and given up.
-const lockPause = 20 * time.Millisecond
-
-// lock takes a lock as jj does: flock(2) on a file that its holder removes.
-func lock(ctx context.Context, path string) (unlock func(), err error) {
-	for {
-		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
-		if err != nil {
-			return nil, fmt.Errorf("locking: %w", err)
-		}
-		var stat unix.Stat_t
-		err = errors.Join(flock(ctx, f), unix.Fstat(int(f.Fd()), &stat))
-		if err != nil {
-			return nil, errors.Join(fmt.Errorf("locking %s: %w", path, err), f.Close())
-		}
-		if stat.Nlink > 0 {
-			return func() { _, _ = os.Remove(path), f.Close() }, nil // jj does with either
-		}
-		_ = f.Close() // the holder before us removed it
-	}
-}
-
-func flock(ctx context.Context, f *os.File) error {
-	for {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.EWOULDBLOCK) {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(lockPause):
-		}
-	}
 }

@@ -67,7 +67,7 @@ func (s *Session) openJJ(ctx context.Context) (*jjrepo.Shadow, gitrepo.Refs, err
 	if err != nil {
 		return nil, gitrepo.Refs{}, gone(s.subject.Workspace.Source, err)
 	}
-	jj, err := opened.Shadow(s.subject.Places.Scratch)
+	jj, err := opened.Shadow(ctx, s.subject.Places.Scratch)
 	if err != nil {
 		return nil, gitrepo.Refs{}, err
 	}
@@ -123,21 +123,20 @@ func (s *Session) setBookmark(ctx context.Context, jj *jjrepo.Shadow, t *target,
 	if err := jj.Git.MoveBranch(ctx, "refs/heads/"+passing, "", commit, "forage: apply"); err != nil {
 		return err
 	}
-	_, err = jj.JJ(ctx, "--ignore-working-copy", "git", "import")
+	err = jj.GitImport(ctx)
 	if err == nil {
-		_, err = jj.JJ(ctx, "--ignore-working-copy", "bookmark", "set", "--revision", commit, "--", t.branch)
+		err = jj.Change(ctx, "bookmark", "set", "--revision", commit, "--", t.branch)
 	}
 	clean := context.WithoutCancel(ctx)
 	if err != nil {
 		err = forage.WithHint(
 			forage.Errorf(forage.ErrRefused, "the bookmark %s can't be moved: %w", t.branch, err), "look at it with `jj bookmark list`, and apply again")
-		_, undone := jj.JJ(clean, "--ignore-working-copy", "operation", "restore", strings.TrimSpace(before))
-		err = errors.Join(err, undone)
+		err = errors.Join(err, jj.Change(clean, "operation", "restore", strings.TrimSpace(before)))
 	}
 	if removed := jj.Git.DeleteBranch(clean, passing, commit); removed != nil {
 		return errors.Join(err, removed)
 	}
-	if _, imported := jj.JJ(clean, "--ignore-working-copy", "git", "import"); imported != nil {
+	if imported := jj.GitImport(clean); imported != nil {
 		return errors.Join(err, fmt.Errorf("taking away the bookmark %s: %w", passing, imported))
 	}
 	return err
@@ -152,7 +151,7 @@ func recoverJJ(ctx context.Context, subject Subject) (err error) {
 	if err != nil {
 		return nil // who needs it says so
 	}
-	jj, err := opened.Shadow(subject.Places.Scratch)
+	jj, err := opened.Shadow(ctx, subject.Places.Scratch)
 	if err != nil {
 		return err
 	}
@@ -165,6 +164,5 @@ func recoverJJ(ctx context.Context, subject Subject) (err error) {
 	if err := jj.Git.DeleteBranch(ctx, passing, at); err != nil {
 		return err
 	}
-	_, err = jj.JJ(ctx, "--ignore-working-copy", "git", "import")
-	return err
+	return jj.GitImport(ctx)
 }
