@@ -23,21 +23,22 @@ type Kind string
 
 // The kinds of finding, worst first: the first two are met without the user's doing anything but go there.
 const (
-	KindRepository Kind = "repository" // a nested .git, a bare repository, a .git pointer: git executes its configuration
-	KindShell      Kind = "shell"      // .envrc, .mise.toml and the like: on cd
-	KindEditor     Kind = "editor"     // tasks and settings, on opening the folder
-	KindAgent      Kind = "agent"      // settings, hooks and servers of coding agents
-	KindHook       Kind = "hook"       // hooks that git is configured to find in the tree
-	KindUnseen     Kind = "unseen"     // a folder that could not be looked through
-	KindLink       Kind = "link"       // a symbolic link that leaves the tree
-	KindSubmodule  Kind = "submodule"  // a new or changed gitlink, or .gitmodules
-	KindBuild      Kind = "build"      // Makefile, package.json scripts, build.rs, setup.py, ...
-	KindCI         Kind = "ci"         // workflows
-	KindExecutable Kind = "executable" // newly executable
+	KindRepository Kind = "repository"   // a nested .git, a bare repository, a .git pointer: git executes its configuration
+	KindShell      Kind = "shell"        // .envrc, .mise.toml and the like: on cd
+	KindEditor     Kind = "editor"       // tasks and settings, on opening the folder
+	KindAgent      Kind = "agent"        // settings, hooks and servers of coding agents
+	KindHook       Kind = "hook"         // hooks that git is configured to find in the tree
+	KindUnseen     Kind = "unseen"       // a folder that could not be looked through
+	KindLink       Kind = "link"         // a symbolic link that leaves the tree
+	KindSubmodule  Kind = "submodule"    // a new or changed gitlink, or .gitmodules
+	KindInstruct   Kind = "instructions" // CLAUDE.md and the like: what coding agents follow
+	KindBuild      Kind = "build"        // Makefile, package.json scripts, build.rs, setup.py, ...
+	KindCI         Kind = "ci"           // workflows
+	KindExecutable Kind = "executable"   // newly executable
 )
 
 var worstFirst = []Kind{
-	KindRepository, KindShell, KindEditor, KindAgent, KindHook, KindUnseen, KindLink, KindSubmodule, KindBuild, KindCI, KindExecutable,
+	KindRepository, KindShell, KindEditor, KindAgent, KindHook, KindUnseen, KindLink, KindSubmodule, KindInstruct, KindBuild, KindCI, KindExecutable,
 }
 
 // Immediate says whether a finding of this kind takes no more than to go to the folder, to open it in an editor, or to ask git for its status.

@@ -67,6 +67,8 @@ func metadata(name string) (why string, ok bool) {
 		return "a file system that folds names takes it for .git, and git executes what its configuration and hooks say", true
 	case folded == ".jj":
 		return "jj takes its configuration from it, on jj status too", true
+	case folded == ".pijul":
+		return "Pijul executes the hooks in its configuration, on pijul record", true
 	case folded == ".hg", folded == ".sl":
 		return "Mercurial and Sapling execute its hooks and extensions, on hg status too", true
 	}

@@ -68,7 +68,7 @@ func TestScanFinds(t *testing.T) {
 		files []string
 		want  []string
 	}{
-		{"ordinary files", []string{"main.go", "README.md", "docs/a.txt", ".editorconfig", "CLAUDE.md", "src/workflows/x.yml"}, []string{}},
+		{"ordinary files", []string{"main.go", "README.md", "docs/a.txt", ".editorconfig", "src/workflows/x.yml"}, []string{}},
 		{"a nested repository", []string{"lib/.git/config", "lib/.git/hooks/x +x"}, []string{"repository lib/.git"}},
 		{"a pointer", []string{"lib/.git"}, []string{"repository lib/.git"}},
 		{"a link called .git", []string{"lib/.git -> ../evil"}, []string{"repository lib/.git"}},
@@ -90,6 +90,8 @@ func TestScanFinds(t *testing.T) {
 		{"builds", []string{"Makefile", "a/package.json", "a/build.rs", ".cargo/config.toml", "eslint.config.mjs", ".eslintrc.cjs", "x/conftest.py", "gradle/wrapper/gradle-wrapper.jar"},
 			[]string{"build .cargo/config.toml", "build .eslintrc.cjs", "build Makefile", "build a/build.rs", "build a/package.json", "build eslint.config.mjs", "build gradle/wrapper/gradle-wrapper.jar", "build x/conftest.py"}},
 		{"workflows", []string{".github/workflows/x.yml", ".github/CODEOWNERS"}, []string{"ci .github/workflows/x.yml"}},
+		{"instructions", []string{"CLAUDE.md", "a/AGENTS.md", ".github/copilot-instructions.md", ".clinerules/x.md"},
+			[]string{"instructions .clinerules/x.md", "instructions .github/copilot-instructions.md", "instructions CLAUDE.md", "instructions a/AGENTS.md"}},
 		{"programs", []string{"run.sh +x", "data"}, []string{"executable run.sh"}},
 		{"links", []string{"in -> docs/x", "up -> ../x", "abs -> /etc/passwd", "a/b -> ../../x", "a/c -> ../docs", "x/ok -> ../docs/../docs"},
 			[]string{"link a/b", "link abs", "link up"}},
