@@ -212,8 +212,10 @@ func (s *Service) newRecord(ctx context.Context, plan forage.Plan, hostKey []byt
 	if err := s.Places.MakeRuntime(); err != nil {
 		return store.Record{}, err
 	}
-	if err := s.awaitEnd(ctx, plan.Name); err != nil { // of a run that has taken back its record, and has its lock still
-		return store.Record{}, err
+	if _, err := s.Store.Load(plan.Name); errors.Is(err, forage.ErrNotFound) { // one that is on record is refused, and not waited for
+		if err := s.awaitEnd(ctx, plan.Name); err != nil { // of a run that has taken back its record, and has its lock still
+			return store.Record{}, err
+		}
 	}
 	var ports store.Ports
 	if !plan.Ephemeral {
