@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"os/user"
 	"path/filepath"
 	"slices"
@@ -156,6 +157,9 @@ func runScript(t *testing.T, file string) {
 		t.Fatal(err)
 	}
 	unix.Umask(0o022)
+	// Scripts interrupt what they start, also where whoever runs the tests has signals ignored, as nohup(1) does: what is
+	// handled here is not ignored there (execve(2)).
+	signal.Notify(make(chan os.Signal, 1), unix.SIGINT, unix.SIGHUP, unix.SIGQUIT)
 	testscript.Run(t, testscript.Params{
 		Files:              []string{file},
 		Setup:              setUp,
