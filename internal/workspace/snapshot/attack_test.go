@@ -77,9 +77,7 @@ func TestKilled(t *testing.T) {
 	exists := func(string, time.Time) bool { return true }
 	_, err = p.store.Collect(snapshot.Collection{Exists: exists, Now: time.Now()})
 	must(t, err)
-	if left, err := filepath.Glob(filepath.Join(p.store.Dir, "tmp", "*")); err != nil || len(left) > 0 {
-		t.Errorf("left: %v, %v", left, err)
-	}
+	p.noneUnfinished(t)
 	p.restore(t, list[len(list)-1].ID)
 }
 
@@ -350,9 +348,7 @@ func TestFullDisk(t *testing.T) {
 	if data, err := os.ReadFile(p.path("a")); err != nil || string(data) != "2" {
 		t.Errorf("it was changed: %q, %v", data, err)
 	}
-	if left, err := filepath.Glob(filepath.Join(p.store.Dir, "tmp", "*")); err != nil || len(left) > 0 {
-		t.Errorf("left: %v, %v", left, err)
-	}
+	p.noneUnfinished(t)
 	must(t, os.Remove(p.path("big")))
 	p.restore(t, made.ID)
 	checkFiles(t, p.folder.Path, map[string]string{"a": "1"})
@@ -388,4 +384,14 @@ func TestFullWorkspace(t *testing.T) {
 	must(t, os.Remove(p.path("filler")))
 	p.restore(t, made.ID)
 	checkFiles(t, p.folder.Path, want)
+}
+
+// noneUnfinished: nothing of what was to become an object is left.
+func (p place) noneUnfinished(t *testing.T) {
+	t.Helper()
+	for _, pattern := range []string{"tmp/*", "objects/*/object-*"} {
+		if left, err := filepath.Glob(filepath.Join(p.store.Dir, pattern)); err != nil || len(left) > 0 {
+			t.Errorf("left: %v, %v", left, err)
+		}
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -105,7 +106,7 @@ func (s Store) over(one Snapshot, c Collection) bool {
 	return false
 }
 
-// sweep removes the contents that are not needed.
+// sweep removes the contents that are not needed, and what is unfinished among them.
 func (s Store) sweep(needed map[digest]bool, dryRun bool) (count int, bytes int64, err error) {
 	keep := make(map[string]bool, len(needed))
 	for d := range needed {
@@ -123,7 +124,9 @@ func (s Store) sweep(needed map[digest]bool, dryRun bool) (count int, bytes int6
 			if err != nil || keep[filepath.Join(folder, name)] {
 				continue
 			}
-			count, bytes = count+1, bytes+info.Size()
+			if !strings.HasPrefix(name, unfinished) {
+				count, bytes = count+1, bytes+info.Size()
+			}
 			if !dryRun {
 				errs = append(errs, os.Remove(path))
 			}

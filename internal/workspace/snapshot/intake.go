@@ -108,7 +108,7 @@ func (in *intake) content(c *copier, file *os.File, st *unix.Stat_t) (d digest, 
 	if st.Size <= chunkSize {
 		return in.small(c, file, st)
 	}
-	to, err := in.temporary()
+	to, err := in.temporary(nil)
 	if err != nil {
 		return digest{}, err
 	}
@@ -159,14 +159,15 @@ func (in *intake) small(c *copier, file *os.File, st *unix.Stat_t) (digest, erro
 	if in.has(d, st.Size) {
 		return d, nil
 	}
-	to, err := in.temporary()
+	to, err := in.temporary(&d)
 	if err != nil {
 		return d, err
 	}
 	if st.Size >= minCloned && in.cloned(to, file, st.Size) {
 		err = in.sameAs(c, to, d, st.Size)
 	} else if err = in.copying(st.Size); err == nil {
-		if _, err = write(to, chunk, 0, sparse(st)); err == nil {
+		var end int64
+		if end, err = write(to, chunk, 0, sparse(st)); err == nil && end < st.Size { // XFS writes all out before it truncates
 			err = to.Truncate(st.Size)
 		}
 	}

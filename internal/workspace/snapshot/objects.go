@@ -168,9 +168,26 @@ func (o objects) has(d digest, size int64) bool {
 	return unix.Lstat(o.path(d), &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && st.Size == size
 }
 
-// temporary is a file that publish makes an object of.
-func (o objects) temporary() (*os.File, error) {
-	return openFile(filepath.Join(o.dir, "tmp", "object-"+rand.Text()), unix.O_RDWR|unix.O_CREAT|unix.O_EXCL)
+// unfinished begins the names of files that are about to become objects. It is no digest.
+const unfinished = "object-"
+
+// temporary is a file that publish makes an object of. Where it is known of which, it is beside that: all who make files in one folder
+// wait for each other.
+func (o objects) temporary(of *digest) (*os.File, error) {
+	dir := filepath.Join(o.dir, "tmp")
+	if of != nil {
+		dir = filepath.Dir(o.path(*of))
+	}
+	const flags = unix.O_RDWR | unix.O_CREAT | unix.O_EXCL
+	name := filepath.Join(dir, unfinished+rand.Text())
+	file, err := openFile(name, flags)
+	if !errors.Is(err, os.ErrNotExist) {
+		return file, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	return openFile(name, flags)
 }
 
 // openFile is os.OpenFile of what is known to be a file: nobody has to ask whether it can be waited for.

@@ -8,7 +8,7 @@
 //
 //	DIR/lock                 held shared while contents come in or go out, alone while they are collected
 //	DIR/tmp/                 what is being written; left by a killed process, Collect takes it away
-//	DIR/objects/ab/cdef...   contents
+//	DIR/objects/ab/cdef...   contents; object-... is being written, too
 //	DIR/sandboxes/NAME/ID    what a snapshot consists of: see manifest
 package snapshot
 
