@@ -64,6 +64,7 @@ type Command struct {
 	// Outlives says that the program ends by itself in a moment and is not to be kept from it, if this process dies: asked
 	// to end in the instant in which it takes a lock, it would leave that. Without Locks, which says that asking is
 	// of use, it is not asked when the context ends either, and killed only if it takes much longer than that moment.
+	// Whoever waits for a lock of ours waits for it too: see Hold.
 	Outlives bool
 	Holds    *os.File  // is open in the program too: a lock of ours that is held for as long as it runs. nil is none
 	Writer   io.Writer // gets standard output, all of it, in the place of Output.Stdout; when it fails, so does the program
@@ -114,8 +115,10 @@ func Run(ctx context.Context, c Command) (Output, error) {
 		cmd.ExtraFiles = []*os.File{c.Holds}
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: end}
+	start := cmd.Start
 	if c.Outlives {
 		cmd.SysProcAttr.Pdeathsig = 0
+		start = func() error { return startHolding(cmd) }
 	}
 	cmd.Cancel = func() error {
 		if c.Outlives && !c.Locks {
@@ -123,7 +126,7 @@ func Run(ctx context.Context, c Command) (Output, error) {
 		}
 		return syscall.Kill(-cmd.Process.Pid, end)
 	}
-	if err = cmd.Start(); err == nil {
+	if err = start(); err == nil {
 		if err = c.bound(cmd.Process.Pid); err != nil {
 			cancel()
 		}

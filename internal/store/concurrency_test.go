@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"forage"
+	"forage/internal/hostexec"
 	"forage/internal/store"
 
 	"golang.org/x/sys/unix"
@@ -69,6 +70,14 @@ func process(role, dir, arg string) int {
 		}
 		fmt.Println("held")
 		return fail(unix.Pause()) // not select: Go ends a program whose goroutines all wait
+	case "outlived": // holds a lock while a program runs that outlives it
+		if _, err := s.Lock(context.Background(), arg); err != nil {
+			return fail(err)
+		}
+		_, err := hostexec.Run(context.Background(), hostexec.Command{
+			Outlives: true, Argv: []string{"sh", "-c", `: >begun; until [ -e end ]; do sleep 0.01; done`}, Dir: dir,
+		})
+		return fail(err)
 	}
 	return 0
 }
@@ -339,4 +348,32 @@ func TestDeleteLeavesNothing(t *testing.T) {
 			t.Errorf("keepAudit %v: left %v, %v", keep, found, err)
 		}
 	}
+}
+
+// What a killed process leaves to run to its end holds the sandbox: nobody takes away what it is about to make.
+func TestLockIsHeldByWhatOutlivesItsHolder(t *testing.T) {
+	s := open(t)
+	killed := command("outlived", s.Dir(), "box")
+	if err := killed.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(s.Dir(), "begun")); err == nil {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	killed.Process.Kill()
+	killed.Wait()
+	if _, ok, err := s.TryLock("box"); ok || err != nil {
+		t.Errorf("somebody else got the lock meanwhile: %v, %v", ok, err)
+	}
+	if err := os.WriteFile(filepath.Join(s.Dir(), "end"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	unlock, err := s.Lock(t.Context(), "box")
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlock()
 }

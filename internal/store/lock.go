@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/hostexec"
 )
 
 // storeLock is the name of the store-wide lock, which no sandbox can have.
@@ -136,7 +137,9 @@ func current(file *os.File) bool {
 // releaser removes the lock file and gives up the lock, in this order: whoever
 // waited for it finds it gone and makes a new one. Nothing piles up.
 func releaser(file *os.File) func() {
+	letGo := hostexec.Hold(file)
 	return sync.OnceFunc(func() {
+		letGo()
 		os.Remove(file.Name())
 		file.Close()
 	})

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/hostexec"
 	"forage/internal/unixsock"
 )
 
@@ -28,8 +29,16 @@ func SSHSocket(dir string) string { return filepath.Join(dir, sshName) }
 // description (fcntl(2), F_OFD_SETLK) in the sandbox's run-time folder, which the
 // kernel drops with the last process that has it. Looking whether it is held does not take it.
 type Lock struct {
-	file *os.File
-	dir  string
+	file  *os.File
+	dir   string
+	letGo func()
+}
+
+func newLock(file *os.File, dir string) *Lock { return &Lock{file, dir, hostexec.Hold(file)} }
+
+func (l *Lock) close() error {
+	l.letGo()
+	return l.file.Close()
 }
 
 // Acquire makes the run-time folder dir and takes its lock. It returns
@@ -44,7 +53,7 @@ func Acquire(dir string) (*Lock, error) {
 		case sameFile(lock.file):
 			return lock, nil
 		default: // it was taken away before it was locked: it locks nobody out
-			lock.file.Close()
+			lock.close()
 		}
 	}
 	return nil, fmt.Errorf("locking %s: somebody keeps removing it", dir)
@@ -74,7 +83,7 @@ func acquire(dir string) (*Lock, error) {
 	for {
 		err := setLock(file, unix.F_OFD_SETLK, unix.F_WRLCK)
 		if err == nil {
-			return &Lock{file: file, dir: dir}, nil
+			return newLock(file, dir), nil
 		}
 		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EACCES) {
 			file.Close()
@@ -90,7 +99,7 @@ func acquire(dir string) (*Lock, error) {
 
 // inherited is the lock of the run-time folder dir that the process which started this one took for it, as its descriptor fd.
 func inherited(fd uintptr, dir string) *Lock {
-	return &Lock{file: os.NewFile(fd, filepath.Join(dir, lockName)), dir: dir}
+	return newLock(os.NewFile(fd, filepath.Join(dir, lockName)), dir)
 }
 
 // Release removes what is in the run-time folder, the lock last, and the folder:
@@ -98,11 +107,11 @@ func inherited(fd uintptr, dir string) *Lock {
 // the folder is whoever's makes a new one there, and is left to them, as is one that was another's already.
 func (l *Lock) Release() error {
 	if l.Lost() {
-		return l.file.Close()
+		return l.close()
 	}
 	entries, err := os.ReadDir(l.dir)
 	if errors.Is(err, os.ErrNotExist) { // a cleaner's
-		return l.file.Close()
+		return l.close()
 	}
 	errs := []error{err}
 	for _, entry := range entries {
@@ -111,7 +120,7 @@ func (l *Lock) Release() error {
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		return errors.Join(err, l.file.Close())
+		return errors.Join(err, l.close())
 	}
 	err = os.Remove(l.file.Name())
 	if err == nil {
@@ -120,7 +129,7 @@ func (l *Lock) Release() error {
 	if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, os.ErrNotExist) { // another's by now, or a cleaner's
 		err = nil
 	}
-	return errors.Join(err, l.file.Close())
+	return errors.Join(err, l.close())
 }
 
 // Lost says whether the lock's file is no longer at its path: whoever holds it can't be found any more, and locks nobody out.

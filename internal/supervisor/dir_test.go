@@ -4,10 +4,12 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
 	"forage"
+	"forage/internal/hostexec"
 )
 
 func TestLock(t *testing.T) {
@@ -100,4 +102,24 @@ func TestLockIsHandedOver(t *testing.T) {
 		})
 	}
 	takers.Wait()
+}
+
+// What a program does that outlives a killed supervisor, or run, is done before anybody else has the sandbox.
+func TestLockIsHeldByWhatOutlivesUs(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "box")
+	open := hostexec.Command{Argv: []string{"sh", "-c", "readlink /proc/$$/fd/*"}, Outlives: true}
+	lock, err := Acquire(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := lock.file.Name()
+	if out, err := hostexec.Run(t.Context(), open); !strings.Contains(string(out.Stdout), path) {
+		t.Errorf("it has open %q (%v), and not %s", out.Stdout, err, path)
+	}
+	if err := lock.Release(); err != nil {
+		t.Fatal(err)
+	}
+	if out, _ := hostexec.Run(t.Context(), open); strings.Contains(string(out.Stdout), path) {
+		t.Errorf("it has a lock open that was given up: %q", out.Stdout)
+	}
 }

@@ -85,7 +85,7 @@ func spawn(dir string, stdin, stdout *os.File, errPath string) error {
 	if err := startHolding(lock, stdin, stdout, errPath); err != nil {
 		return errors.Join(err, lock.Release())
 	}
-	return lock.file.Close() // which leaves the lock to the supervisor: it is of what both have open
+	return lock.close() // which leaves the lock to the supervisor: it is of what both have open
 }
 
 func startHolding(lock *Lock, stdin, stdout *os.File, errPath string) error {
@@ -157,7 +157,7 @@ func hold(ctx context.Context, launch Launch) (_ *held, err error) {
 	paths := launch.paths()
 	lock := inherited(lockFD, paths.Dir)
 	if lock.Lost() {
-		lock.file.Close()
+		lock.close()
 		return nil, forage.Errorf(forage.ErrStart, "the lock of %s was not handed over", paths.Dir)
 	}
 	defer func() {
