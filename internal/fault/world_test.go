@@ -48,6 +48,7 @@ func testMain(m *testing.M) int {
 // world is one user's Forage: folders of its own and a workspace whose files are counted.
 type world struct {
 	t                           *testing.T
+	base                        string // everything else is in it
 	state, runtime, home, files string
 	repository                  string // of git, with one commit
 	ports                       int    // first of five
@@ -59,7 +60,7 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, state: filepath.Join(base, "state"), runtime: filepath.Join(base, "run"), home: filepath.Join(base, "home"), files: filepath.Join(base, "files")}
+	w := &world{t: t, base: base, state: filepath.Join(base, "state"), runtime: filepath.Join(base, "run"), home: filepath.Join(base, "home"), files: filepath.Join(base, "files")}
 	for _, dir := range []string{w.home, w.files} {
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			t.Fatal(err)
@@ -292,18 +293,19 @@ func (w *world) intact() {
 	}
 }
 
-// mounts are what is mounted where this test runs.
-func mounts(t *testing.T) []string {
-	t.Helper()
+// mounted are the mounts where this test runs, as far as they are in the world: others come and go with other tests.
+func (w *world) mounted() []string {
+	w.t.Helper()
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
 	var points []string
 	for _, line := range strings.Split(strings.TrimSpace(string(text)), "\n") {
-		points = append(points, strings.Fields(line)[4])
+		if point := strings.Fields(line)[4]; strings.HasPrefix(point, w.base) {
+			points = append(points, point)
+		}
 	}
-	slices.Sort(points)
 	return points
 }
 
