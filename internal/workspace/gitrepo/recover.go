@@ -18,7 +18,8 @@ import (
 // what a ref inside was called, without refs/.
 const RecoveryRefs = "refs/forage/recovery/"
 
-const recoveryTime = "2006-01-02T150405Z"
+// recoveryTime is in the names of those refs: sandboxes of one name can follow each other within a second.
+const recoveryTime = "2006-01-02T150405.000Z"
 
 // Keep makes refs in the host's repository, below RecoveryRefs, that hold all of w's work that is nowhere
 // else, uncommitted files included, and returns them. What can't be had as objects of git, such as
@@ -43,7 +44,7 @@ func Keep(ctx context.Context, w forage.Workspace, sandbox, scratch string) (kep
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, staging.close()) }()
-	k := &keeping{importing: i, staging: staging, sandbox: sandbox, made: time.Now().UTC().Truncate(time.Second)}
+	k := &keeping{importing: i, staging: staging, sandbox: sandbox, made: time.Now().UTC().Truncate(time.Millisecond)}
 	err = k.run(ctx)
 	return k.kept, err
 }

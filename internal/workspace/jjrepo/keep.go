@@ -29,7 +29,7 @@ type keeping struct {
 // uncommitted files as one more commit, and each head. A private repository out of which no commits can be had
 // is moved to a folder. butBranch leaves out what the bookmark has: it stays.
 func (s *Shadow) Keep(ctx context.Context, w forage.Workspace, sandbox string, butBranch bool) (_ []workspace.Recovery, err error) {
-	k := keeping{Shadow: s, w: w, sandbox: sandbox, made: time.Now().UTC().Truncate(time.Second)}
+	k := keeping{Shadow: s, w: w, sandbox: sandbox, made: time.Now().UTC().Truncate(time.Millisecond)}
 	if k.saved, err = s.saved(ctx, w); err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (s *Shadow) lookToKeep(ctx context.Context, w forage.Workspace) (*inside, e
 
 // KeepElsewhere keeps what Elsewhere names.
 func (s *Shadow) KeepElsewhere(ctx context.Context, w forage.Workspace, sandbox string) (_ []workspace.Recovery, err error) {
-	k := keeping{Shadow: s, w: w, sandbox: sandbox, made: time.Now().UTC().Truncate(time.Second)}
+	k := keeping{Shadow: s, w: w, sandbox: sandbox, made: time.Now().UTC().Truncate(time.Millisecond)}
 	at, err := s.Git.Branch(ctx, "refs/heads/"+w.Branch)
 	if err != nil {
 		return nil, err

@@ -48,7 +48,7 @@ func (s *Shadow) BeforeRemoval(ctx context.Context, w forage.Workspace, how work
 
 // KeepWhole moves all of w to where it is kept, as it is. It is for a repository that is gone.
 func KeepWhole(w forage.Workspace) ([]workspace.Recovery, error) {
-	sandbox, made := gitrepo.Sandbox(w), time.Now().UTC().Truncate(time.Second)
+	sandbox, made := gitrepo.Sandbox(w), time.Now().UTC().Truncate(time.Millisecond)
 	names := metadata(w)
 	var kept []workspace.Recovery
 	if len(names) > 0 {
