@@ -93,7 +93,7 @@ func (s *Service) reviews(ctx context.Context, record store.Record, o ReviewOpti
 
 // subject is what a part is to package review.
 func (s *Service) subject(name string, w forage.Workspace) review.Subject {
-	return review.Subject{Sandbox: name, Workspace: w, Places: s.Workspaces.Places}
+	return review.Subject{Sandbox: name, Workspace: w, Places: s.Workspaces.Places, Git: s.Caller.gitConfig()}
 }
 
 // chosen are the parts of a workspace that a user means.

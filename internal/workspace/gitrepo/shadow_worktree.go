@@ -98,28 +98,11 @@ func (s *Shadow) createBranch(ctx context.Context, t Worktree) error {
 // sparseInto gives a worktree the sparse checkout of the folder it is made from, and this shadow too.
 func (s *Shadow) sparseInto(admin string) error {
 	r := s.Repository
-	if !r.flag("core.sparsecheckout") {
-		return nil
-	}
-	patterns, err := readRegular(filepath.Join(r.GitDir, "info/sparse-checkout"), maxConfig)
-	if err != nil {
+	c, patterns, err := r.sparse()
+	if err != nil || c.String() == "" {
 		return err
 	}
-	c := configText{}
-	for _, key := range [...]string{"core.sparsecheckout", "core.sparsecheckoutcone", "index.sparse"} {
-		if value := r.last(key); value != "" {
-			c.add(key, value)
-		}
-	}
-	text := r.shadowConfig() + c.String()
-	for _, dir := range [...]string{admin, s.Dir} {
-		if err := errors.Join(
-			os.MkdirAll(filepath.Join(dir, "info"), 0o777),
-			os.WriteFile(filepath.Join(dir, "info/sparse-checkout"), patterns, 0o666)); err != nil {
-			return err
-		}
-	}
-	if err := os.WriteFile(filepath.Join(s.Dir, "config"), []byte(text), 0o600); err != nil {
+	if err := errors.Join(s.setSparse(c, patterns), writePatterns(admin, patterns)); err != nil {
 		return err
 	}
 	if !r.flag("extensions.worktreeconfig") {
@@ -127,6 +110,44 @@ func (s *Shadow) sparseInto(admin string) error {
 	}
 	c.add("sparse.expectfilesoutsideofpatterns", "true") // or git would forget what HoldGitlinks does
 	return os.WriteFile(filepath.Join(admin, "config.worktree"), []byte(c.String()), 0o666)
+}
+
+// Sparse has the shadow leave out of a working folder what the repository's own leaves out.
+func (s *Shadow) Sparse() error {
+	c, patterns, err := s.Repository.sparse()
+	if errors.Is(err, fs.ErrNotExist) || err == nil && c.String() == "" {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return s.setSparse(c, patterns)
+}
+
+func (s *Shadow) setSparse(c configText, patterns []byte) error {
+	return errors.Join(
+		writePatterns(s.Dir, patterns),
+		os.WriteFile(filepath.Join(s.Dir, "config"), []byte(s.Repository.shadowConfig()+c.String()), 0o600))
+}
+
+func writePatterns(gitDir string, patterns []byte) error {
+	return errors.Join(
+		os.MkdirAll(filepath.Join(gitDir, "info"), 0o777),
+		os.WriteFile(filepath.Join(gitDir, "info/sparse-checkout"), patterns, 0o666))
+}
+
+// sparse are the settings and patterns of the working folder's sparse checkout; no settings: it is none.
+func (r *Repository) sparse() (c configText, patterns []byte, err error) {
+	if c = (configText{}); !r.flag("core.sparsecheckout") {
+		return c, nil, nil
+	}
+	for _, key := range [...]string{"core.sparsecheckout", "core.sparsecheckoutcone", "index.sparse"} {
+		if value := r.last(key); value != "" {
+			c.add(key, value)
+		}
+	}
+	patterns, err = readRegular(filepath.Join(r.GitDir, "info/sparse-checkout"), maxConfig)
+	return c, patterns, err
 }
 
 // CheckSparse refuses a repository whose worktrees can't be made so that git keeps out of submodules.

@@ -247,7 +247,11 @@ func (s *Session) converted(ctx context.Context, t *target, r result, changes []
 		return nil, nil
 	}
 	var names strings.Builder
+	moved := make(map[string]bool)
 	for _, c := range changes {
+		if c.OldMode == modeGitlink && c.NewMode == modeGitlink {
+			moved[c.Path] = true
+		}
 		if c.NewMode == 0o100644 || c.NewMode == 0o100755 {
 			names.WriteString(c.Path + "\x00")
 		}
@@ -283,7 +287,11 @@ func (s *Session) converted(ctx context.Context, t *target, r result, changes []
 	var notes []string
 	if len(filtered) > 0 {
 		notes = append(notes, fmt.Sprintf(
-			"%d files have a filter, as those of Git LFS, which was not run: `git checkout -- .` in %s runs it", len(filtered), t.repo.WorkTree))
+			"%d files have a filter, which was not run: %s. Those of Git LFS are pointers: `git lfs pull` in %s brings what they stand for",
+			len(filtered), some(filtered), t.repo.WorkTree))
+	}
+	if len(moved) > 0 {
+		notes = append(notes, "submodules are to be at other commits: "+some(moved)+"; `git submodule update` in "+t.repo.WorkTree+" brings their files there")
 	}
 	if len(converted) > 0 {
 		notes = append(notes, "attributes have git write these files in another form than `diff` shows (line ends, $Id$, an encoding): "+some(converted))

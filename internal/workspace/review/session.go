@@ -18,6 +18,8 @@ type Subject struct {
 	Sandbox   string
 	Workspace forage.Workspace
 	Places    workspace.Places
+	// Git is the user's own configuration, which says how line ends are written where the repository's doesn't.
+	Git gitrepo.UserConfig
 }
 
 // folder is where what a review is made of is kept between calls: an index, objects, what was shown.
@@ -145,7 +147,9 @@ func (s *Session) openSource(ctx context.Context) {
 		var err error
 		if s.source, err = gitrepo.Open(ctx, path); err != nil {
 			s.noSource = gone(path, err)
+			return
 		}
+		s.source.LineEnds(s.subject.Git)
 	}
 }
 

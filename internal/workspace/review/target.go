@@ -38,6 +38,9 @@ func openTarget(repo *gitrepo.Repository, places workspace.Places, folder string
 	if t.trial, err = repo.Staging(places.Scratch, filepath.Join(t.shadow.Dir, "trial"), filepath.Join(folder, "objects")); err != nil {
 		return nil, errors.Join(err, t.shadow.Close())
 	}
+	if err := t.trial.Sparse(); err != nil {
+		return nil, errors.Join(err, t.close())
+	}
 	return t, nil
 }
 

@@ -112,6 +112,7 @@ func recoverGit(ctx context.Context, subject Subject, n note, quiet func(folder 
 	if err != nil {
 		return gone(path, err)
 	}
+	repo.LineEnds(subject.Git)
 	t, err := openTarget(repo, subject.Places, subject.folder())
 	if err != nil {
 		return err
