@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"strings"
+	"sync"
 )
 
 // object is one entry of a pack that tests make by hand.
@@ -52,9 +53,14 @@ func checksummed(pack []byte) []byte {
 	return append(pack, sum[:]...)
 }
 
+// deflaters are kept, as making one costs much more than what it does with a small object.
+var deflaters = sync.Pool{New: func() any { return zlib.NewWriter(nil) }}
+
 func deflated(data []byte) []byte {
 	var b bytes.Buffer
-	z := zlib.NewWriter(&b)
+	z := deflaters.Get().(*zlib.Writer)
+	defer deflaters.Put(z)
+	z.Reset(&b)
 	z.Write(data)
 	z.Close()
 	return b.Bytes()
