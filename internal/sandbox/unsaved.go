@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"forage"
+	"forage/internal/term"
 	"forage/internal/workspace"
 )
 
@@ -126,7 +127,11 @@ func (u Work) MergeCommand(name string) string {
 	if u.target != forage.WorkspacePath {
 		git += " -C " + u.target
 	}
-	return "forage-ctl exec " + name + " -- " + git + " merge " + u.Merge
+	git += " merge "
+	if u.Unrelated {
+		git += "--allow-unrelated-histories "
+	}
+	return "forage-ctl exec " + name + " -- " + git + u.Merge
 }
 
 // named is how many names one line has.
@@ -144,10 +149,10 @@ func (u Work) Text() string {
 		if u.Branch != "" {
 			where = " on " + u.Branch + " alone"
 		}
-		parts = append(parts, fmt.Sprintf("%s%s (%s)", count(u.CommitsCount, "commit"), where, some(ids, u.CommitsCount)))
+		parts = append(parts, fmt.Sprintf("%s%s (%s)", term.Count(u.CommitsCount, "commit"), where, some(ids, u.CommitsCount)))
 	}
 	if u.UncommittedCount > 0 {
-		parts = append(parts, fmt.Sprintf("%s with uncommitted changes (%s)", count(u.UncommittedCount, "file"), some(u.Uncommitted[:min(len(u.Uncommitted), named)], u.UncommittedCount)))
+		parts = append(parts, fmt.Sprintf("%s with uncommitted changes (%s)", term.Count(u.UncommittedCount, "file"), some(u.Uncommitted[:min(len(u.Uncommitted), named)], u.UncommittedCount)))
 	}
 	if len(u.Elsewhere) > 0 {
 		parts = append(parts, fmt.Sprintf("commits that are only inside, at %s", some(u.Elsewhere[:min(len(u.Elsewhere), named)], len(u.Elsewhere))))
@@ -156,13 +161,6 @@ func (u Work) Text() string {
 		parts = append(parts, u.Problem)
 	}
 	return strings.Join(parts, ", ")
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // some is a list that may be longer than what is shown of it.

@@ -110,7 +110,7 @@ func (i *importing) run(ctx context.Context, state imported, at place) (workspac
 	if err != nil || moved(state, now) && now != at.own && now != at.head {
 		return update, err // see Status
 	}
-	tip, err := i.choose(ctx, state, at)
+	tip, err := i.choose(ctx, &state, at)
 	if err != nil {
 		return update, fmt.Errorf("bringing commits from inside, where %s is checked out: %w", at.called(), err)
 	}

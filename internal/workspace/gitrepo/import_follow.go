@@ -9,8 +9,8 @@ import (
 )
 
 // choose is the commit that the host's branch is to be at. What git says about commits from inside it says in a staging, where
-// they are whole: of what is not followed, nothing comes to the host's repository.
-func (i *importing) choose(ctx context.Context, state imported, at place) (string, error) {
+// they are whole: of what is not followed, nothing comes to the host's repository. It notes in state what has no history in common.
+func (i *importing) choose(ctx context.Context, state *imported, at place) (string, error) {
 	if tip := state.settled(at); tip != "" {
 		return tip, nil
 	}
@@ -20,24 +20,39 @@ func (i *importing) choose(ctx context.Context, state imported, at place) (strin
 	}
 	since := cmp.Or(at.own, state.Tip)
 	if state.Own == at.own && state.Tip != state.Head && s.follows(ctx, at.head, state.Head, since) {
+		if state.Unrelated == state.Head {
+			state.Unrelated = at.head
+		}
 		return since, nil // what it goes on from was not followed either
 	}
-	if err := s.bringWhole(ctx, []string{at.head, since}, i.known(state)); err != nil {
+	if err := s.bringWhole(ctx, []string{at.head, since}, i.known(*state)); err != nil {
 		return "", err
 	}
 	i.whole = true
-	_, err = s.shadow.Git(ctx, Call{Args: []string{"merge-base", "--is-ancestor", "--end-of-options", since, at.head}, Env: readsHostile})
+	switch is, err := s.says(ctx, "merge-base", "--is-ancestor", "--end-of-options", since, at.head); {
+	case err != nil:
+		return "", err
+	case is:
+		return at.head, nil
+	}
+	common, err := s.says(ctx, "merge-base", "--end-of-options", since, at.head)
+	if err == nil && !common {
+		state.Unrelated = at.head
+	}
+	return since, err
+}
+
+// says asks git what it answers with its exit status.
+func (s *staging) says(ctx context.Context, question ...string) (bool, error) {
+	_, err := s.shadow.Git(ctx, Call{Args: question, Env: readsHostile})
 	var exit interface {
 		error
 		ExitCode() int
 	}
-	switch {
-	case err == nil:
-		return at.head, nil
-	case errors.As(err, &exit) && exit.ExitCode() == 1: // it says no
-		return since, nil
+	if errors.As(err, &exit) && exit.ExitCode() == 1 {
+		return false, nil
 	}
-	return "", err
+	return err == nil, err
 }
 
 // known are commits that the host's repository has with all that they need.

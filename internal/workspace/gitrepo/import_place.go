@@ -133,7 +133,7 @@ func (state imported) wanted(at place) func(ref string) bool {
 
 // merge is the branch, or commit, inside that is to be merged, into what is checked out there, so that commits which are only
 // inside come to the host's branch. "": there is none whose name can be shown as a part of a command: it was chosen inside.
-func (state imported) merge(at place, lost []string) string {
+func (state imported) merge(at place, lost []string) (branch, ref string) {
 	if state.apart(at) && slices.Contains(lost, at.on) {
 		lost = []string{at.ownRef}
 	}
@@ -143,10 +143,10 @@ func (state imported) merge(at place, lost []string) string {
 			name, ok = strings.CutPrefix(ref, leftPrefix)
 		}
 		if ok && ref != at.on && plainName.MatchString(name) {
-			return name
+			return name, ref
 		}
 	}
-	return ""
+	return "", ""
 }
 
 // plainName are names of branches in which no shell finds anything.

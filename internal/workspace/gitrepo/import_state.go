@@ -26,6 +26,8 @@ type imported struct {
 	// Own and Head are where the sandbox's branch inside, and what was checked out there, were when Tip was chosen.
 	Own  string `json:"own,omitempty"`
 	Head string `json:"head,omitempty"`
+	// Unrelated is the commit checked out inside that was last found to have no history in common with the sandbox's branch.
+	Unrelated string `json:"unrelated,omitempty"`
 	// Instead is the ref inside that is in the place of the sandbox's branch, where there is none: it was given another
 	// name, or there was no commit when the sandbox began.
 	Instead string `json:"instead,omitempty"`

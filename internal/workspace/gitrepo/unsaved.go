@@ -96,7 +96,9 @@ func (i *importing) elsewhere(ctx context.Context, status *workspace.Status) err
 		status.Apart = at.called()
 	}
 	if status.Problem == "" {
-		status.Merge = state.merge(at, lost)
+		var ref string
+		status.Merge, ref = state.merge(at, lost)
+		status.Unrelated = ref != "" && state.Unrelated != "" && (inside[ref] == state.Unrelated || status.Apart != "" && at.head == state.Unrelated)
 	}
 	return nil
 }
