@@ -80,7 +80,7 @@ func printApplied(a *app, d review.Applied, dryRun, named bool) {
 		if dryRun {
 			has = "would have"
 		}
-		fmt.Fprintf(a.out, "%s%s %s %s changed\n", part, term.Escape(d.Folder), has, plural(d.Files, "file"))
+		fmt.Fprintf(a.out, "%s%s %s %s changed\n", part, term.Escape(d.Folder), has, term.Count(d.Files, "file"))
 		return
 	}
 	did, how := "is now at", "moved forward"
@@ -93,7 +93,7 @@ func printApplied(a *app, d review.Applied, dryRun, named bool) {
 	case d.Before == "":
 		how = "made"
 	}
-	fmt.Fprintf(a.out, "%s%s %s %.10s (%s, %s)\n", part, term.Escape(d.Branch), did, d.After, how, plural(d.Files, "file"))
+	fmt.Fprintf(a.out, "%s%s %s %.10s (%s, %s)\n", part, term.Escape(d.Branch), did, d.After, how, term.Count(d.Files, "file"))
 	if d.Before != "" && d.Folder != "" && !dryRun {
 		fmt.Fprintf(a.out, "to take it back: git -C %s reset --keep %.10s\n", term.Escape(shellWord(d.Folder)), d.Before)
 	}

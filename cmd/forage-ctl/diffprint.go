@@ -108,7 +108,7 @@ func printCommits(p paper, r review.Review) error {
 	if r.CommitsCount == 0 {
 		return nil
 	}
-	if err := p.heading("%s on %s", plural(r.CommitsCount, "commit"), term.Escape(r.Branch)); err != nil {
+	if err := p.heading("%s on %s", term.Count(r.CommitsCount, "commit"), term.Escape(r.Branch)); err != nil {
 		return err
 	}
 	if more := r.CommitsCount - len(r.Commits); more > 0 {
@@ -149,7 +149,7 @@ func printStat(p paper, r review.Review) error {
 	if err := table.Write(p.out); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(p.out, "%s, +%d -%d\n", plural(len(r.Changes), "file"), added, removed)
+	_, err := fmt.Fprintf(p.out, "%s, +%d -%d\n", term.Count(len(r.Changes), "file"), added, removed)
 	return err
 }
 
@@ -165,11 +165,4 @@ func someNames(names []string) string {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

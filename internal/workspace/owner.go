@@ -14,14 +14,19 @@ import (
 	"forage"
 )
 
-// CheckOwner refuses with forage.ErrRefused, when root calls, a path in which somebody else has a say: root would leave files
+// CheckOwner refuses with forage.ErrRefused, when root calls, paths in which somebody else has a say: root would leave files
 // there that its owner can't change, and a link that the owner puts in its place would have root write wherever it leads. What root
-// alone can change on the way to path stays what it is when this has looked at it. Everybody else is held by the kernel.
-func CheckOwner(path string) error {
+// alone can change on the way to one stays what it is when this has looked at it. Everybody else is held by the kernel.
+func CheckOwner(paths ...string) error {
 	if os.Geteuid() != 0 {
 		return nil
 	}
-	return checkOwner(path, 0)
+	for _, path := range paths {
+		if err := checkOwner(path, 0); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // checkOwner is CheckOwner for a caller. What belongs to root is nobody's to change, whoever calls.

@@ -115,12 +115,7 @@ func (r *Repository) checkOwner() error {
 			paths = append(paths, path)
 		}
 	}
-	for _, path := range paths {
-		if err := workspace.CheckOwner(path); err != nil {
-			return err
-		}
-	}
-	return nil
+	return workspace.CheckOwner(paths...)
 }
 
 func exists(path string) bool {
