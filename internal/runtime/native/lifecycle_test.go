@@ -23,7 +23,6 @@ import (
 func sleeping() script { return script{Argv: []string{"/bin/sh", "-c", "sleep 1000"}} }
 
 func TestStop(t *testing.T) {
-	before := mountCount(t)
 	i, err := boxed(t, baseSpec(t, makeTree(t)), sleeping())
 	must(t, err)
 	all := descendants(i.PID())
@@ -43,15 +42,11 @@ func TestStop(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(i.dir, stateDir)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("state is left: %v", err)
 	}
-	if after := mountCount(t); after != before {
-		t.Errorf("%d mounts, %d before", after, before)
-	}
-}
-
-func mountCount(t *testing.T) int {
-	text, err := os.ReadFile("/proc/self/mountinfo")
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	must(t, err)
-	return strings.Count(string(text), "\n")
+	if strings.Contains(string(mounts), "/"+t.Name()) { // below our temporary folders: others come and go with other tests
+		t.Errorf("mounts are left:\n%s", mounts)
+	}
 }
 
 // TestStopGrace: the guest of these tests ends when it is told anything.
