@@ -57,15 +57,16 @@ func Spawn(ctx context.Context, launch Launch, errPath string) error {
 	// Whatever ends this process or ctx closes `in`: the supervisor, if not yet done, gives up.
 	stop := context.AfterFunc(ctx, func() { in.Close() })
 	defer stop()
-	if _, err := in.Write(message); err != nil {
-		return fmt.Errorf("telling the supervisor what to start: %w", err)
+	if _, err := in.Write(message); err != nil { // it has ended, or ctx has: either way it has no more to read
+		in.Close()
 	}
 	var report struct{ Failure *Failure }
-	if err := json.NewDecoder(io.LimitReader(out, maxMessage)).Decode(&report); err != nil {
-		return forage.WithHint(forage.Errorf(forage.ErrStart, "the supervisor died while starting"), "see "+errPath)
-	}
-	if ctx.Err() != nil {
+	err = json.NewDecoder(io.LimitReader(out, maxMessage)).Decode(&report)
+	switch {
+	case ctx.Err() != nil:
 		return context.Cause(ctx)
+	case err != nil:
+		return forage.WithHint(forage.Errorf(forage.ErrStart, "the supervisor died while starting"), "see "+errPath)
 	}
 	return report.Failure.err()
 }

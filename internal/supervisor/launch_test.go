@@ -42,8 +42,9 @@ func TestSupervisorIsBornWithTheLock(t *testing.T) {
 	t.Setenv("HOME", stalled)
 	launch, errPath := launchOf(t)
 	dir := launch.paths().Dir
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
+	interrupted := errors.New("interrupted")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
 	ended := make(chan error, 1)
 	go func() { ended <- Spawn(ctx, launch, errPath) }()
 	await(t, "the supervisor to be there alone with the lock", func() bool {
@@ -53,12 +54,27 @@ func TestSupervisorIsBornWithTheLock(t *testing.T) {
 	if !Alive(dir) {
 		t.Error("it does not hold the sandbox")
 	}
-	cancel()
-	if err := <-ended; !errors.Is(err, forage.ErrStart) {
+	cancel(interrupted)
+	if err := <-ended; !errors.Is(err, interrupted) {
 		t.Errorf("Spawn of a supervisor that gave up: %v", err)
 	}
 	if err := WaitGone(dir); err != nil || Alive(dir) {
 		t.Errorf("it is gone: %v, and it holds the sandbox: %v", err, Alive(dir))
+	}
+}
+
+// Why a start was interrupted is said whenever that was, while the supervisor is being told what to start, too.
+func TestInterruptedSpawnSaysWhy(t *testing.T) {
+	launch, errPath := launchOf(t)
+	launch.HostEnv = map[string]string{"LONG": strings.Repeat("x", 1<<20)} // more than a pipe takes before it is read
+	interrupted := errors.New("interrupted")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(interrupted)
+	if err := Spawn(ctx, launch, errPath); !errors.Is(err, interrupted) {
+		t.Errorf("an interrupted start: %v", err)
+	}
+	if err := WaitGone(launch.paths().Dir); err != nil {
+		t.Error(err)
 	}
 }
 
