@@ -17,6 +17,8 @@ const (
 	inWorktree = `$forage up box --git-worktree $repo && `
 	inClone    = `$forage up box --clone $repo && `
 	inCopy     = `$forage up first -w $files && $forage fork first box && echo uncommitted-work > $state/workspaces/box/new && $forage stop box && $forage down first`
+	jjInit     = "jj git init $repo --git-repo $repo 2>&1 || jj git init --colocate $repo"
+	inJJ       = `$forage up box --repo $repo && $forage exec box -- sh -c 'echo committed-work > done; jj commit -m said-work && echo uncommitted-work > new' && $forage stop box`
 	noTree     = `! test -e $state/workspaces/box`
 	worked     = `$forage exec box -- sh -c 'echo committed-work > done; git add done; git commit -q -m said-work && echo uncommitted-work > new' && $forage stop box`
 )
@@ -35,7 +37,7 @@ var operations = []operation{
 	{name: "up --git-worktree", do: "$forage up box --git-worktree $repo", done: running, check: "$forage exec box -- git status"},
 	{name: "up --clone", do: "$forage up box --clone $repo", done: running, check: "$forage exec box -- git status"},
 	{
-		name: "up --repo", jj: true, before: []string{"jj git init $repo --git-repo $repo 2>&1 || jj git init --colocate $repo"},
+		name: "up --repo", jj: true, before: []string{jjInit},
 		do: "$forage up box --repo $repo", done: running, check: "$forage exec box -- jj status",
 	},
 	{
@@ -50,10 +52,18 @@ var operations = []operation{
 		do: "$forage down --force box", work: theWork, done: removed, check: "! test -e $state/repositories/box",
 	},
 	{name: "down --force of a clone", before: []string{inClone + worked}, do: "$forage down --force box", work: theWork, done: removed, check: noTree},
+	{
+		name: "down --force of a jj workspace", jj: true, before: []string{jjInit, inJJ},
+		do: "$forage down --force box", work: theWork, done: removed, check: noTree,
+	},
 	{name: "down --force of a copy", before: []string{inCopy}, do: "$forage down --force box", work: theWork[2:], done: removed, check: noTree},
 	{
 		name: "apply", changes: true, before: []string{inWorktree + worked}, do: "$forage apply box", work: theWork,
 		check: "cd $repo && git log --format=%s | grep said-work && grep uncommitted-work new",
+	},
+	{
+		name: "apply in a jj repository", jj: true, changes: true, before: []string{jjInit, inJJ}, do: "$forage apply box", work: theWork,
+		check: "cd $repo && jj log --no-graph -r ::main -T description | grep said-work && jj file show -r main new | grep uncommitted-work",
 	},
 	{name: "apply of a copy", before: []string{inCopy}, do: "$forage apply box", work: theWork[2:], check: "grep uncommitted-work $files/new"},
 	{
