@@ -18,11 +18,10 @@ import (
 // patience bounds every wait for something that has to happen, a real agent's whole task too.
 const patience = 4 * time.Minute
 
-// program is Forage as a stranger runs it: `go run ./cmd/forage-ctl` in the
-// checkout, by an ordinary user, with folders of its own for this test.
+// program is Forage as a stranger runs it, an ordinary user with folders of their own for this
+// test. It was built before: compiling is no part of what has to be done in time.
 type program struct {
 	t          *testing.T
-	module     string // the checkout
 	stateDir   string
 	runtimeDir string
 	env        []string // the caller's whole environment
@@ -41,7 +40,7 @@ func newProgram(t *testing.T, config, extraPath string, extraEnv ...string) *pro
 func newProgramOfAnybody(t *testing.T, config, extraPath string, extraEnv ...string) *program {
 	t.Helper()
 	dir := t.TempDir()
-	p := &program{t: t, module: checkout(t), stateDir: filepath.Join(dir, "state")}
+	p := &program{t: t, stateDir: filepath.Join(dir, "state")}
 	configFile := filepath.Join(dir, "config.toml")
 	if err := os.WriteFile(configFile, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
@@ -60,7 +59,6 @@ func newProgramOfAnybody(t *testing.T, config, extraPath string, extraEnv ...str
 		"FORAGE_STATE_DIR=" + p.stateDir,
 		"FORAGE_RUNTIME_DIR=" + runtimeDir,
 	}, extraEnv...)
-	p.env = append(p.env, goEnvironment(t)...)
 	return p
 }
 
@@ -70,8 +68,8 @@ func (p *program) run(args ...string) string {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.t.Context()), patience) // cleaning up included
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", append([]string{"run", "./cmd/forage-ctl"}, args...)...)
-	cmd.Dir = p.module
+	cmd := exec.CommandContext(ctx, built, args...)
+	cmd.Dir = filepath.Dir(built) // the project's configuration is that of the folder, and there is none
 	cmd.Env = p.env
 	cmd.WaitDelay = 10 * time.Second
 	var stdout, stderr bytes.Buffer
@@ -102,31 +100,6 @@ func (p *program) auditEvents(name string) []audit.Event {
 		events = append(events, event)
 	}
 	return events
-}
-
-// checkout is the root of this module.
-func checkout(t *testing.T) string {
-	t.Helper()
-	out, err := exec.Command("go", "env", "GOMOD").Output()
-	if err != nil {
-		t.Fatalf("go env GOMOD: %v", err)
-	}
-	return filepath.Dir(strings.TrimSpace(string(out)))
-}
-
-// goEnvironment is what `go run` needs to find its caches where this test's own go
-// command has them.
-func goEnvironment(t *testing.T) []string {
-	t.Helper()
-	var env []string
-	for _, key := range []string{"GOCACHE", "GOMODCACHE", "GOPROXY", "GOFLAGS", "GOTOOLCHAIN"} {
-		out, err := exec.Command("go", "env", key).Output()
-		if err != nil {
-			t.Fatalf("go env %s: %v", key, err)
-		}
-		env = append(env, key+"="+strings.TrimSpace(string(out)))
-	}
-	return env
 }
 
 // installed finds an agent as npm installs it: outside the system's folders.
