@@ -69,7 +69,11 @@ func (r *Repository) Shadow(scratch string) (_ *Shadow, err error) {
 		if name == "reftable" && r.RefFormat != name || name == "logs" && !r.hasLogs() {
 			continue
 		}
-		if err := os.Symlink(filepath.Join(r.Common, name), filepath.Join(dir, name)); err != nil {
+		link := s.link
+		if name == "logs" && r.GitDir != r.Common {
+			link = s.linkLogs
+		}
+		if err := link(name); err != nil {
 			return nil, err
 		}
 	}
@@ -81,6 +85,21 @@ func (r *Repository) Shadow(scratch string) (_ *Shadow, err error) {
 		os.WriteFile(filepath.Join(dir, "HEAD"), head, 0o600),
 		os.WriteFile(filepath.Join(dir, "config"), []byte(r.shadowConfig()), 0o600),
 		s.copyExcludes())
+}
+
+func (s *Shadow) link(name string) error {
+	return os.Symlink(filepath.Join(s.Repository.Common, name), filepath.Join(s.Dir, name))
+}
+
+// linkLogs links the logs of a linked worktree: that of its HEAD is its own, where the others are everybody's.
+func (s *Shadow) linkLogs(name string) error {
+	r := s.Repository
+	return errors.Join(
+		os.Mkdir(filepath.Join(s.Dir, name), 0o700),
+		os.MkdirAll(filepath.Join(r.Common, name, "refs"), 0o777),
+		os.MkdirAll(filepath.Join(r.GitDir, name), 0o777),
+		os.Symlink(filepath.Join(r.Common, name, "refs"), filepath.Join(s.Dir, name, "refs")),
+		os.Symlink(filepath.Join(r.GitDir, name, "HEAD"), filepath.Join(s.Dir, name, "HEAD")))
 }
 
 // copyExcludes takes over what the user has git ignore in this repository: patterns, no more.

@@ -117,3 +117,25 @@ func TestApplySaysWhatSubmodulesNeed(t *testing.T) {
 		t.Errorf("status: %q", status)
 	}
 }
+
+func TestApplyInALinkedWorktreeLogsItsOwnHEAD(t *testing.T) {
+	b := newBox(t, map[string]string{"a": "1\n"})
+	linked := *b.user
+	linked.Dir = filepath.Join(filepath.Dir(b.user.Dir), "linked")
+	b.user.Git("worktree", "add", "-q", "-b", "other", linked.Dir)
+	b.subject.Workspace.Source = linked.Dir
+	before := b.user.Git("reflog", "HEAD")
+	b.write(b.work.Dir, "a", "2\n")
+	b.mustApply(Options{})
+	if now := b.user.Git("reflog", "HEAD"); now != before {
+		t.Errorf("the log of the main worktree's HEAD: %s", now)
+	}
+	for _, ref := range []string{"HEAD", "other"} {
+		if log := linked.Git("reflog", "-1", ref); !strings.Contains(log, "forage: apply box") {
+			t.Errorf("the log of %s: %s", ref, log)
+		}
+	}
+	if status := linked.Git("status", "--porcelain"); status != "" {
+		t.Errorf("status: %q", status)
+	}
+}
