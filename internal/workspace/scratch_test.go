@@ -29,7 +29,7 @@ func TestAbandonedScratch(t *testing.T) {
 	}{
 		fmt.Sprintf("git-%d-1", ended):    {abandoned: true},
 		fmt.Sprintf("jj-new-%d-1", ended): {abandoned: true},
-		"other-x-1": {}, "other": {}, "old": {old: true, abandoned: true},
+		"other-x-1":                       {}, "other": {}, "old": {old: true, abandoned: true},
 	} {
 		path := filepath.Join(scratch, name)
 		if err := os.Mkdir(path, 0o700); err != nil {
