@@ -30,6 +30,6 @@ func Hold(lock *os.File) (release func()) {
 func startHolding(cmd *exec.Cmd) error {
 	held.Lock()
 	defer held.Unlock()
-	cmd.ExtraFiles = append(cmd.ExtraFiles, held.files...)
+	cmd.ExtraFiles = held.files
 	return cmd.Start()
 }

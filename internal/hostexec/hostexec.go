@@ -66,7 +66,6 @@ type Command struct {
 	// of use, it is not asked when the context ends either, and killed only if it takes much longer than that moment.
 	// Whoever waits for a lock of ours waits for it too: see Hold.
 	Outlives bool
-	Holds    *os.File  // is open in the program too: a lock of ours that is held for as long as it runs. nil is none
 	Writer   io.Writer // gets standard output, all of it, in the place of Output.Stdout; when it fails, so does the program
 }
 
@@ -110,9 +109,6 @@ func Run(ctx context.Context, c Command) (Output, error) {
 		end, cmd.WaitDelay = syscall.SIGTERM, lockDelay
 	case c.Outlives:
 		cmd.WaitDelay = outliveDelay
-	}
-	if c.Holds != nil {
-		cmd.ExtraFiles = []*os.File{c.Holds}
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: end}
 	start := cmd.Start

@@ -239,10 +239,11 @@ func TestAProgramThatOutlivesIsNotKilledInItsMoment(t *testing.T) {
 	if err := unix.Flock(int(held.Fd()), unix.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
+	letGo := Hold(held)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	ended := make(chan error)
 	go func() {
-		_, err := Run(ctx, Command{Outlives: true, Holds: held, Argv: []string{"sh", "-c", `read -r _ <"$0.go"; : >"$0"`, out}})
+		_, err := Run(ctx, Command{Outlives: true, Argv: []string{"sh", "-c", `read -r _ <"$0.go"; : >"$0"`, out}})
 		ended <- err
 	}()
 	begin, err := os.OpenFile(out+".go", os.O_WRONLY, 0) // when the program reads
@@ -251,6 +252,7 @@ func TestAProgramThatOutlivesIsNotKilledInItsMoment(t *testing.T) {
 	}
 	enough := errors.New("enough")
 	cancel(enough)
+	letGo()
 	held.Close()
 	other, err := os.Open(out + ".lock")
 	if err != nil {

@@ -32,7 +32,8 @@ func (s *Shadow) change(ctx context.Context, args ...string) error {
 		return err
 	}
 	defer unlockFile(held)
-	_, err = s.run(ctx, s.Dir, hostexec.Command{Argv: args, Outlives: true, Holds: held})
+	defer hostexec.Hold(held)()
+	_, err = s.run(ctx, s.Dir, hostexec.Command{Argv: args, Outlives: true})
 	return err
 }
 
