@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/google/renameio/v2"
 )
 
 // Plain is a store of ours for trees of folders that have no repository, made at dir if it isn't there. workTree is the folder
@@ -26,7 +28,7 @@ func Plain(ctx context.Context, dir, workTree string) (*Repository, error) {
 		if _, err := os.Lstat(file); !errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		if err := renameio.WriteFile(file, []byte(text), 0o600, renameio.WithTempDir(dir)); err != nil {
 			return nil, err
 		}
 	}

@@ -11,7 +11,6 @@ import (
 
 	"forage"
 	"forage/internal/term"
-	"forage/internal/workspace"
 	"forage/internal/workspace/gitrepo"
 )
 
@@ -24,18 +23,20 @@ type target struct {
 	commit     string // "": there is no such branch yet
 	checkedOut bool   // in the user's folder
 	direct     bool   // the user's folder is the workspace: its files are as they are to be
+	sandbox    string
 }
 
 func (t *target) close() error { return errors.Join(t.shadow.Close(), t.trial.Close()) }
 
-// openTarget opens the user's repository, with what is staged in folder.
-func openTarget(repo *gitrepo.Repository, places workspace.Places, folder string) (*target, error) {
-	t := &target{repo: repo}
+// openTarget opens the user's repository, with what is staged for it.
+func openTarget(repo *gitrepo.Repository, subject Subject) (*target, error) {
+	t := &target{repo: repo, sandbox: subject.Sandbox}
+	scratch := subject.Places.Scratch
 	var err error
-	if t.shadow, err = repo.Shadow(places.Scratch); err != nil {
+	if t.shadow, err = repo.Shadow(scratch); err != nil {
 		return nil, err
 	}
-	if t.trial, err = repo.Staging(places.Scratch, filepath.Join(t.shadow.Dir, "trial"), filepath.Join(folder, "objects")); err != nil {
+	if t.trial, err = repo.Staging(scratch, filepath.Join(t.shadow.Dir, "trial"), filepath.Join(subject.folder(), "objects")); err != nil {
 		return nil, errors.Join(err, t.shadow.Close())
 	}
 	if err := t.trial.Sparse(); err != nil {
@@ -67,7 +68,7 @@ func (s *Session) target(ctx context.Context, into string) (*target, error) {
 		return nil, forage.WithHint(
 			forage.Errorf(forage.ErrRefused, "%s has no branch checked out", s.source.GitDir), "name one with --into")
 	}
-	t, err := openTarget(s.source, s.subject.Places, s.subject.folder())
+	t, err := openTarget(s.source, s.subject)
 	if err != nil {
 		return nil, err
 	}
@@ -186,8 +187,6 @@ func (t *target) unlocked() error {
 		forage.Errorf(forage.ErrRefused, "the index is locked: there is a file %s", lock),
 		"wait for the git command that is running there; if there is none, remove that file")
 }
-
-func (t *target) index() string { return filepath.Join(t.repo.GitDir, "index") }
 
 // bring copies the objects of the commit to the user's repository.
 func (s *Session) bring(ctx context.Context, t *target, commit string) (err error) {

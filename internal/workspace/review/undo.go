@@ -113,11 +113,14 @@ func recoverGit(ctx context.Context, subject Subject, n note, quiet func(folder 
 		return gone(path, err)
 	}
 	repo.LineEnds(subject.Git)
-	t, err := openTarget(repo, subject.Places, subject.folder())
+	t, err := openTarget(repo, subject)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, t.close()) }()
+	if err := t.unlockIndex(); err != nil {
+		return err
+	}
 	t.branch, t.checkedOut, t.direct = n.Branch, true, subject.Workspace.Mode == forage.WorkspaceDirect
 	t.commit, _ = t.shadow.Line(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", "refs/heads/"+n.Branch+"^{commit}")
 	if ctx.Err() != nil {
