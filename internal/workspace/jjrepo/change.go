@@ -40,8 +40,8 @@ func (s *Shadow) change(ctx context.Context, args ...string) error {
 // settled waits for a change of ours, or of the user's jj, that is going on.
 func (r *Repository) settled(ctx context.Context) error {
 	held, err := lockFile(ctx, r.lock(), 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EROFS) {
+		return nil // where we may not write, no change is ours
 	}
 	if err == nil {
 		unlockFile(held)

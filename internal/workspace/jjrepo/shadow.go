@@ -138,10 +138,11 @@ func (s *Shadow) JJ(ctx context.Context, args ...string) (string, error) {
 	return s.run(ctx, s.Dir, hostexec.Command{Argv: args})
 }
 
-// run starts jj with nothing but our settings. Argv of the command are jj's arguments.
+// run starts jj with nothing but our settings. Argv of the command are jj's arguments. It is quiet: one that outlives us gives up,
+// before its end, at the first word for which nobody is there.
 func (s *Shadow) run(ctx context.Context, dir string, c hostexec.Command) (string, error) {
 	args := c.Argv
-	c.Argv, c.Dir, c.Timeout = append([]string{"jj"}, args...), dir, callTimeout
+	c.Argv, c.Dir, c.Timeout = append([]string{"jj", "--quiet"}, args...), dir, callTimeout
 	c.Env = []string{
 		"HOME=/nonexistent", "XDG_CONFIG_HOME=/nonexistent", "JJ_CONFIG=" + filepath.Join(s.Dir, "config.toml"),
 		"COLUMNS=80", // or jj starts tput to find out
