@@ -129,6 +129,9 @@ var calledKeys = []string{
 
 // executes are the paths in a setting that git executes, or has hooks in, in the working folder.
 func (u UserConfig) executes(key, value, folder string) (named []Named) {
+	if at := filepath.Clean(u.path(value, folder)); value == "" || at == filepath.Clean(folder) {
+		return nil // nothing, or no one file or folder of it
+	}
 	switch unasked := isAmong(executedKeys, key); {
 	case key == "core.hookspath":
 		// Husky's are in .husky/_ and run those of the same name in .husky.
@@ -138,7 +141,7 @@ func (u UserConfig) executes(key, value, folder string) (named []Named) {
 	case unasked, isAmong(calledKeys, key):
 		value = strings.NewReplacer("${HOME}", "~", "$HOME", "~").Replace(value)
 		for word := range strings.FieldsFuncSeq(value, betweenWords) {
-			if word = strings.TrimLeft(word, "!"); word != "" {
+			if word = strings.TrimLeft(word, "!"); word != "" && filepath.Clean(word) != "." {
 				isProgram := unasked && len(named) == 0 && strings.Contains(word, "/")
 				named = append(named, Named{u.path(word, folder), !isProgram})
 			}
