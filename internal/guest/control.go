@@ -112,7 +112,7 @@ func (g *guest) goAhead() (frames.Frame, error) {
 }
 
 // answerLimit bounds how long an answer takes, whatever tmux does: the host waits
-// a little longer.
+// longer, for some that ask before it, too.
 const answerLimit = 4 * time.Second
 
 func (g *guest) query(frame frames.Frame) (frames.Frame, error) {

@@ -203,6 +203,18 @@ func unmake(record store.Record) workspace.Removal {
 	}
 }
 
+// freePatience is far longer than a run takes to let go of its lock after its record.
+const freePatience = 10 * time.Second
+
+// awaitFree waits for a run that has taken back its record, and has its lock still.
+func (s *Service) awaitFree(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, freePatience, forage.WithHint(
+		forage.Errorf(forage.ErrRefused, "a sandbox called %s is running that is not on record in %s", name, s.Places.State),
+		"choose another name, or end it with the state folder that it was started with"))
+	defer cancel()
+	return s.awaitEnd(ctx, name)
+}
+
 // newRecord puts the sandbox on record, which reserves its name and its port.
 func (s *Service) newRecord(ctx context.Context, plan forage.Plan, hostKey []byte) (store.Record, error) {
 	hostLine, err := sshkeys.HostLine(hostKey)
@@ -213,7 +225,7 @@ func (s *Service) newRecord(ctx context.Context, plan forage.Plan, hostKey []byt
 		return store.Record{}, err
 	}
 	if _, err := s.Store.Load(plan.Name); errors.Is(err, forage.ErrNotFound) { // one that is on record is refused, and not waited for
-		if err := s.awaitEnd(ctx, plan.Name); err != nil { // of a run that has taken back its record, and has its lock still
+		if err := s.awaitFree(ctx, plan.Name); err != nil {
 			return store.Record{}, err
 		}
 	}

@@ -16,6 +16,9 @@ import (
 // askTimeout bounds how long a supervisor may take to say how it is, the time that it gives its guest included.
 const askTimeout = 20 * time.Second
 
+// endPatience is how long a supervisor that does not answer is taken for one that is just ending.
+const endPatience = 5 * time.Second
+
 // List returns every sandbox, by name. The error names the records that can't
 // be read; the others are there all the same.
 func (s *Service) List(ctx context.Context) ([]Status, error) {
@@ -60,14 +63,17 @@ func (s *Service) Status(ctx context.Context, name string) (Status, error) {
 func (s *Service) status(ctx context.Context, record store.Record) Status {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	for {
+	for deadline := time.Now().Add(endPatience); ; {
 		status, ending := s.statusNow(ctx, record)
 		if !ending {
 			return status
 		}
+		if time.Now().After(deadline) || ctx.Err() != nil {
+			status.Status, status.Reason = string(forage.PhaseFailed), "its supervisor neither answers nor ends"
+			return status
+		}
 		select {
 		case <-ctx.Done():
-			return status
 		case <-time.After(startLook):
 		}
 		if now, err := s.Store.Load(record.Name); err == nil {

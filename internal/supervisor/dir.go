@@ -97,9 +97,13 @@ func acquire(dir string) (*Lock, error) {
 	}
 }
 
-// inherited is the lock of the run-time folder dir that the process which started this one took for it, as its descriptor fd.
-func inherited(fd uintptr, dir string) *Lock {
-	return newLock(os.NewFile(fd, filepath.Join(dir, lockName)), dir)
+// inherited is the lock that the process which started this one took for it, as its descriptor fd.
+func inherited(fd uintptr) (*Lock, error) {
+	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
+	if err != nil {
+		return nil, fmt.Errorf("taking over the lock: %w", err)
+	}
+	return newLock(os.NewFile(fd, path), filepath.Dir(path)), nil
 }
 
 // Release removes what is in the run-time folder, the lock last, and the folder:

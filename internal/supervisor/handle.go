@@ -13,7 +13,7 @@ import (
 	"forage/internal/store"
 )
 
-// queryTimeout bounds how long a guest may take to answer, after all that were asked before it. It gives up on tmux earlier.
+// queryTimeout bounds how long a guest may take to answer, the questions before included. It gives up on tmux earlier.
 const queryTimeout = 15 * time.Second
 
 // maxGrace bounds how long a client may let a sandbox take to end.

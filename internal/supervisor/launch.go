@@ -125,10 +125,15 @@ func supervisorEnv() []string {
 func Main(in io.Reader, out io.WriteCloser) int {
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGPIPE)
 	unix.CloseOnExec(lockFD)
+	lock, err := inherited(lockFD)
+	if err != nil {
+		return 1
+	}
 	var launch Launch
 	decoder := json.NewDecoder(in)
-	if err := decoder.Decode(&launch); err != nil {
-		return 1 // nobody is there any more who could be told
+	if err := decoder.Decode(&launch); err != nil { // nobody is there any more who could be told
+		_ = lock.Release()
+		return 1
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
@@ -137,7 +142,7 @@ func Main(in io.Reader, out io.WriteCloser) int {
 		cancel(errors.New("whoever started it gave up"))
 	}()
 
-	h, err := hold(ctx, launch)
+	h, err := hold(ctx, launch, lock)
 	json.NewEncoder(out).Encode(struct{ Failure *Failure }{failure(err)})
 	out.Close()
 	if err != nil {
@@ -154,18 +159,16 @@ type held struct {
 }
 
 // hold takes over the lock of the sandbox's run-time folder and starts it from its record.
-func hold(ctx context.Context, launch Launch) (_ *held, err error) {
-	paths := launch.paths()
-	lock := inherited(lockFD, paths.Dir)
-	if lock.Lost() {
-		lock.close()
-		return nil, forage.Errorf(forage.ErrStart, "the lock of %s was not handed over", paths.Dir)
-	}
+func hold(ctx context.Context, launch Launch, lock *Lock) (_ *held, err error) {
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, lock.Release())
 		}
 	}()
+	paths := launch.paths()
+	if lock.Lost() || !Alive(paths.Dir) {
+		return nil, forage.Errorf(forage.ErrStart, "the lock of %s was not handed over", paths.Dir)
+	}
 	records, err := store.Open(launch.StateDir)
 	if err != nil {
 		return nil, err

@@ -73,8 +73,12 @@ func TestInterruptedSpawnSaysWhy(t *testing.T) {
 	if err := Spawn(ctx, launch, errPath); !errors.Is(err, interrupted) {
 		t.Errorf("an interrupted start: %v", err)
 	}
-	if err := WaitGone(launch.paths().Dir); err != nil {
+	dir := launch.paths().Dir
+	if err := WaitGone(dir); err != nil {
 		t.Error(err)
+	}
+	if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("its run-time folder is left: %v", err)
 	}
 }
 

@@ -23,7 +23,7 @@ import (
 
 // Bounds on how long a guest may take to answer.
 const (
-	handshakeLimit = 2 * time.Minute // a guest may be reached while it starts, on a busy machine
+	handshakeLimit = time.Minute // a guest may be reached while it starts, on a busy machine
 	requestLimit   = 30 * time.Second
 )
 

@@ -23,10 +23,10 @@ import (
 
 // Bounds on what clients may hold at once.
 const (
-	maxConns       = 512         // connections
-	maxHandshakes  = 64          // of those, not logged in yet
-	maxChannels    = 256         // channels of one connection
-	handshakeLimit = time.Minute // on a busy machine both ends take long
+	maxConns       = 512              // connections
+	maxHandshakes  = 64               // of those, not logged in yet
+	maxChannels    = 256              // channels of one connection
+	handshakeLimit = 30 * time.Second // on a busy machine both ends take long
 )
 
 // version begins as OpenSSH's own does: only such servers are told by its client
