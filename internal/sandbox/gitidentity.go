@@ -43,9 +43,11 @@ func callersGit(ctx context.Context, caller Caller) gitIdentity {
 // the rest, since another of the caller's shells may not have it.
 func (c Caller) gitConfig() gitrepo.UserConfig {
 	files := []string{"/etc/gitconfig", filepath.Join(c.configHome(), "git/config"), filepath.Join(c.Home, ".gitconfig")}
+	env := []string{"HOME=" + c.Home, "XDG_CONFIG_HOME=" + c.configHome()}
 	for _, name := range []string{"GIT_CONFIG_SYSTEM", "GIT_CONFIG_GLOBAL"} {
 		if file, _ := c.Getenv(name); filepath.IsAbs(file) {
 			files = append(files, file)
+			env = append(env, name+"="+file)
 		}
 	}
 	search, _ := c.Getenv("PATH")
@@ -54,7 +56,7 @@ func (c Caller) gitConfig() gitrepo.UserConfig {
 			files = append(files, file)
 		}
 	}
-	return gitrepo.UserConfig{Home: c.Home, Files: files}
+	return gitrepo.UserConfig{Home: c.Home, Files: files, Env: env}
 }
 
 // config is the identity as a part of git's configuration; "" when nothing is known.

@@ -101,8 +101,11 @@ func checkouts(w forage.Workspace) (list []checkout) {
 	return list
 }
 
-// maxLinks is how many links the kernel follows on the way to a file: path_resolution(7).
-const maxLinks = 40
+// Bounds of the way to a file: as many links as the kernel follows, path_resolution(7), and far more folders than anybody's has.
+const (
+	maxLinks = 40
+	maxSteps = 4096
+)
 
 // deciding are the places in the tree at root that decide what is at path: the links on the way to it, and where they lead.
 func deciding(root, path string) (places []string) {
@@ -110,9 +113,13 @@ func deciding(root, path string) (places []string) {
 		return nil
 	}
 	at, links := "/", 0
-	for todo := path; todo != ""; {
+	for todo, steps := path, 0; todo != "" && steps < maxSteps; {
 		name, rest, _ := strings.Cut(todo, "/")
 		todo = rest
+		if name == "" || name == "." {
+			continue
+		}
+		steps++
 		at = filepath.Join(at, name) // ".." too: there is no link in at
 		target, err := os.Readlink(at)
 		if err != nil || links == maxLinks {

@@ -3,6 +3,7 @@ package gitrepo
 import (
 	"context"
 	"os/user"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,6 +25,7 @@ const (
 type UserConfig struct {
 	Home  string   // what ~ stands for
 	Files []string // whether or not they are there
+	Env   []string // with which git finds them
 }
 
 // Named are the files of the user's own configuration, and the paths that it, that of the repository at a path, and that of its
@@ -138,16 +140,45 @@ func (u UserConfig) executes(key, value, folder string) (named []Named) {
 		return []Named{{Path: strings.TrimSuffix(strings.TrimRight(u.path(value, folder), "/"), "/_")}}
 	case key == "init.templatedir": // git init and clone make hooks of it
 		return []Named{{Path: u.path(value, folder)}}
+	case strings.HasPrefix(key, "alias.") && !strings.HasPrefix(value, "!"): // a command of git's
 	case unasked, isAmong(calledKeys, key):
-		value = strings.NewReplacer("${HOME}", "~", "$HOME", "~").Replace(value)
-		for word := range strings.FieldsFuncSeq(value, betweenWords) {
-			if word = strings.TrimLeft(word, "!"); word != "" && filepath.Clean(word) != "." {
-				isProgram := unasked && len(named) == 0 && strings.Contains(word, "/")
+		before := ""
+		for i, word := range words(value) {
+			isPath := strings.Contains(word, "/")
+			if filepath.Clean(word) != "." && (isPath || unasked || interpreters[before]) {
+				isProgram := unasked && i == 0 && isPath && !strings.HasPrefix(word, "$") // where a variable leads, only a shell can say
 				named = append(named, Named{u.path(word, folder), !isProgram})
 			}
+			before = path.Base(word)
 		}
 	}
 	return named
+}
+
+// interpreters are programs that execute the file which they are given.
+var interpreters = map[string]bool{
+	"sh": true, "bash": true, "dash": true, "zsh": true, "fish": true, ".": true, "source": true, "exec": true, "env": true,
+	"python": true, "python3": true, "perl": true, "ruby": true, "node": true, "deno": true, "bun": true, "php": true, "awk": true, "-f": true,
+}
+
+// words are those of a shell's command, more or less: what is quoted in the place of the program is one.
+func words(command string) (list []string) {
+	command = strings.NewReplacer("${HOME}", "~", "$HOME", "~").Replace(strings.TrimLeft(command, "! \t\n"))
+	if command != "" && strings.Contains(`'"`, command[:1]) {
+		if program, rest, closed := strings.Cut(command[1:], command[:1]); closed {
+			list, command = append(list, program), rest
+		}
+	}
+	if strings.HasPrefix(command, "$") {
+		program, rest, _ := strings.Cut(command, " ")
+		list, command = append(list, program), rest
+	}
+	for word := range strings.FieldsFuncSeq(command, betweenWords) {
+		if word = strings.TrimLeft(word, "!"); word != "" {
+			list = append(list, word)
+		}
+	}
+	return list
 }
 
 // isAmong says whether keys have a key, with or without its subsection.

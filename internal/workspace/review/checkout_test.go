@@ -25,6 +25,8 @@ func TestApplyWritesTheUsersLineEnds(t *testing.T) {
 	}{
 		{"the user's configuration", "[core]\n\tautocrlf = true\n", "", "1\r\n2\r\n"},
 		{"what it includes", "[include]\n\tpath = more\n", "", "1\r\n2\r\n"},
+		{"its own after what it includes", "[include]\n\tpath = more\n[core]\n\tautocrlf = input\n", "", "1\n2\n"},
+		{"what it includes elsewhere", "[includeIf \"gitdir:elsewhere/\"]\n\tpath = more\n", "", "1\n2\n"},
 		{"the repository's comes first", "[core]\n\tautocrlf = true\n", "false", "1\n2\n"},
 		{"none", "", "", "1\n2\n"},
 	} {
@@ -33,7 +35,7 @@ func TestApplyWritesTheUsersLineEnds(t *testing.T) {
 			global := filepath.Join(filepath.Dir(b.user.Dir), ".gitconfig")
 			b.write(filepath.Dir(global), ".gitconfig", test.global)
 			b.write(filepath.Dir(global), "more", "[core]\n\tautocrlf = true\n")
-			b.subject.Git = gitrepo.UserConfig{Home: filepath.Dir(global), Files: []string{global}}
+			b.subject.Git = gitrepo.UserConfig{Env: []string{"HOME=" + filepath.Dir(global)}}
 			if test.local != "" {
 				b.user.Git("config", "core.autocrlf", test.local)
 			}

@@ -28,7 +28,10 @@ func (i *installation) clash(ctx context.Context, changes []Change) error {
 		return err
 	}
 	names := strings.Split(strings.TrimSuffix(string(list), "\x00"), "\x00")
-	found := disk{root: i.repo.WorkTree, lstat: os.Lstat}.clashes(changes, names)
+	found, err := disk{root: i.repo.WorkTree, lstat: os.Lstat}.clashes(ctx, changes, names)
+	if err != nil {
+		return err
+	}
 	if len(found) == 0 {
 		return nil
 	}
@@ -42,6 +45,7 @@ type disk struct {
 	root   string
 	lstat  func(name string) (fs.FileInfo, error)
 	listed map[string]map[string]bool
+	folded map[string]bool // what folds said of a folder
 }
 
 // Bounds of what is named, and of how many names are looked for under another spelling.
@@ -50,52 +54,71 @@ const (
 	maxProbed  = 100
 )
 
+// maxPlaces bounds the files and folders of a tree that are compared, which an agent can make be as many as it likes.
+const maxPlaces = 2 << 20
+
 // clashes are the new files that the disk would take for others: of those that are there, and of all that are to be there, in pairs.
-func (d disk) clashes(changes []Change, names []string) (found []string) {
-	d.listed = make(map[string]map[string]bool)
+func (d disk) clashes(ctx context.Context, changes []Change, names []string) (found []string, err error) {
+	d.listed, d.folded = make(map[string]map[string]bool), make(map[string]bool)
 	added := make(map[string]bool)
 	for _, c := range changes {
 		if c.OldMode != 0 || c.NewMode == 0 {
 			continue
 		}
 		added[c.Path] = true
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 		if there := d.respelled(c.Path); there != "" && len(found) < maxClashes {
 			found = append(found, term.Escape(c.Path)+" and "+term.Escape(there))
 		}
 	}
-	for _, pair := range alike(names, added) {
+	pairs, err := alike(names, added)
+	if err != nil {
+		return nil, err
+	}
+	for _, pair := range pairs {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 		if len(found) < maxClashes && d.folds(path.Dir(pair[0])) {
 			found = append(found, term.Escape(pair[0])+" and "+term.Escape(pair[1]))
 		}
 	}
-	return found
+	return found, nil
 }
 
 // alike are the files and folders of a tree that differ in nothing but spelling from others, where one of the two is new.
-func alike(names []string, added map[string]bool) (pairs [][2]string) {
+func alike(names []string, added map[string]bool) (pairs [][2]string, err error) {
 	old := make(map[string]bool) // a folder is, if anything in it is
 	for _, name := range names {
 		for at := len(name); at > 0 && !added[name] && !old[name[:at]]; at = strings.LastIndexByte(name[:at], '/') {
 			old[name[:at]] = true
 		}
 	}
-	first := make(map[string]string) // by the folder as it is, and the name in it folded
+	type place struct{ dir, folded string } // the folder as it is, and the name in it folded
+	first := make(map[place]string)
 	seen := make(map[string]bool)
 	for _, name := range names {
 		for at := len(name); at > 0 && !seen[name[:at]]; at = strings.LastIndexByte(name[:at], '/') {
 			now := name[:at]
-			seen[now] = true
+			if seen[now] = true; len(seen) > maxPlaces {
+				return nil, forage.WithHint(
+					forage.Errorf(forage.ErrRefused, "there are more than %d files and folders to compare", maxPlaces),
+					"`forage-ctl diff` shows which; remove inside what nobody needs")
+			}
 			dir, base := path.Split(now)
-			before, there := first[dir+fold(base)]
+			here := place{dir, fold(base)}
+			before, there := first[here]
 			if there && !(old[before] && old[now]) {
 				pairs = append(pairs, [2]string{before, now})
 			}
 			if !there || old[now] {
-				first[dir+fold(base)] = now
+				first[here] = now
 			}
 		}
 	}
-	return pairs
+	return pairs, nil
 }
 
 // fold makes names equal that some file system takes for the same, and a few more.
@@ -134,6 +157,11 @@ func (d disk) respelled(name string) string {
 	return ""
 }
 
+// openDir opens a folder, and nothing else that has the name of one: a FIFO would be waited for.
+func openDir(name string) (*os.File, error) {
+	return os.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
+}
+
 // list are the names in a folder.
 func (d disk) list(dir string) map[string]bool {
 	dir = path.Clean(dir)
@@ -141,7 +169,7 @@ func (d disk) list(dir string) map[string]bool {
 		return names
 	}
 	names := make(map[string]bool)
-	if folder, err := os.Open(filepath.Join(d.root, dir)); err == nil {
+	if folder, err := openDir(filepath.Join(d.root, dir)); err == nil {
 		all, _ := folder.Readdirnames(-1) // of what can't be read, nothing clashes that git would not say
 		_ = folder.Close()
 		for _, name := range all {
@@ -155,6 +183,15 @@ func (d disk) list(dir string) map[string]bool {
 // folds says whether the disk takes names for the same that are spelled differently in a folder, or in what is to be its parent, where
 // it isn't there yet. Nothing is written for that: what is there is looked for under another spelling.
 func (d disk) folds(dir string) bool {
+	is, known := d.folded[dir]
+	if !known {
+		is = d.looksFolded(dir)
+		d.folded[dir] = is
+	}
+	return is
+}
+
+func (d disk) looksFolded(dir string) bool {
 	if casefold(filepath.Join(d.root, dir)) {
 		return true
 	}
@@ -178,7 +215,7 @@ func (d disk) folds(dir string) bool {
 // casefold says whether a folder has the mark of that: ext4(5), "casefold".
 func casefold(dir string) bool {
 	const mark = 0x40000000 // FS_CASEFOLD_FL
-	folder, err := os.Open(dir)
+	folder, err := openDir(dir)
 	if err != nil {
 		return false
 	}

@@ -4,10 +4,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"forage"
 )
 
 func TestFold(t *testing.T) {
@@ -51,8 +55,9 @@ func TestAlike(t *testing.T) {
 		for _, name := range test.added {
 			added[name] = true
 		}
-		if diff := cmp.Diff(test.want, alike(append(test.old, test.added...), added)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", test.name, diff)
+		got, err := alike(append(test.old, test.added...), added)
+		if diff := cmp.Diff(test.want, got); diff != "" || err != nil {
+			t.Errorf("%s: %v (-want +got):\n%s", test.name, err, diff)
 		}
 	}
 }
@@ -109,12 +114,38 @@ func TestClashes(t *testing.T) {
 			changes = append(changes, Change{Path: name, NewMode: 0o100644})
 		}
 		names := append([]string{"docs/a"}, test.added...)
-		if diff := cmp.Diff(test.want, disk{root: root, lstat: folding(root)}.clashes(changes, names)); diff != "" {
-			t.Errorf("%q (-want +got):\n%s", test.added, diff)
+		found, err := disk{root: root, lstat: folding(root)}.clashes(t.Context(), changes, names)
+		if diff := cmp.Diff(test.want, found); diff != "" || err != nil {
+			t.Errorf("%q: %v (-want +got):\n%s", test.added, err, diff)
 		}
-		if found := (disk{root: root, lstat: os.Lstat}).clashes(changes, names); len(found) > 0 {
-			t.Errorf("where every spelling is another name, %q: %q", test.added, found)
+		if found, err := (disk{root: root, lstat: os.Lstat}).clashes(t.Context(), changes, names); len(found) > 0 || err != nil {
+			t.Errorf("where every spelling is another name, %q: %q, %v", test.added, found, err)
 		}
+	}
+}
+
+// TestApplyWhereAFIFOIs: a folder from inside has the name of a FIFO of the user's, which nobody ever writes to.
+func TestApplyWhereAFIFOIs(t *testing.T) {
+	b := newBox(t, map[string]string{"a": "1\n"})
+	if err := unix.Mkfifo(filepath.Join(b.user.Dir, "pipe"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.write(b.work.Dir, "pipe/x", "2\n")
+	if _, err := b.apply(Options{}); forage.ExitCode(err) != 7 {
+		t.Errorf("%v, want a refusal", err)
+	}
+}
+
+// TestAlikeIsBounded: of folders in folders without end, which cost an agent nothing.
+func TestAlikeIsBounded(t *testing.T) {
+	added := make(map[string]bool)
+	var names []string
+	for i := range 1100 {
+		name := strconv.Itoa(i) + strings.Repeat("/a", 2000)
+		names, added[name] = append(names, name), true
+	}
+	if _, err := alike(names, added); forage.ExitCode(err) != 7 {
+		t.Errorf("%v, want a refusal", err)
 	}
 }
 

@@ -18,7 +18,7 @@ type Subject struct {
 	Sandbox   string
 	Workspace forage.Workspace
 	Places    workspace.Places
-	// Git is the user's own configuration, which says how line ends are written where the repository's doesn't.
+	// Git is the user's own configuration, which has a say in how line ends are written.
 	Git gitrepo.UserConfig
 }
 
@@ -149,7 +149,7 @@ func (s *Session) openSource(ctx context.Context) {
 			s.noSource = gone(path, err)
 			return
 		}
-		s.source.LineEnds(s.subject.Git)
+		s.source.LineEnds(ctx, s.subject.Git)
 	}
 }
 

@@ -112,7 +112,7 @@ func recoverGit(ctx context.Context, subject Subject, n note, quiet func(folder 
 	if err != nil {
 		return gone(path, err)
 	}
-	repo.LineEnds(subject.Git)
+	repo.LineEnds(ctx, subject.Git)
 	t, err := openTarget(repo, subject)
 	if err != nil {
 		return err
