@@ -3,6 +3,6 @@
 // hooks of a repository: each works in a shadow, a git directory of our own whose
 // configuration we wrote and whose objects and refs are, by links, those of the repository. What
 // a repository's configuration says is read as data, and what is on a short list is copied. The
-// one exception is a `git config --get`, which executes nothing: see LineEnds.
+// one exception is a `git config --get-regexp`, which executes nothing: see LineEnds.
 // Private metadata, which the sandbox writes, isn't opened by git at all: see Import.
 package gitrepo
