@@ -81,7 +81,25 @@ func prepare(args []string) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return err
 	}
+	if err := ignoreReserved(); err != nil {
+		return err
+	}
 	return unix.Exec("/proc/self/exe", append([]string{pid1Name}, args...), nil)
+}
+
+// ignoreReserved ignores what make(1) and others hand on ignored, since glibc's posix_spawn does.
+func ignoreReserved() error {
+	ignore := struct { // struct kernel_sigaction
+		handler, flags, restorer uintptr
+		mask                     uint64
+	}{handler: 1} // SIG_IGN
+	for sig := uintptr(32); sig <= 34; sig++ {
+		_, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&ignore)), 0, unsafe.Sizeof(ignore.mask), 0, 0)
+		if errno != 0 {
+			return errno
+		}
+	}
+	return nil
 }
 
 func pid1(args []string) error {

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -71,7 +72,10 @@ func New(options Options) (*Tree, error) {
 		reaped:  make(chan struct{}, 1),
 	}
 	t.surviveSignals()
-	if err := t.startSpawner(); err != nil {
+	if err = defaultReserved(); err == nil {
+		err = t.startSpawner()
+	}
+	if err != nil {
 		null.Close()
 		return nil, err
 	}
@@ -102,6 +106,22 @@ func (t *Tree) surviveSignals() {
 			}
 		}
 	}()
+}
+
+// defaultReserved ends the ignoring of the signals that C libraries keep to themselves and the runtime leaves as
+// they came: glibc's posix_spawn hands them on ignored, so does all that make(1) starts.
+func defaultReserved() error {
+	var byDefault struct { // struct kernel_sigaction
+		handler, flags, restorer uintptr
+		mask                     uint64
+	}
+	for _, sig := range []uintptr{32, 34} { // SIGCANCEL of glibc, SIGSYNCCALL of musl; 33 is the runtime's own
+		_, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&byDefault)), 0, unsafe.Sizeof(byDefault.mask), 0, 0)
+		if errno != 0 {
+			return fmt.Errorf("setting signal %d to its default: %w", sig, errno)
+		}
+	}
+	return nil
 }
 
 // reap takes the status of every child that ended: processes that were
