@@ -21,6 +21,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A search looks for secrets byte by byte in all that a sandbox has, from
@@ -337,10 +339,50 @@ func (s *search) dump(t *testing.T, pid int) bool {
 	core := filepath.Join(t.TempDir(), "core")
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
+	keptSparse := make(chan struct{})
+	stop, stopped := context.WithCancel(ctx)
+	go func() { keepSparse(stop, core); close(keptSparse) }()
 	out, err := exec.CommandContext(ctx, gdb, "-nx", "--readnever", "-batch", "-p", strconv.Itoa(pid), "-ex", "generate-core-file "+core).CombinedOutput()
+	stopped()
+	<-keptSparse
 	if info, statErr := os.Stat(core); err != nil || statErr != nil || info.Size() == 0 {
 		t.Errorf("gdb wrote no core: %v\n%s", errors.Join(err, statErr), out)
 	}
 	s.file("core", core)
 	return true
+}
+
+// keepSparse makes holes of what is zero in a file that is being written from its beginning to its end, as the
+// kernel does it in its cores: gdb writes gigabytes of what an agent's heap has only reserved.
+func keepSparse(ctx context.Context, path string) {
+	const (
+		block  = 1 << 20
+		behind = 64 << 20 // the writer, who may still turn back there
+	)
+	var file *os.File
+	var zero [block]byte
+	for data, at := make([]byte, block), int64(0); ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
+		var err error
+		if file == nil {
+			if file, err = os.OpenFile(path, os.O_RDWR, 0); err != nil {
+				continue // not yet
+			}
+			defer file.Close()
+		}
+		info, err := file.Stat()
+		if err != nil {
+			return
+		}
+		for ; at+behind < info.Size() && ctx.Err() == nil; at += block {
+			if _, err := file.ReadAt(data, at); err != nil {
+				return
+			}
+			if !bytes.Equal(data, zero[:]) {
+				continue
+			}
+			if unix.Fallocate(int(file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, at, block) != nil {
+				return // what this file system can't, takes its room
+			}
+		}
+	}
 }
