@@ -1,5 +1,7 @@
 # `make` alone lists the targets.
 GO ?= go
+# What `make test` runs the tests with.
+TEST ?= $(GO) test ./...
 # What `go run` and the tests get by default needs no C compiler either.
 export CGO_ENABLED = 0
 
@@ -17,7 +19,7 @@ build: ## the static program, into bin/forage-ctl
 
 test: ## install what tests need (where that is allowed), then run all of them
 	./.ci/install-deps
-	$(GO) test ./...
+	$(TEST)
 
 acceptance: ## install real agents into the cache folder and run the tests that stand for the user
 	./.ci/install-deps --agents
