@@ -55,7 +55,7 @@ func runAudit(ctx context.Context, a *app, o *auditOptions, names []string) erro
 		return err
 	}
 	if len(names) == 0 {
-		if names, err = allNames(ctx, service); err != nil {
+		if names, err = service.Names(); err != nil {
 			return err
 		}
 	}

@@ -19,15 +19,12 @@ func (a *app) completeName(c *cobra.Command, args []string, prefix string) ([]st
 }
 
 // completeNames offers the sandboxes that args does not name yet.
-func (a *app) completeNames(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+func (a *app) completeNames(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	service, err := a.service()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
-	names, err := allNames(c.Context(), service)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
+	names, _ := service.Names() // those that are known are offered
 	names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(args, name) })
 	return names, cobra.ShellCompDirectiveNoFileComp
 }

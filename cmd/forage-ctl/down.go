@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"forage"
-	"forage/internal/sandbox"
 )
 
 type downOptions struct {
@@ -58,21 +57,11 @@ func runDown(ctx context.Context, a *app, o *downOptions, names []string) error 
 	}
 	var failed []error
 	if o.all { // those whose records can be read, whatever is wrong with others
-		names, err = allNames(ctx, service)
+		names, err = service.Names()
 		failed = append(failed, err)
 	}
 	for _, name := range names {
 		failed = append(failed, service.Down(ctx, name, o.force))
 	}
 	return errors.Join(failed...)
-}
-
-// allNames are the sandboxes whose records can be read; the error names the others.
-func allNames(ctx context.Context, service *sandbox.Service) ([]string, error) {
-	all, err := service.List(ctx)
-	names := make([]string, len(all))
-	for i, status := range all {
-		names[i] = status.Name
-	}
-	return names, err
 }

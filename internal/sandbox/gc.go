@@ -136,11 +136,8 @@ func (c *collector) do(sandbox, what string, act func() error) error {
 
 // records settles every record that an ended process left half done.
 func (c *collector) records(ctx context.Context) error {
-	records, broken, err := c.Store.List()
+	records, err := c.readable() // what can't be read may stand for work: only its owner can say
 	errs := []error{err}
-	for _, record := range broken { // it may stand for work: only its owner can say
-		errs = append(errs, record)
-	}
 	for _, record := range records {
 		what := unsettled(record)
 		if what == "" || c.alive(record.Name) {

@@ -22,11 +22,7 @@ const endPatience = 5 * time.Second
 // List returns every sandbox, by name. The error names the records that can't
 // be read; the others are there all the same.
 func (s *Service) List(ctx context.Context) ([]Status, error) {
-	records, broken, err := s.Store.List()
-	errs := []error{err}
-	for _, record := range broken {
-		errs = append(errs, record)
-	}
+	records, err := s.readable()
 	statuses := make([]Status, len(records))
 	var asked sync.WaitGroup
 	for i, record := range records {
@@ -42,7 +38,28 @@ func (s *Service) List(ctx context.Context) ([]Status, error) {
 	slices.SortFunc(statuses, func(a, b Status) int {
 		return strings.Compare(a.Name, b.Name)
 	})
-	return statuses, errors.Join(errs...)
+	return statuses, err
+}
+
+// Names are the sandboxes whose records can be read; the error names the others. Nobody is asked how they are.
+func (s *Service) Names() ([]string, error) {
+	records, err := s.readable()
+	names := make([]string, len(records))
+	for i, record := range records {
+		names[i] = record.Name
+	}
+	slices.Sort(names)
+	return names, err
+}
+
+// readable are the records that can be read; the error names the others.
+func (s *Service) readable() ([]store.Record, error) {
+	records, broken, err := s.Store.List()
+	errs := []error{err}
+	for _, record := range broken {
+		errs = append(errs, record)
+	}
+	return records, errors.Join(errs...)
 }
 
 // Status returns one sandbox, and what has become of its work.

@@ -21,14 +21,9 @@ func (s *Service) Traffic(ctx context.Context, names []string) ([]Traffic, error
 	all := len(names) == 0
 	var errs []error
 	if all {
-		records, broken, err := s.Store.List()
+		var err error
+		names, err = s.Names()
 		errs = append(errs, err)
-		for _, record := range broken {
-			errs = append(errs, record)
-		}
-		for _, record := range records {
-			names = append(names, record.Name)
-		}
 	}
 	traffic := make([]Traffic, 0, len(names))
 	for _, name := range names {
