@@ -103,7 +103,7 @@ func (s *Service) Restore(ctx context.Context, name, id string) (before snapshot
 // Export writes the files of a snapshot to a folder, which must be empty or not there. The sandbox may be gone. Of
 // several parts each gets a folder in it.
 func (s *Service) Export(ctx context.Context, name, id, to string) error {
-	if err := forage.CheckName(name); err != nil {
+	if err := s.knows(name); err != nil {
 		return err
 	}
 	one, err := s.findSnapshot(name, id)
@@ -148,10 +148,19 @@ func (s *Service) findSnapshot(name, called string) (snapshot.Snapshot, error) {
 
 // DeleteSnapshot forgets one. Its contents go with the next gc.
 func (s *Service) DeleteSnapshot(name, id string) error {
-	if err := forage.CheckName(name); err != nil {
+	if err := s.knows(name); err != nil {
 		return err
 	}
 	return s.snapshots().Delete(name, id)
+}
+
+// knows is an error for a name that is that of no sandbox, and of none that left snapshots.
+func (s *Service) knows(name string) error {
+	_, err := s.Snapshots(name)
+	if errors.Is(err, forage.ErrUsage) || errors.Is(err, forage.ErrNotFound) {
+		return err
+	}
+	return nil // that one of its snapshots can't be read keeps nobody from another
 }
 
 // oldSnapshots collects what no snapshot needs, and snapshots whose time is over.
