@@ -26,7 +26,7 @@ NAME may be a run that has ended.`,
 		Example: `
 forage-ctl quarantine work
 forage-ctl quarantine work --paths .envrc tools/.vscode`,
-		Annotations:       map[string]string{exitNote: "2"},
+		Annotations:       map[string]string{exitNote: "2 7"},
 		Args:              nameAndPaths,
 		ValidArgsFunction: a.completeName,
 		RunE: func(c *cobra.Command, args []string) error {
