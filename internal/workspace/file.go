@@ -15,9 +15,8 @@ import (
 // made. A FIFO or a file without an end may stand in its place, at any moment. So a name is only opened, which waits for
 // nobody, and everything else is asked of what is open then.
 
-// OpenFile opens the regular file at path for reading, if it has at most limit bytes. Anything else there is
-// forage.ErrUnsupported. With unix.O_NOFOLLOW as flags so is a link.
-func OpenFile(path string, flags int, limit int64) (*os.File, fs.FileInfo, error) {
+// openFile opens what ReadFile reads.
+func openFile(path string, flags int, limit int64) (*os.File, fs.FileInfo, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|flags, 0)
 	return checkFile(file, err, path, limit)
 }
@@ -44,9 +43,10 @@ func notRegular(path string, limit int64) error {
 	return forage.Errorf(forage.ErrUnsupported, "%s is not a file of at most %d bytes", path, limit)
 }
 
-// ReadFile reads what OpenFile opens.
+// ReadFile reads the regular file at path, if it has at most limit bytes. Anything else there is
+// forage.ErrUnsupported. With unix.O_NOFOLLOW as flags so is a link.
 func ReadFile(path string, flags int, limit int64) ([]byte, error) {
-	file, _, err := OpenFile(path, flags, limit)
+	file, _, err := openFile(path, flags, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -72,9 +72,9 @@ func readAll(file *os.File, limit int64) ([]byte, error) {
 	return data, err
 }
 
-// CopyFile makes to a copy of the file at from, which OpenFile opens, with its time.
+// CopyFile makes to a copy of a file that ReadFile would read, with its time.
 func CopyFile(from, to string, limit int64) error {
-	source, info, err := OpenFile(from, 0, limit)
+	source, info, err := openFile(from, 0, limit)
 	if err != nil {
 		return err
 	}
@@ -83,6 +83,9 @@ func CopyFile(from, to string, limit int64) error {
 	if err != nil {
 		return err
 	}
-	_, err = target.ReadFrom(source) // the kernel shares the blocks where the file system can
+	n, err := target.ReadFrom(io.LimitReader(source, limit+1)) // the kernel shares the blocks where the file system can
+	if err == nil && n > limit {
+		err = notRegular(from, limit)
+	}
 	return errors.Join(err, target.Close(), os.Chtimes(to, info.ModTime(), info.ModTime()))
 }
