@@ -25,6 +25,9 @@ import (
 type Options struct {
 	// NestedNamespaces allows making namespaces and mounting within them.
 	NestedNamespaces bool
+	// KeepMounts refuses there what leaves a process in a namespace without the mounts of the sandbox: a mount point can be
+	// renamed, and something else be put in its place, where it is none.
+	KeepMounts bool
 }
 
 // maxInstructions is the kernel's bound: BPF_MAXINSNS, linux/bpf_common.h.
@@ -32,7 +35,7 @@ const maxInstructions = 4096
 
 // Filter builds the program for this architecture.
 func Filter(o Options) ([]unix.SockFilter, error) {
-	b := builder{program: newProgram(), nested: o.NestedNamespaces}
+	b := builder{program: newProgram(), nested: o.NestedNamespaces, kept: o.KeepMounts}
 	b.allow = b.ret(unix.SECCOMP_RET_ALLOW)
 	b.eperm = b.errno(unix.EPERM)
 	b.enosys = b.errno(unix.ENOSYS)
@@ -62,7 +65,7 @@ func Filter(o Options) ([]unix.SockFilter, error) {
 // block that ends in an action.
 type builder struct {
 	program
-	nested               bool
+	nested, kept         bool
 	allow, eperm, enosys int
 }
 
@@ -88,4 +91,12 @@ func (b *builder) ifNested(otherwise int) int {
 		return b.allow
 	}
 	return otherwise
+}
+
+// ifLoose is ifNested where mounts need not be kept.
+func (b *builder) ifLoose(otherwise int) int {
+	if b.kept {
+		return otherwise
+	}
+	return b.ifNested(otherwise)
 }

@@ -295,6 +295,35 @@ func TestSize(t *testing.T) {
 	}
 }
 
+// Where mounts are to be kept no namespace inside can be one without them.
+func TestMountsAreKept(t *testing.T) {
+	eperm, einval := errno(unix.EPERM), errno(unix.EINVAL)
+	filter := mustFilter(t, Options{NestedNamespaces: true, KeepMounts: true})
+	for _, tc := range []struct {
+		name string
+		nr   uint32
+		args []uint64
+		want uint32
+	}{
+		{"umount2", unix.SYS_UMOUNT2, a(0, unix.MNT_DETACH), eperm},
+		{"clone3", unix.SYS_CLONE3, nil, errno(unix.ENOSYS)},
+		{"clone: mounts", unix.SYS_CLONE, a(unix.CLONE_NEWNS | unix.CLONE_NEWUSER), allow},
+		{"unshare: mounts", unix.SYS_UNSHARE, a(unix.CLONE_NEWNS | unix.CLONE_NEWUSER), allow},
+		{"unshare: a flag to come", unix.SYS_UNSHARE, a(junk | unix.CLONE_NEWNS | 0x100000), einval},
+		{"mount", unix.SYS_MOUNT, nil, allow},
+		{"pivot_root", unix.SYS_PIVOT_ROOT, nil, allow},
+		{"open_tree", unix.SYS_OPEN_TREE, a(0, 0, unix.OPEN_TREE_CLONE | unix.AT_RECURSIVE | unix.AT_EMPTY_PATH), allow},
+		{"open_tree: a flag to come", unix.SYS_OPEN_TREE, a(0, 0, 2), einval},
+		{"open_tree_attr: a flag to come", unix.SYS_OPEN_TREE_ATTR, a(0, 0, 2), einval},
+		{"fsmount", unix.SYS_FSMOUNT, a(3, unix.FSMOUNT_CLOEXEC), allow},
+		{"fsmount: a flag to come", unix.SYS_FSMOUNT, a(3, 2), einval},
+	} {
+		if got := decide(t, filter, nativeArch, tc.nr, tc.args...); got != tc.want {
+			t.Errorf("%s: %s, want %s", tc.name, name(got), name(tc.want))
+		}
+	}
+}
+
 func FuzzFilter(f *testing.F) {
 	filter := mustFilter(f, Options{})
 	f.Add(uint32(unix.SYS_SOCKET), uint64(0xdead00000028), uint64(1), uint64(0))

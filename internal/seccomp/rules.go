@@ -5,16 +5,20 @@ import "golang.org/x/sys/unix"
 // rules are the calls whose arguments decide.
 func (b *builder) rules() map[uint32]int {
 	return map[uint32]int{
-		unix.SYS_CLONE:       b.namespaces(newNamespaces),
-		unix.SYS_UNSHARE:     b.namespaces(newNamespaces | unix.CLONE_NEWTIME),
-		unix.SYS_CLONE3:      b.ifNested(b.enosys), // flags out of sight; libc falls back to clone
-		unix.SYS_SOCKET:      b.socket(),
-		unix.SYS_SOCKETPAIR:  b.equals(low(0), unix.AF_UNIX, b.allow, b.errno(unix.EAFNOSUPPORT)),
-		unix.SYS_SETSOCKOPT:  b.setsockopt(),
-		unix.SYS_IOCTL:       b.anyOf(low(1), refusedIoctls(), b.eperm, b.allow),
-		unix.SYS_FCNTL:       b.fcntl(),
-		unix.SYS_PRLIMIT64:   b.equals(low(0), 0, b.allow, b.eperm), // of nobody but the caller
-		unix.SYS_PERSONALITY: b.anyOf(low(0), personalities(), b.allow, b.eperm),
+		unix.SYS_CLONE:          b.namespaces(newNamespaces, b.allow),
+		unix.SYS_UNSHARE:        b.namespaces(newNamespaces|unix.CLONE_NEWTIME, b.known(0, knownUnshare)),
+		unix.SYS_CLONE3:         b.ifLoose(b.enosys), // flags out of sight; libc falls back to clone
+		unix.SYS_UMOUNT2:        b.ifLoose(b.eperm),
+		unix.SYS_SOCKET:         b.socket(),
+		unix.SYS_SOCKETPAIR:     b.equals(low(0), unix.AF_UNIX, b.allow, b.errno(unix.EAFNOSUPPORT)),
+		unix.SYS_SETSOCKOPT:     b.setsockopt(),
+		unix.SYS_IOCTL:          b.anyOf(low(1), refusedIoctls(), b.eperm, b.allow),
+		unix.SYS_FCNTL:          b.fcntl(),
+		unix.SYS_PRLIMIT64:      b.equals(low(0), 0, b.allow, b.eperm), // of nobody but the caller
+		unix.SYS_PERSONALITY:    b.anyOf(low(0), personalities(), b.allow, b.eperm),
+		unix.SYS_OPEN_TREE:      b.known(2, knownOpenTree),
+		unix.SYS_OPEN_TREE_ATTR: b.known(2, knownOpenTree),
+		unix.SYS_FSMOUNT:        b.known(1, knownFSMount),
 		// Huge pages come out of a pool of the whole machine. Who asks for them falls back.
 		unix.SYS_MMAP:         b.bits(3, unix.MAP_HUGETLB, b.errno(unix.ENOMEM), b.allow),
 		unix.SYS_MEMFD_CREATE: b.bits(1, unix.MFD_HUGETLB, b.errno(unix.ENOMEM), b.allow),
@@ -39,8 +43,31 @@ func (b *builder) fcntl() int {
 const newNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
 	unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
 
-func (b *builder) namespaces(flags uint32) int {
-	return b.ifNested(b.bits(0, flags, b.eperm, b.allow))
+func (b *builder) namespaces(flags uint32, nested int) int {
+	if b.nested {
+		return nested
+	}
+	return b.bits(0, flags, b.eperm, b.allow)
+}
+
+// Flags of calls that make a namespace, or may in a later kernel: one that begins without any mount has not got those of the sandbox.
+const (
+	knownUnshare = newNamespaces | unix.CLONE_NEWTIME | unix.CLONE_FILES | unix.CLONE_FS | unix.CLONE_SYSVSEM |
+		unix.CLONE_VM | unix.CLONE_SIGHAND | unix.CLONE_THREAD
+	knownOpenTree = unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC | unix.AT_RECURSIVE | unix.AT_EMPTY_PATH |
+		unix.AT_NO_AUTOMOUNT | unix.AT_SYMLINK_NOFOLLOW
+	knownFSMount = unix.FSMOUNT_CLOEXEC
+)
+
+// known refuses, as a kernel of today does, flags that a later one has, where mounts are to be kept.
+func (b *builder) known(arg, flags uint32) int {
+	if !b.nested {
+		return b.eperm
+	}
+	if !b.kept {
+		return b.allow
+	}
+	return b.bits(arg, ^flags, b.errno(unix.EINVAL), b.allow)
 }
 
 // socketType is the type in the second argument of socket, without

@@ -104,7 +104,7 @@ func enter(control *frames.Conn) (*Entered, error) {
 	}
 	b.aside = aside
 	defer b.close()
-	aside.options <- seccomp.Options{NestedNamespaces: b.boot.Nesting}
+	aside.options <- seccomp.Options{NestedNamespaces: b.boot.Nesting, KeepMounts: len(b.boot.Protect) > 0}
 	if b.boot.Trial {
 		return nil, b.try(control)
 	}

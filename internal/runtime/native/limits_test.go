@@ -191,3 +191,33 @@ func TestNesting(t *testing.T) {
 	wantOut(t, inside(t, spec, try), "tmpfs")
 	wantOut(t, inside(t, spec, "unshare -Urmpf --mount-proc sh -c 'ls -d /proc/1'"), "/proc/1")
 }
+
+// TestNestingKeepsMounts: a mount point can be renamed from a namespace in which it is none. No namespace inside is made one by leaving
+// the sandbox's root behind, with a folder of it still open.
+func TestNestingKeepsMounts(t *testing.T) {
+	const try = `cat >/tmp/try.py <<'END'
+import ctypes, os
+libc = ctypes.CDLL(None)
+workspace = os.open('/workspace', os.O_RDONLY | os.O_DIRECTORY)
+libc.mount(b'none', b'/', None, 0x40000 | 0x4000, None)
+libc.mount(b'tmpfs', b'/tmp', b'tmpfs', 0, None)
+os.mkdir('/tmp/old')
+os.chdir('/tmp')
+if libc.pivot_root(b'.', b'old') == 0: print('another root')
+os.chdir('/')
+libc.umount2(b'/old', 2)
+libc.umount2(b'/', 2)
+for name in b'.git', b'.envrc':
+	if libc.renameat(workspace, name, workspace, b'moved') == 0: print('renamed')
+END
+unshare -Urm python3 /tmp/try.py`
+	dir := makeTree(t, ".git/config", ".envrc")
+	spec := protecting(baseSpec(t, dir), ".envrc")
+	spec.Security.NestedNamespaces = true
+	wantOut(t, inside(t, spec, try), "another root")
+	for _, name := range []string{".git/config", ".envrc"} {
+		if text, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(text) != name {
+			t.Errorf("%s is %q now, %v", name, text, err)
+		}
+	}
+}
