@@ -1,10 +1,10 @@
 package config
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"forage"
 	"forage/internal/policy"
@@ -32,10 +32,8 @@ func Tighten(template forage.Template, project Project) (forage.Template, error)
 	t.Network.Rules = slices.Concat(t.Network.Rules, project.rules)
 	t.ReadOnlyWorkspace = t.ReadOnlyWorkspace || project.readOnly
 	t.Unprotected = t.Unprotected && !project.protect
-	if err := project.lower(&t); err != nil {
-		return t, err
-	}
-	return t, project.lowerTraffic(&t)
+	err := project.lower(&t)
+	return t, err
 }
 
 func modeName(mode forage.NetworkMode) forage.NetworkMode {
@@ -65,66 +63,39 @@ func (p Project) narrow(network forage.Network, template string) error {
 	return nil
 }
 
-// lower takes over the limits of the project's that are lower than the
+// lower takes over the bounds of the project's that are lower than the
 // template's; a higher one is an error.
 func (p Project) lower(t *forage.Template) error {
-	for _, limit := range [...]struct {
-		key  string
-		from int64
-		to   *int64
-	}{
-		{"tasksMax", p.limits.TasksMax, &t.Limits.TasksMax},
-		{"memoryMax", p.limits.MemoryMax, &t.Limits.MemoryMax},
-		{"cpuQuota", p.limits.CPUQuota, &t.Limits.CPUQuota},
-		{"diskMax", p.limits.DiskMax, &t.Limits.DiskMax},
-		{"wallClock", int64(p.limits.WallClock), nil},
-	} {
-		if limit.from == 0 {
-			continue
-		}
-		have := int64(t.Limits.WallClock)
-		if limit.to != nil {
-			have = *limit.to
-		}
-		if have != 0 && limit.from > have {
-			at := p.limitsAt.at(limit.key).pos
-			return p.denied(at, "resourceLimits.%s is more than the template %s allows", limit.key, t.Name)
-		}
-		if limit.to != nil {
-			*limit.to = limit.from
-		} else {
-			t.Limits.WallClock = time.Duration(limit.from)
-		}
-	}
-	return nil
+	limits := bounds{p, t.Name, "resourceLimits", p.limitsAt}
+	traffic := bounds{p, t.Name, "traffic", p.trafficAt}
+	return cmp.Or(
+		lowerTo(limits, "tasksMax", p.limits.TasksMax, &t.Limits.TasksMax),
+		lowerTo(limits, "memoryMax", p.limits.MemoryMax, &t.Limits.MemoryMax),
+		lowerTo(limits, "cpuQuota", p.limits.CPUQuota, &t.Limits.CPUQuota),
+		lowerTo(limits, "diskMax", p.limits.DiskMax, &t.Limits.DiskMax),
+		lowerTo(limits, "wallClock", p.limits.WallClock, &t.Limits.WallClock),
+		lowerTo(traffic, "requestsPerMinute", p.traffic.RequestsPerMinute, &t.Traffic.RequestsPerMinute),
+		lowerTo(traffic, "bytesMax", p.traffic.BytesMax, &t.Traffic.BytesMax),
+		lowerTo(traffic, "connectionsMax", p.traffic.ConnectionsMax, &t.Traffic.ConnectionsMax),
+		lowerTo(traffic, "maxTokens", p.traffic.MaxTokens, &t.Traffic.MaxTokens),
+		lowerTo(traffic, "maxCost", p.traffic.MaxCost, &t.Traffic.MaxCost))
 }
 
-// lowerTraffic is lower for the bounds on traffic.
-func (p Project) lowerTraffic(t *forage.Template) error {
-	for _, bound := range [...]struct {
-		key  string
-		from int64
-		to   *int64
-	}{
-		{"requestsPerMinute", p.traffic.RequestsPerMinute, &t.Traffic.RequestsPerMinute},
-		{"bytesMax", p.traffic.BytesMax, &t.Traffic.BytesMax},
-		{"connectionsMax", p.traffic.ConnectionsMax, &t.Traffic.ConnectionsMax},
-		{"maxTokens", p.traffic.MaxTokens, &t.Traffic.MaxTokens},
-	} {
-		if err := lowerTo(p, t.Name, bound.key, bound.from, bound.to); err != nil {
-			return err
-		}
-	}
-	return lowerTo(p, t.Name, "maxCost", p.traffic.MaxCost, &t.Traffic.MaxCost)
+// bounds is one of the project's tables of bounds.
+type bounds struct {
+	project  Project
+	template string
+	table    string
+	at       *node
 }
 
-// lowerTo takes over one bound on traffic, if the project has it.
-func lowerTo[N int64 | float64](p Project, template, key string, from N, to *N) error {
+// lowerTo takes over one bound, if the project has it.
+func lowerTo[N ~int64 | ~float64](b bounds, key string, from N, to *N) error {
 	if from == 0 {
 		return nil
 	}
 	if *to != 0 && from > *to {
-		return p.denied(p.trafficAt.at(key).pos, "traffic.%s is more than the template %s allows", key, template)
+		return b.project.denied(b.at.at(key).pos, "%s.%s is more than the template %s allows", b.table, key, b.template)
 	}
 	*to = from
 	return nil
