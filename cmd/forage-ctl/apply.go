@@ -51,6 +51,9 @@ forage-ctl apply work --paths src go.mod`,
 }
 
 func runApply(c *cobra.Command, a *app, f format, o sandbox.ApplyOptions, name string) error {
+	if err := notEmpty(c, "into", "part"); err != nil {
+		return err
+	}
 	service, err := a.service()
 	if err != nil {
 		return err

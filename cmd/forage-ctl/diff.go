@@ -51,6 +51,9 @@ forage-ctl diff work -o json`,
 }
 
 func runDiff(c *cobra.Command, a *app, o *diffOptions, name string) error {
+	if err := notEmpty(c, "part"); err != nil {
+		return err
+	}
 	service, err := a.service()
 	if err != nil {
 		return err

@@ -48,16 +48,14 @@ func networkModes() []string {
 
 // checkWorkspace refuses flags that say of the workspace what can't be true together.
 func checkWorkspace(c *cobra.Command) error {
+	names := []string{"workspace", "git-worktree", "repo", "clone", "branch"}
+	if err := notEmpty(c, names...); err != nil {
+		return err
+	}
 	given := ""
-	for _, name := range []string{"workspace", "git-worktree", "repo", "clone", "branch"} {
-		flag := c.Flags().Lookup(name)
-		if !flag.Changed {
-			continue
-		}
-		if flag.Value.String() == "" {
-			return usageError(c, "--%s: it is empty", name)
-		}
+	for _, name := range names {
 		switch {
+		case !c.Flags().Changed(name):
 		case name == "branch": // the template may have something that it is for
 			if given == "workspace" {
 				return usageError(c, "--branch: the folder of --workspace is mounted as it is; name the repository with --git-worktree, --repo or --clone")

@@ -78,6 +78,9 @@ func runSnapshot(c *cobra.Command, a *app, o *snapshotOptions, args []string) er
 	if len(args) == 1 {
 		return usageError(c, "create, list, restore or delete?")
 	}
+	if err := notEmpty(c, "to"); err != nil {
+		return err
+	}
 	for _, verb := range snapshotVerbs() {
 		if verb.name != args[1] {
 			continue

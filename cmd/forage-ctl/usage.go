@@ -78,6 +78,16 @@ func nameAndPaths(c *cobra.Command, args []string) error {
 	return oneName(c, args)
 }
 
+// notEmpty refuses flags that were given with nothing, such as --to "$UNSET": without them the command does something else.
+func notEmpty(c *cobra.Command, names ...string) error {
+	for _, name := range names {
+		if flag := c.Flags().Lookup(name); flag.Changed && flag.Value.String() == "" {
+			return usageError(c, "--%s: it is empty", name)
+		}
+	}
+	return nil
+}
+
 // splitCommand divides args into what came before `--` and, untouched, what
 // came after it. dashed says whether there was one.
 func splitCommand(c *cobra.Command, args []string) (before, command []string, dashed bool) {

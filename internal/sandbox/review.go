@@ -124,6 +124,9 @@ func hazardsIn(found []Hazard, w forage.Workspace, main string) []hazard.Finding
 // Apply brings the work of a sandbox, which may run, into the user's repositories: each part as a whole or not at all, and
 // none before all are ready. What was done is returned beside an error too.
 func (s *Service) Apply(ctx context.Context, name string, o ApplyOptions) (all []review.Applied, err error) {
+	if branch, ok := strings.CutPrefix(o.Into, "refs/heads/"); ok { // git takes it for a branch of that very name
+		return nil, forage.WithHint(forage.Errorf(forage.ErrUsage, "%s is no branch's name", o.Into), "write --into "+branch)
+	}
 	err = s.locked(ctx, name, func(record store.Record) (err error) {
 		unlock, err := workspace.Lock(ctx, filepath.Join(s.Workspaces.Places.Repositories, ".apply"))
 		if err != nil {
