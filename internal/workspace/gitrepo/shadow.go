@@ -116,6 +116,19 @@ func (s *Shadow) copyExcludes() error {
 		os.WriteFile(filepath.Join(s.Dir, "info/exclude"), text, 0o600))
 }
 
+// Ignore has the shadow's git ignore one more pattern.
+func (s *Shadow) Ignore(pattern string) (err error) {
+	if err := os.MkdirAll(filepath.Join(s.Dir, "info"), 0o700); err != nil {
+		return err
+	}
+	file, err := os.OpenFile(filepath.Join(s.Dir, "info/exclude"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString("\n" + pattern + "\n") // the user's text may lack its last line end
+	return errors.Join(err, file.Close())
+}
+
 // hasLogs says whether the repository keeps reflogs: a bare one usually doesn't.
 func (r *Repository) hasLogs() bool {
 	_, err := os.Stat(filepath.Join(r.Common, "logs"))

@@ -39,7 +39,7 @@ func (s *Session) prepareJJ(ctx context.Context, o Options) (done Applied, insta
 	if _, err := jj.Git.Line(ctx, "check-ref-format", ref); err != nil {
 		return done, nil, forage.Errorf(forage.ErrUsage, "%q is no name for a bookmark", bookmark)
 	}
-	t := &target{repo: s.store, branch: bookmark, commit: refs.Values[ref]}
+	t := &target{repo: s.store, branch: bookmark, commit: refs.Values[ref], direct: w.Mode == forage.WorkspaceDirect}
 	if err := s.aim(ctx, t.branch, t.commit); err != nil || s.nothing() {
 		return done, nil, err
 	}
@@ -63,9 +63,9 @@ func (s *Session) prepareJJ(ctx context.Context, o Options) (done Applied, insta
 
 // openJJ opens the user's jj repository until the session is closed.
 func (s *Session) openJJ(ctx context.Context) (*jjrepo.Shadow, gitrepo.Refs, error) {
-	opened, err := jjrepo.Open(ctx, s.subject.Workspace.Source)
+	opened, err := jjrepo.Open(ctx, s.subject.repository())
 	if err != nil {
-		return nil, gitrepo.Refs{}, gone(s.subject.Workspace.Source, err)
+		return nil, gitrepo.Refs{}, gone(s.subject.repository(), err)
 	}
 	jj, err := opened.Shadow(ctx, s.subject.Places.Scratch)
 	if err != nil {
@@ -147,7 +147,7 @@ func passingBookmark(subject Subject) string { return "forage-apply-" + subject.
 
 // recoverJJ takes away the bookmark that an apply left which was killed. All else is one operation of jj's each.
 func recoverJJ(ctx context.Context, subject Subject) (err error) {
-	opened, err := jjrepo.Open(ctx, subject.Workspace.Source)
+	opened, err := jjrepo.Open(ctx, subject.repository())
 	if err != nil {
 		return nil // who needs it says so
 	}

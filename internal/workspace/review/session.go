@@ -11,6 +11,7 @@ import (
 	"forage"
 	"forage/internal/workspace"
 	"forage/internal/workspace/gitrepo"
+	"forage/internal/workspace/jjrepo"
 )
 
 // Subject is one part of a sandbox's workspace.
@@ -32,6 +33,14 @@ func (s Subject) part() string {
 		return workspace.Main
 	}
 	return s.Workspace.Name
+}
+
+// repository is the user's folder that the work is brought to.
+func (s Subject) repository() string {
+	if s.Workspace.Mode == forage.WorkspaceDirect {
+		return s.Workspace.Path
+	}
+	return s.Workspace.Source
 }
 
 // lock keeps others out of the folder.
@@ -132,11 +141,7 @@ func gone(path string, err error) error {
 
 // openSource finds the user's repository. That it can't be opened matters to Apply alone, which says so.
 func (s *Session) openSource(ctx context.Context) {
-	w := s.subject.Workspace
-	path := w.Source
-	if w.Mode == forage.WorkspaceDirect {
-		path = w.Path
-	}
+	w, path := s.subject.Workspace, s.subject.repository()
 	switch {
 	case w.Repository.Kind != forage.RepositoryGit: // jj's own, which Apply opens
 	case !filepath.IsAbs(path):
@@ -267,6 +272,11 @@ func (s *Session) readFolder(ctx context.Context) (tree gitrepo.Tree, err error)
 	committed, err := s.treeOf(ctx, s.tip)
 	if err != nil {
 		return tree, err
+	}
+	if jjrepo.Has(s.subject.Workspace.Repository) { // what is there is the user's: the sandbox sees another in its place
+		if err := s.staging.Ignore("/.jj/"); err != nil {
+			return tree, err
+		}
 	}
 	tree, err = s.staging.WriteTree(ctx, gitrepo.Folder{
 		Path: s.subject.Workspace.Path, Base: s.tip,

@@ -104,10 +104,7 @@ func Recover(ctx context.Context, subject Subject, quiet func(folder string) err
 }
 
 func recoverGit(ctx context.Context, subject Subject, n note, quiet func(folder string) error) (err error) {
-	path := subject.Workspace.Source
-	if subject.Workspace.Mode == forage.WorkspaceDirect {
-		path = subject.Workspace.Path
-	}
+	path := subject.repository()
 	repo, err := gitrepo.Open(ctx, path)
 	if err != nil {
 		return gone(path, err)
