@@ -270,14 +270,15 @@ func TestAbandonedWaitGivesUpTheLock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
+	why := errors.New("interrupted")
+	ctx, cancel := context.WithCancelCause(t.Context())
 	failed := make(chan error)
 	go func() {
 		_, err := s.Lock(ctx, "one")
 		failed <- err
 	}()
-	cancel()
-	if err := <-failed; !errors.Is(err, context.Canceled) {
+	cancel(why)
+	if err := <-failed; !errors.Is(err, why) {
 		t.Errorf("got %v", err)
 	}
 	unlock()

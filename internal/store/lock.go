@@ -119,7 +119,7 @@ func flock(ctx context.Context, file *os.File) error {
 			<-done
 			file.Close()
 		}()
-		return ctx.Err()
+		return context.Cause(ctx)
 	}
 }
 

@@ -102,7 +102,7 @@ func (c Client) call(ctx context.Context, request Request) (Response, error) {
 	var response Response
 	if err := json.NewDecoder(io.LimitReader(conn, maxMessage)).Decode(&response); err != nil {
 		if ctx.Err() != nil {
-			err = ctx.Err()
+			err = context.Cause(ctx)
 		} else if errors.Is(err, io.EOF) {
 			err = errEnded
 		}
