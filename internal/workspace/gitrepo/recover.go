@@ -15,7 +15,7 @@ import (
 
 // RecoveryRefs is where recovery refs are: RecoveryRefs + SANDBOX/TIME[-PART]/REF, TIME being RFC 3339 in
 // UTC without colons. REF is work, the branch with what was not committed on top, or
-// what a ref inside was called, without refs/.
+// what a ref inside was called, without refs/, as far as that is plain: see keptNames.
 const RecoveryRefs = "refs/forage/recovery/"
 
 // recoveryTime is in the names of those refs: sandboxes of one name can follow each other within a second.
@@ -123,7 +123,11 @@ func (k *keeping) others(ctx context.Context, but string) error {
 	k.spoilt = k.spoilt || len(odd) > 0
 	delete(refs, but)
 	for n, id := range k.stashed() {
-		refs[fmt.Sprintf("refs/stash-%d", n+1)] = id
+		name := fmt.Sprintf("refs/stash-%d", n+1)
+		for refs[name] != "" { // a ref of the agent's
+			name += "-"
+		}
+		refs[name] = id
 	}
 	lost, err := k.lost(ctx, refs)
 	if err != nil {
@@ -133,6 +137,7 @@ func (k *keeping) others(ctx context.Context, but string) error {
 		k.spoilt = true
 		return nil
 	}
+	names := keptNames{workName}
 	for _, name := range lost {
 		err := k.take(ctx, refs[name])
 		if ctx.Err() != nil {
@@ -142,7 +147,7 @@ func (k *keeping) others(ctx context.Context, but string) error {
 			k.spoilt = true
 			continue
 		}
-		if err := k.keep(ctx, strings.TrimPrefix(name, "refs/"), refs[name]); err != nil {
+		if err := k.keep(ctx, names.give(name, refs[name]), refs[name]); err != nil {
 			return err
 		}
 	}
@@ -198,8 +203,11 @@ func (k *keeping) work(ctx context.Context, tip string) error {
 			return err
 		}
 	}
-	return k.keep(ctx, "work", top)
+	return k.keep(ctx, workName, top)
 }
+
+// workName is what the recovery ref of the work itself is called.
+const workName = "work"
 
 // keep makes a recovery ref.
 func (k *keeping) keep(ctx context.Context, name, id string) error {
