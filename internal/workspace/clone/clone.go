@@ -221,10 +221,10 @@ func (p Provider) Remove(ctx context.Context, w forage.Workspace, how workspace.
 	if how == workspace.RemoveUnused {
 		return nil, p.unused(ctx, w)
 	}
-	if worktree.Gone(w) {
+	if gitrepo.Removed(w) {
 		return nil, errors.Join(gitrepo.RemoveStore(w.Repository.Store), gitrepo.RemovePrivate(*w.Repository))
 	}
-	if worktree.Interrupted(w) { // in being made, or, since nothing was to be lost any more, in being removed
+	if worktree.Ending(w) {
 		return nil, takeAway(w)
 	}
 	p.askRemote(ctx, w)
@@ -236,7 +236,7 @@ func (p Provider) Remove(ctx context.Context, w forage.Workspace, how workspace.
 	if len(kept) > 0 {
 		aside = p.Places.Kept(gitrepo.Sandbox(w), time.Now(), w.Name+".git")
 	}
-	if err := worktree.BeginRemoval(w, aside); err != nil {
+	if err := gitrepo.BeginRemoval(*w.Repository, gitrepo.Removal{Aside: aside}); err != nil {
 		return kept, err
 	}
 	for i := range kept {
@@ -249,12 +249,15 @@ func (p Provider) Remove(ctx context.Context, w forage.Workspace, how workspace.
 
 // takeAway ends what Create or Remove has begun.
 func takeAway(w forage.Workspace) error {
-	if aside := worktree.Aside(w); aside != "" {
-		if err := gitrepo.MoveStore(w.Repository.Store, aside); err != nil {
+	if removal, _ := gitrepo.ReadRemoval(*w.Repository); removal.Aside != "" {
+		if err := gitrepo.MoveStore(w.Repository.Store, removal.Aside); err != nil {
 			return err
 		}
 	}
-	return errors.Join(gitrepo.RemoveTree(w.Path), gitrepo.RemoveStore(w.Repository.Store), gitrepo.RemovePrivate(*w.Repository))
+	if err := errors.Join(gitrepo.RemoveTree(w.Path), gitrepo.RemoveStore(w.Repository.Store)); err != nil {
+		return err
+	}
+	return gitrepo.RemovePrivate(*w.Repository)
 }
 
 // askRemote looks whether commits that seem to be nowhere else were pushed meanwhile.

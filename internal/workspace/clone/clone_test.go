@@ -11,8 +11,8 @@ import (
 	"forage/internal/testgit"
 	"forage/internal/workspace"
 	"forage/internal/workspace/clone"
+	"forage/internal/workspace/gitrepo"
 	"forage/internal/workspace/workspacetest"
-	"forage/internal/workspace/worktree"
 )
 
 // site is somebody who clones, and the folders of Forage.
@@ -163,7 +163,7 @@ func TestAKilledRemovalIsFinished(t *testing.T) {
 	for _, aside := range []string{"", filepath.Join(workspacetest.Dir(t), "kept.git")} {
 		s := newSite(t)
 		w := s.make(s.Repository(filepath.Join(workspacetest.Dir(t), "repo"))).Work
-		if err := worktree.BeginRemoval(w, aside); err != nil {
+		if err := gitrepo.BeginRemoval(*w.Repository, gitrepo.Removal{Aside: aside}); err != nil {
 			t.Fatal(err)
 		}
 		if aside == "" {

@@ -3,7 +3,6 @@ package direct
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -160,7 +159,7 @@ func parts(w forage.Workspace) []forage.Workspace {
 
 // Update imports the commits that were made inside.
 func (p Provider) Update(ctx context.Context, w forage.Workspace) (workspace.Update, error) {
-	if w.Repository == nil || gitrepo.RemovalBegun(*w.Repository) {
+	if w.Repository == nil || gitrepo.RemovalBegun(w) {
 		return workspace.Update{}, nil
 	}
 	if isJJ(w) {
@@ -182,7 +181,7 @@ func (p Provider) Update(ctx context.Context, w forage.Workspace) (workspace.Upd
 // Status says which commits would be lost: the files are the user's own and stay.
 func (p Provider) Status(ctx context.Context, w forage.Workspace) (workspace.Status, error) {
 	var whole workspace.Status
-	if w.Repository == nil || gitrepo.RemovalBegun(*w.Repository) {
+	if w.Repository == nil || gitrepo.RemovalBegun(w) {
 		return whole, nil
 	}
 	if isJJ(w) {
@@ -231,27 +230,28 @@ func (p Provider) Remove(ctx context.Context, w forage.Workspace, how workspace.
 	if how == workspace.RemoveUnused {
 		return nil, gitrepo.RemovePrivate(*w.Repository)
 	}
-	if _, err := os.Lstat(w.Repository.Dir); errors.Is(err, fs.ErrNotExist) { // it was removed
+	if gitrepo.Removed(w) {
 		return nil, gitrepo.RemovePrivate(*w.Repository)
 	}
 	var kept []workspace.Recovery
-	branches, begun := gitrepo.BranchesToDelete(*w.Repository)
+	removal, begun := gitrepo.ReadRemoval(*w.Repository)
 	if !begun {
 		var err error
-		if kept, branches, err = p.beforeRemoval(ctx, w, how); err != nil {
+		if kept, removal.Branches, err = p.beforeRemoval(ctx, w, how); err != nil {
 			return kept, err
 		}
-		if err := gitrepo.BeginRemoval(*w.Repository, branches); err != nil {
+		if err := gitrepo.BeginRemoval(*w.Repository, removal); err != nil {
 			return kept, err
 		}
 	}
-	var errs []error
 	for i, part := range parts(w) {
-		if i < len(branches) && branches[i] != "" {
-			errs = append(errs, gitrepo.DeleteBranch(ctx, part, branches[i], p.Places.Scratch))
+		if at := removal.Branch(i); at != "" {
+			if err := gitrepo.DeleteBranch(ctx, part, at, p.Places.Scratch); err != nil {
+				return kept, err
+			}
 		}
 	}
-	return kept, errors.Join(append(errs, gitrepo.RemovePrivate(*w.Repository))...)
+	return kept, gitrepo.RemovePrivate(*w.Repository)
 }
 
 // beforeRemoval keeps what is to be kept, and says for each part at which commit its branch is to be deleted then; "" is not.

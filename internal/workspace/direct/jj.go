@@ -163,7 +163,7 @@ func (p Provider) keepJJ(ctx context.Context, w forage.Workspace) (kept []worksp
 
 // removeJJ is Remove where jj alone has the repository.
 func (p Provider) removeJJ(ctx context.Context, w forage.Workspace, how workspace.Removal) (kept []workspace.Recovery, err error) {
-	if gitrepo.RemovalBegun(*w.Repository) || how == workspace.RemoveUnused {
+	if gitrepo.RemovalBegun(w) || how == workspace.RemoveUnused {
 		return nil, gitrepo.RemovePrivate(*w.Repository)
 	}
 	if _, gone := jjrepo.Open(ctx, w.Path); gone != nil && ctx.Err() == nil && how != workspace.RemoveSaved {
@@ -176,7 +176,7 @@ func (p Provider) removeJJ(ctx context.Context, w forage.Workspace, how workspac
 		if kept, err = s.BeforeRemoval(ctx, w, how); err != nil {
 			return err
 		}
-		if err := gitrepo.BeginRemoval(*w.Repository, nil); err != nil {
+		if err := gitrepo.BeginRemoval(*w.Repository, gitrepo.Removal{}); err != nil {
 			return err
 		}
 		return gitrepo.RemovePrivate(*w.Repository)

@@ -2,7 +2,6 @@ package gitrepo
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -71,7 +70,11 @@ func Sandbox(w forage.Workspace) string {
 	if w.Repository == nil {
 		return ""
 	}
-	return filepath.Base(filepath.Dir(w.Repository.Dir))
+	part := w.Repository.Dir
+	if w.Name != "" && filepath.Base(part) != w.Name { // of a submodule, which lies in that of the part
+		part = filepath.Dir(part)
+	}
+	return filepath.Base(filepath.Dir(part))
 }
 
 // unsavedError says which work would be lost, and how to save it.
@@ -90,23 +93,14 @@ func unsavedError(w forage.Workspace, status workspace.Status) error {
 		lost = append(lost, status.Problem)
 	}
 	return forage.WithHint(
-		errors.Join(forage.Errorf(forage.ErrRefused, "work would be lost: %s", strings.Join(lost, "; "))),
+		forage.Errorf(forage.ErrRefused, "work would be lost: %s", strings.Join(lost, "; ")),
 		"see it with `forage-ctl diff "+Sandbox(w)+"`, bring it over with `forage-ctl apply "+Sandbox(w)+"`, or use --force, which keeps it for 30 days")
 }
 
 // RemoveTree removes a working folder that was made for a sandbox, whatever is in it.
 func RemoveTree(path string) error { return removeAll(path) }
 
-// DeleteBranch deletes w's branch in the host's repository, if it is still at a commit.
-func DeleteBranch(ctx context.Context, w forage.Workspace, at, scratch string) (err error) {
-	r, err := Moved(w)
-	if err != nil {
-		return err
-	}
-	s, err := r.Shadow(scratch)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.Close()) }()
-	return s.DeleteBranch(ctx, w.Branch, at)
+// DeleteBranch deletes w's branch in the host's repository, if both are there and it is still at a commit.
+func DeleteBranch(ctx context.Context, w forage.Workspace, at, scratch string) error {
+	return withStore(ctx, w.Repository.Store, scratch, func(s *Shadow) error { return s.DeleteBranch(ctx, w.Branch, at) })
 }

@@ -65,9 +65,15 @@ func (p Provider) make(ctx context.Context, shadow *jjrepo.Shadow, w forage.Work
 
 // takeAway removes all that make makes, as far as it is there.
 func (p Provider) takeAway(ctx context.Context, shadow *jjrepo.Shadow, w forage.Workspace) error {
-	return errors.Join(shadow.ForgetWorkspace(ctx, name(w)), p.removeFolders(w))
+	if err := shadow.ForgetWorkspace(ctx, name(w)); err != nil {
+		return err
+	}
+	return p.removeFolders(w)
 }
 
 func (p Provider) removeFolders(w forage.Workspace) error {
-	return errors.Join(gitrepo.RemoveTree(w.Path), gitrepo.RemovePrivate(*w.Repository))
+	if err := gitrepo.RemoveTree(w.Path); err != nil {
+		return err
+	}
+	return gitrepo.RemovePrivate(*w.Repository)
 }

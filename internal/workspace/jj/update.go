@@ -3,8 +3,6 @@ package jj
 import (
 	"context"
 	"errors"
-	"io/fs"
-	"os"
 
 	"forage"
 	"forage/internal/workspace"
@@ -27,7 +25,7 @@ func (p Provider) in(ctx context.Context, w forage.Workspace, f func(*jjrepo.Sha
 
 // Update brings finished commits to the bookmark.
 func (p Provider) Update(ctx context.Context, w forage.Workspace) (u workspace.Update, err error) {
-	if p.ending(w) {
+	if gitrepo.RemovalBegun(w) {
 		return u, nil
 	}
 	err = p.in(ctx, w, func(s *jjrepo.Shadow) error {
@@ -39,7 +37,7 @@ func (p Provider) Update(ctx context.Context, w forage.Workspace) (u workspace.U
 
 // Status says what is nowhere else. What it can't find out is a problem, not an error: the work counts as unsaved then.
 func (p Provider) Status(ctx context.Context, w forage.Workspace) (status workspace.Status, err error) {
-	if p.ending(w) {
+	if gitrepo.RemovalBegun(w) {
 		return status, nil
 	}
 	err = p.in(ctx, w, func(s *jjrepo.Shadow) error {
@@ -59,14 +57,14 @@ func (p Provider) Remove(ctx context.Context, w forage.Workspace, how workspace.
 		return p.removeAlone(w, how, gone)
 	}
 	err = p.in(ctx, w, func(s *jjrepo.Shadow) error {
-		if p.absent(w) { // and nobody is making it any more
+		if gitrepo.Removed(w) { // and nobody is making it any more
 			return nil
 		}
-		if !p.ending(w) && how != workspace.RemoveUnused {
+		if !gitrepo.RemovalBegun(w) && how != workspace.RemoveUnused {
 			if kept, err = s.BeforeRemoval(ctx, w, how); err != nil {
 				return err
 			}
-			if err := gitrepo.BeginRemoval(*w.Repository, nil); err != nil {
+			if err := gitrepo.BeginRemoval(*w.Repository, gitrepo.Removal{}); err != nil {
 				return err
 			}
 		}
@@ -77,7 +75,7 @@ func (p Provider) Remove(ctx context.Context, w forage.Workspace, how workspace.
 
 // removeAlone removes a workspace whose repository can't be opened any more.
 func (p Provider) removeAlone(w forage.Workspace, how workspace.Removal, gone error) (kept []workspace.Recovery, err error) {
-	if p.absent(w) {
+	if gitrepo.Removed(w) {
 		return nil, nil
 	}
 	switch how {
@@ -92,20 +90,4 @@ func (p Provider) removeAlone(w forage.Workspace, how workspace.Removal, gone er
 		}
 	}
 	return kept, wrap("removing", w, p.removeFolders(w))
-}
-
-// ending says whether nothing of w is to be lost any more.
-func (p Provider) ending(w forage.Workspace) bool {
-	_, begun := gitrepo.BranchesToDelete(*w.Repository)
-	return begun || p.absent(w)
-}
-
-// absent says whether nothing is left that Create made.
-func (p Provider) absent(w forage.Workspace) bool {
-	for _, path := range []string{w.Path, w.Repository.Dir} {
-		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-			return false
-		}
-	}
-	return true
 }

@@ -118,3 +118,45 @@ func shares(m *Made) {
 	}
 	m.Git(made[0].Work.Repository.Store, "--git-dir=.", "fsck", "--full")
 }
+
+// goesOnRemoving: a removal that is given up when it has begun is gone on with by the next one, which leaves nothing.
+func goesOnRemoving(m *Made) {
+	m.create()
+	m.inside().Commit("new.txt", "new\n")
+	m.update()
+	m.Git(m.Work.Repository.Store, "--git-dir=.", "branch", "saved", m.branch())
+	ctx := &untilThere{Context: context.Background(), path: filepath.Join(m.Work.Repository.Dir, "removing"), done: make(chan struct{})}
+	kept, err := m.Remove(ctx, m.Work, workspace.RemoveSaved)
+	if err != nil && ctx.Err() == nil || len(kept) > 0 { // that of a clone asks nobody, and comes to its end
+		m.Errorf("the removal had not begun when it ended: kept %v, %v", kept, err)
+	}
+	m.remove(workspace.RemoveSaved)
+	m.nothingLeft()
+	if _, again := m.Plan(m.Context(), m.Request); again != nil {
+		m.Errorf("planning another one of the same name, after a removal that ended with %v: %v", err, again)
+	}
+}
+
+// untilThere is a context that ends when there is a file.
+type untilThere struct {
+	context.Context
+	path string
+	once sync.Once
+	done chan struct{}
+}
+
+func (c *untilThere) Done() <-chan struct{} {
+	if _, err := os.Lstat(c.path); err == nil {
+		c.once.Do(func() { close(c.done) })
+	}
+	return c.done
+}
+
+func (c *untilThere) Err() error {
+	select {
+	case <-c.Done():
+		return context.Canceled
+	default:
+		return nil
+	}
+}

@@ -14,7 +14,7 @@ import (
 )
 
 // Two files in the private folder, where nobody inside can write, say what was made: beginFile from the first moment
-// of a creation to its last, and from the first moment of a removal; doneFile in between. What neither names isn't ours.
+// of a creation to its last, doneFile from then on. What neither names isn't ours.
 const (
 	beginFile = "creating"
 	doneFile  = "made"
@@ -25,7 +25,6 @@ type mark struct {
 	Path   string `json:"path"`
 	Branch string `json:"branch"`
 	Base   string `json:"base"`
-	Aside  string `json:"aside,omitempty"` // of a clone that is removed: where its repository is kept
 }
 
 // makeWhole makes the worktree that w describes, of repository r, and its private metadata. When it fails, nothing is left.
@@ -75,26 +74,9 @@ func describe(w forage.Workspace) gitrepo.Worktree {
 	}
 }
 
-// Begin notes that w is about to be made. It comes before Build.
+// Begin notes that w is about to be made, and may be deleted from then on. It comes before Build.
 func Begin(w forage.Workspace) error {
-	return note(w, mark{Path: w.Path, Branch: w.Branch, Base: w.Base})
-}
-
-// BeginRemoval notes that w, in which nothing is to be lost any more, is about to be removed by who made its repository,
-// which is kept at aside; "" is nowhere.
-func BeginRemoval(w forage.Workspace, aside string) error {
-	return note(w, mark{Path: w.Path, Branch: w.Branch, Aside: aside})
-}
-
-// Aside is where the repository of w is to be kept, whose removal has begun.
-func Aside(w forage.Workspace) string {
-	m, _ := marked(w, beginFile)
-	return m.Aside
-}
-
-// note writes beginFile. From then on, what m names may be deleted.
-func note(w forage.Workspace, m mark) error {
-	text, err := json.Marshal(m)
+	text, err := json.Marshal(mark{Path: w.Path, Branch: w.Branch, Base: w.Base})
 	if err != nil {
 		return err
 	}

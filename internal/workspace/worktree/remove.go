@@ -2,9 +2,6 @@ package worktree
 
 import (
 	"context"
-	"errors"
-	"io/fs"
-	"os"
 
 	"forage"
 	"forage/internal/workspace"
@@ -12,7 +9,7 @@ import (
 )
 
 // Remove takes away the worktree, its branch and the private metadata.
-func (p Provider) Remove(ctx context.Context, w forage.Workspace, how workspace.Removal) ([]workspace.Recovery, error) {
+func (p Provider) Remove(ctx context.Context, w forage.Workspace, how workspace.Removal) (kept []workspace.Recovery, err error) {
 	r, gone := gitrepo.Moved(w)
 	if how == workspace.RemoveUnused {
 		if gone != nil {
@@ -20,34 +17,30 @@ func (p Provider) Remove(ctx context.Context, w forage.Workspace, how workspace.
 		}
 		return nil, removeUnused(ctx, r, w, p.Places.Scratch)
 	}
-	if gone == nil && Interrupted(w) { // in being made, or, since nothing was to be lost any more, in being removed
+	if gone == nil && Interrupted(w) {
 		return nil, undo(ctx, r, w, p.Places.Scratch)
 	}
-	if Gone(w) {
+	if gitrepo.Removed(w) {
 		return nil, gitrepo.RemovePrivate(*w.Repository)
 	}
-	kept, branch, err := gitrepo.BeforeRemoval(ctx, p, w, how, p.Places)
-	if err != nil {
-		return kept, err
-	}
-	if gone == nil {
-		if err := note(w, mark{Path: w.Path, Branch: w.Branch, Base: branch}); err != nil {
+	removal, begun := gitrepo.ReadRemoval(*w.Repository)
+	if !begun {
+		var branch string
+		if kept, branch, err = gitrepo.BeforeRemoval(ctx, p, w, how, p.Places); err != nil {
 			return kept, err
 		}
-		err = unmake(ctx, r, w, branch, p.Places.Scratch)
+		removal.Branches = []string{branch}
+		if err := gitrepo.BeginRemoval(*w.Repository, removal); err != nil {
+			return kept, err
+		}
 	}
-	return kept, errors.Join(err, gitrepo.RemovePrivate(*w.Repository))
+	if gone == nil {
+		if err := unmake(ctx, r, w, removal.Branch(0), p.Places.Scratch); err != nil {
+			return kept, err
+		}
+	}
+	return kept, gitrepo.RemovePrivate(*w.Repository)
 }
 
 // Ending says whether nothing of w is to be lost: it is in being made, or in being removed, or it was.
-func Ending(w forage.Workspace) bool { return Interrupted(w) || Gone(w) }
-
-// Gone says whether neither the working folder nor the private metadata of w is there any more: it was removed.
-func Gone(w forage.Workspace) bool {
-	for _, dir := range [...]string{w.Path, w.Repository.Dir} {
-		if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
-			return false
-		}
-	}
-	return true
-}
+func Ending(w forage.Workspace) bool { return Interrupted(w) || gitrepo.RemovalBegun(w) }
