@@ -337,31 +337,32 @@ func (s *search) dump(t *testing.T, pid int) bool {
 		return false
 	}
 	core := filepath.Join(t.TempDir(), "core")
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
-	keptSparse := make(chan struct{})
+	followed := make(chan struct{})
 	stop, stopped := context.WithCancel(ctx)
-	go func() { keepSparse(stop, core); close(keptSparse) }()
+	go func() { s.follow(stop, core); close(followed) }()
 	out, err := exec.CommandContext(ctx, gdb, "-nx", "--readnever", "-batch", "-p", strconv.Itoa(pid), "-ex", "generate-core-file "+core).CombinedOutput()
 	stopped()
-	<-keptSparse
+	<-followed
 	if info, statErr := os.Stat(core); err != nil || statErr != nil || info.Size() == 0 {
 		t.Errorf("gdb wrote no core: %v\n%s", errors.Join(err, statErr), out)
 	}
-	s.file("core", core)
+	s.sparse("core", core)
 	return true
 }
 
-// keepSparse makes holes of what is zero in a file that is being written from its beginning to its end, as the
-// kernel does it in its cores: gdb writes gigabytes of what an agent's heap has only reserved.
-func keepSparse(ctx context.Context, path string) {
+// follow looks into a file that is being written from its beginning to its end, and makes holes of what it has
+// looked at: gdb writes gigabytes of what an agent's heap has only reserved, and a disk may have less than that.
+func (s *search) follow(ctx context.Context, path string) {
 	const (
 		block  = 1 << 20
-		behind = 64 << 20 // the writer, who may still turn back there
+		behind = 32 << 20 // the writer, who may still turn back there
 	)
 	var file *os.File
-	var zero [block]byte
-	for data, at := make([]byte, block), int64(0); ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
+	data := make([]byte, s.longest+block) // from the end of the block before
+	zero := make([]byte, len(data))
+	for at := int64(0); ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
 		var err error
 		if file == nil {
 			if file, err = os.OpenFile(path, os.O_RDWR, 0); err != nil {
@@ -374,15 +375,37 @@ func keepSparse(ctx context.Context, path string) {
 			return
 		}
 		for ; at+behind < info.Size() && ctx.Err() == nil; at += block {
-			if _, err := file.ReadAt(data, at); err != nil {
+			if _, err := file.ReadAt(data[s.longest:], at); err != nil {
 				return
 			}
-			if !bytes.Equal(data, zero[:]) {
-				continue
+			if !bytes.Equal(data, zero) {
+				s.look("core", data)
 			}
-			if unix.Fallocate(int(file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, at, block) != nil {
+			copy(data, data[block:])
+			// The block before, since what is left at the end is looked at together with this one.
+			if at > 0 && unix.Fallocate(int(file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, at-block, block) != nil {
 				return // what this file system can't, takes its room
 			}
 		}
+	}
+}
+
+// sparse looks into what a file has between its holes.
+func (s *search) sparse(place, path string) {
+	file, err := os.Open(path)
+	if err != nil {
+		return
+	}
+	defer file.Close()
+	s.files++
+	for end := int64(0); ; {
+		start, err := file.Seek(end, unix.SEEK_DATA)
+		if err != nil {
+			return // no more data
+		}
+		if end, err = file.Seek(start, unix.SEEK_HOLE); err != nil {
+			return
+		}
+		s.in(place, io.NewSectionReader(file, start, end-start))
 	}
 }
