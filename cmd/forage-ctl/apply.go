@@ -98,6 +98,6 @@ func printApplied(a *app, d review.Applied, dryRun, named bool) {
 	}
 	fmt.Fprintf(a.out, "%s%s %s %.10s (%s, %s)\n", part, term.Escape(d.Branch), did, d.After, how, term.Count(d.Files, "file"))
 	if d.Before != "" && d.Folder != "" && !dryRun {
-		fmt.Fprintf(a.out, "to take it back: git -C %s reset --keep %.10s\n", term.Escape(shellWord(d.Folder)), d.Before)
+		fmt.Fprintf(a.out, "to take it back: git -C %s reset --keep %.10s\n", term.Escape(term.ShellWord(d.Folder)), d.Before)
 	}
 }

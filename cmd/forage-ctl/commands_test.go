@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"forage/internal/term"
 )
 
 // pages calls f with every command that users see.
@@ -105,7 +107,7 @@ func TestShellWords(t *testing.T) {
 		{"ssh", "-p", "2200", "agent@127.0.0.1"},
 		{"", " ", "a b", "it's", "$HOME", "`id`", "a\nb", "*", "~", "\\", "a;b", "'", "é"},
 	} {
-		script := `for arg in ` + shellWords(argv) + `; do printf '%s\0' "$arg"; done`
+		script := `for arg in ` + term.ShellWords(argv) + `; do printf '%s\0' "$arg"; done`
 		out, err := exec.Command("sh", "-c", script).Output()
 		if err != nil {
 			t.Fatal(err)

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"strings"
-
 	"github.com/spf13/cobra"
 	xterm "golang.org/x/term"
 
@@ -43,21 +41,4 @@ func firstError(errs ...error) error {
 		}
 	}
 	return nil
-}
-
-// shellWords writes argv as a shell reads it back (POSIX quoting).
-func shellWords(argv []string) string {
-	words := make([]string, len(argv))
-	for i, arg := range argv {
-		words[i] = shellWord(arg)
-	}
-	return strings.Join(words, " ")
-}
-
-func shellWord(arg string) string {
-	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+,./:@%"
-	if arg != "" && strings.Trim(arg, plain) == "" {
-		return arg
-	}
-	return "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
 }

@@ -20,7 +20,9 @@ func newSSHCmd(a *app) *cobra.Command {
 		Short: "Print the ssh command that reaches a sandbox",
 		Long: `
 The command works with any OpenSSH client, pins the sandbox's host key, and
-forwards neither agents nor X11. Further arguments of ssh can be added to it.`,
+forwards neither agents nor X11. Further arguments of ssh can be added to it.
+Where your home folder has spaces in its name, eval "$(forage-ctl ssh-cmd NAME)"
+has the shell read the quotes.`,
 		Example: `
 $(forage-ctl ssh-cmd work)
 $(forage-ctl ssh-cmd work) -L 3000:localhost:3000
@@ -47,6 +49,6 @@ func runSSHCmd(a *app, o *sshCmdOptions, name string) error {
 	if o.format.json(a) {
 		return term.JSON(a.out, argv)
 	}
-	_, err = fmt.Fprintln(a.out, shellWords(argv))
+	_, err = fmt.Fprintln(a.out, term.ShellWords(argv))
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"golang.org/x/crypto/ssh"
 
@@ -96,6 +97,14 @@ func (s *Service) connect(ctx context.Context, record store.Record) (*guestclien
 // hostAlias is the name that the sandbox's host key is known by to OpenSSH.
 func hostAlias(name string) string { return "forage-" + name }
 
+// sshWord writes a path as ssh_config(5) has it in a list: there a space ends one.
+func sshWord(path string) string {
+	if strings.ContainsAny(path, " \t") {
+		return `"` + path + `"`
+	}
+	return path
+}
+
 // SSHCommand is the OpenSSH command line that logs in to the sandbox. With
 // jump it is for use on another machine, which reaches this one as jump.
 func (s *Service) SSHCommand(name, jump string) ([]string, error) {
@@ -115,7 +124,7 @@ func (s *Service) SSHCommand(name, jump string) ([]string, error) {
 	} else {
 		command = append(command,
 			"-i", filepath.Join(s.Places.State, sshkeys.ClientName), "-o", "IdentitiesOnly=yes",
-			"-o", "UserKnownHostsFile="+s.Places.Of(name).KnownHosts, "-o", "StrictHostKeyChecking=yes")
+			"-o", "UserKnownHostsFile="+sshWord(s.Places.Of(name).KnownHosts), "-o", "StrictHostKeyChecking=yes")
 	}
 	host := s.Config.SSHListen
 	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {

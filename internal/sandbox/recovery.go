@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"forage"
+	"forage/internal/term"
 	"forage/internal/workspace"
+	"forage/internal/workspace/jjrepo"
 )
 
 // setAside moves what was made for a part to a folder of its own, and returns that; "" if there is nothing of it.
@@ -53,28 +55,42 @@ func (s *Service) remember(kept []workspace.Recovery) error {
 // recoveryNote says where the removed work of w is, and how to get it back.
 func recoveryNote(r workspace.Recovery, w forage.Workspace) string {
 	days := int(workspace.RecoveryKept / (24 * time.Hour))
-	branch := strings.TrimPrefix(r.Ref, branchRefs)
+	branch, store := strings.TrimPrefix(r.Ref, branchRefs), term.ShellWord(r.Store)
 	jj := w.Repository != nil && w.Repository.Kind == forage.RepositoryJJ
 	switch {
 	case r.Folder != "":
 		return fmt.Sprintf("the files of %s are kept for %d days in %s", r.Sandbox, days, r.Folder)
 	case isBranch(r.Ref) && workspace.IsKept(r.Store):
-		return fmt.Sprintf("the commits of %s are kept for %d days: git fetch %s %s brings them", r.Sandbox, days, r.Store, branch)
+		return fmt.Sprintf("the commits of %s are kept for %d days: git fetch %s %s brings them", r.Sandbox, days, store, branch)
+	case isBranch(r.Ref) && w.Mode == forage.WorkspaceDirect:
+		return fmt.Sprintf("the commits of %s are on the branch %s; the files are in your folder already: %s",
+			r.Sandbox, branch, ontoThem(r, w, branch))
 	case isBranch(r.Ref) && jj:
 		return fmt.Sprintf("the commits of %s are at the bookmark %s: `jj new %s` goes on from them", r.Sandbox, branch, branch)
-	case isBranch(r.Ref) && w.Mode == forage.WorkspaceDirect:
-		return fmt.Sprintf("the commits of %s are on the branch %s of %s; the files are in your folder already: `git reset %s` there moves your branch to them, if it has got no commits of its own meanwhile",
-			r.Sandbox, branch, r.Store, branch)
 	case isBranch(r.Ref):
 		return fmt.Sprintf("the commits of %s are on the branch %s of %s: `git merge %s` brings them into yours", r.Sandbox, branch, r.Store, branch)
 	case workspace.IsKept(r.Store):
-		return fmt.Sprintf("the work of %s is kept for %d days in %s: in a repository of yours, `git fetch %s %s:NAME` brings it to a branch NAME", r.Sandbox, days, r.Store, r.Store, r.Ref)
+		return fmt.Sprintf("the work of %s is kept for %d days in %s: in a repository of yours, `git fetch %s %s:NAME` brings it to a branch NAME", r.Sandbox, days, r.Store, store, r.Ref)
 	}
-	back := fmt.Sprintf("git --git-dir=%s branch NAME %s", r.Store, r.Ref)
+	back := fmt.Sprintf("git --git-dir=%s branch NAME %s", store, r.Ref)
 	if jj {
 		back += ", and then jj git import,"
 	}
 	return fmt.Sprintf("the work of %s is kept for %d days as %s: %s brings it back", r.Sandbox, days, r.Ref, back)
+}
+
+// ontoThem is what brings a folder that has the files to the commits of them: as git knows them, or jj where there is one.
+func ontoThem(r workspace.Recovery, w forage.Workspace, branch string) string {
+	folder := w.Path
+	for _, nested := range w.Repository.Nested {
+		if nested.Repository.Store == r.Store {
+			folder = filepath.Join(w.Path, nested.Path)
+		}
+	}
+	if folder == w.Path && jjrepo.Has(w.Repository) {
+		return fmt.Sprintf("`jj -R %s rebase -r @ -d %s` bases your working copy on them", term.ShellWord(folder), branch)
+	}
+	return fmt.Sprintf("`git -C %s reset %s` moves your branch to them, if it has got no commits of its own meanwhile", term.ShellWord(folder), branch)
 }
 
 const branchRefs = "refs/heads/"
