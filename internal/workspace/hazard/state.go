@@ -52,18 +52,16 @@ func (s *scanner) isNew(file string) bool {
 	return s.before != nil && !known
 }
 
-// contentState is a digest of a file. Of a file that is too large to be read whole, it is of the beginning and the time of the last change.
+// contentState is a digest of a file.
 func (s *scanner) contentState(dir int, name string, st unix.Stat_t) string {
 	d := newDigest()
 	d.text(fmt.Sprintf("%t:%d", st.Mode&modeExecutable != 0, st.Size))
-	if st.Size > maxContent {
-		d.text(fmt.Sprintf("%d.%d", st.Ctim.Sec, st.Ctim.Nsec))
-	}
 	d.text(readFile(dir, name))
 	return d.sum()
 }
 
-// readFile returns the beginning of a regular file; what is not one, or can't be read, is said in its place.
+// readFile returns a regular file. Of one that is too large to be read whole, it is the time of the last change, first, so that nothing
+// leaves it out, and the beginning; what is no file, or can't be read, is said in its place.
 func readFile(dir int, name string) string {
 	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -71,12 +69,16 @@ func readFile(dir int, name string) string {
 	}
 	f := os.NewFile(uintptr(fd), name)
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return "not a file"
 	}
-	text, err := io.ReadAll(io.LimitReader(f, maxContent))
+	text, err := io.ReadAll(io.LimitReader(f, maxContent+1))
 	if err != nil {
 		return "error: " + err.Error()
+	}
+	if len(text) > maxContent {
+		return fmt.Sprintf("%d.%d of %d bytes\n%s", st.Ctim.Sec, st.Ctim.Nsec, st.Size, text)
 	}
 	return string(text)
 }
@@ -96,6 +98,8 @@ func readLink(dir int, name string) (string, error) {
 var executing = []string{
 	"config", "config.worktree", "commondir", "gitdir", "hooks/", "info/attributes", "objects/info/alternates", // git
 	"repo", "repo/config.toml", "config.toml", "workspace-config.toml", "repo/workspace-config.toml", // jj
+	// jj's own git repository, in which it starts git for fetching and pushing.
+	"repo/store/git_target", "repo/store/git/config", "repo/store/git/commondir", "repo/store/git/hooks/", "repo/store/git/objects/info/alternates",
 	"hgrc", "hgrc-not-shared", "sharedpath", "requires", // Mercurial
 }
 
