@@ -26,6 +26,7 @@ import (
 	"forage/internal/guest"
 	"forage/internal/guest/guestclient"
 	"forage/internal/sshkeys"
+	"forage/internal/testdir"
 	"forage/internal/unixsock"
 )
 
@@ -192,7 +193,7 @@ func hostID() int {
 // boot starts a guest that has not been told to go ahead.
 func boot(t testing.TB, s setup) *sandbox {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "guest") // t.TempDir is closed to the sandbox's user
+	dir, err := os.MkdirTemp(testdir.Base(), "guest") // t.TempDir is closed to the sandbox's user
 	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	sb := &sandbox{t: t, dir: dir, socket: filepath.Join(dir, "ssh.sock"), ended: make(chan struct{}), stderr: &strings.Builder{}}

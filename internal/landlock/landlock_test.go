@@ -14,6 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"forage/internal/testdir"
 )
 
 func TestPlan(t *testing.T) {
@@ -89,7 +91,7 @@ func TestConfine(t *testing.T) {
 		t.Skipf("Landlock ABI %d", abi)
 	}
 	for _, role := range []string{"plain", "nested"} {
-		dir := t.TempDir()
+		dir := testdir.Short(t)
 		for _, folder := range []string{"tmp", "workspace", "workspace/a", "workspace/b"} {
 			if err := os.Mkdir(filepath.Join(dir, folder), 0o755); err != nil {
 				t.Fatal(err)

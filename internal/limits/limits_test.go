@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"forage"
+	"forage/internal/testdir"
 
 	"golang.org/x/sys/unix"
 )
@@ -199,7 +200,7 @@ func TestApplyTakesNamesOnly(t *testing.T) {
 
 // A bus that accepts and is silent, or gone, is no manager.
 func TestDialManager(t *testing.T) {
-	dir := t.TempDir()
+	dir := testdir.Short(t)
 	if _, err := dialManager(dir + "/bus"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v", err)
 	}

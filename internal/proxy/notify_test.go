@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage/internal/config"
+	"forage/internal/testdir"
 )
 
 // TestInherited: listeners that a service manager passes are known by where they listen.
@@ -19,7 +20,7 @@ func TestInherited(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tcp.Close()
-	path := t.TempDir() + "/p.sock"
+	path := testdir.Short(t) + "/p.sock"
 	local, err := net.Listen("unix", path)
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"forage"
 	"forage/internal/audit"
 	"forage/internal/config"
+	"forage/internal/testdir"
 )
 
 func TestTokens(t *testing.T) {
@@ -158,7 +159,7 @@ func TestSockets(t *testing.T) {
 
 // TestASocketThatIsBusyIsNotFree: somebody listens there, and has no room for another connection just now.
 func TestASocketThatIsBusyIsNotFree(t *testing.T) {
-	path := t.TempDir() + "/p.sock"
+	path := testdir.Short(t) + "/p.sock"
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -16,13 +16,14 @@ import (
 	"time"
 
 	"forage"
+	"forage/internal/unixsock"
 
 	"github.com/google/go-cmp/cmp"
 )
 
 func listen(t *testing.T, path string) net.Listener {
 	t.Helper()
-	listener, err := net.Listen("unix", path)
+	listener, err := unixsock.Listen(path)
 	if err != nil {
 		t.Fatal(err)
 	}

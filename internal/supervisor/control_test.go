@@ -3,13 +3,13 @@ package supervisor
 import (
 	"context"
 	"errors"
-	"net"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"forage"
 	"forage/internal/audit"
+	"forage/internal/unixsock"
 )
 
 func serveControl(t *testing.T, handle func(context.Context, Request) (Response, error)) Client {
@@ -54,7 +54,7 @@ func TestControlRefusesWhatIsNoRequest(t *testing.T) {
 		return Response{}, nil
 	})
 	for _, text := range []string{"nonsense\n", `{"op":"stop","extra":1}` + "\n", "\x00\xff\n", `[]` + "\n"} {
-		conn, err := net.Dial("unix", filepath.Join(client.Dir, controlName))
+		conn, err := unixsock.Dial(t.Context(), filepath.Join(client.Dir, controlName))
 		if err != nil {
 			t.Fatal(err)
 		}

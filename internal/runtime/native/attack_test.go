@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/testdir"
 )
 
 // attackerName is argv[0] of the test binary as the attacker: it finds itself
@@ -64,7 +65,7 @@ func attackMain() error {
 // TestAttacks runs every attack in a sandbox whose workspace the host has
 // prepared with what attackers look for.
 func TestAttacks(t *testing.T) {
-	dir := t.TempDir()
+	dir := testdir.Short(t)
 	chownWorkspace(t, dir)
 	for _, folder := range []string{".git/hooks", "deep/er"} {
 		must(t, os.MkdirAll(filepath.Join(dir, folder), 0o755))

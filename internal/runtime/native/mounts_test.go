@@ -12,13 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/testdir"
 )
 
 // makeTree makes files below a new folder: "name" is a file with its name as content,
 // "name/" a folder, "name -> target" a link.
 func makeTree(t testing.TB, entries ...string) string {
 	t.Helper()
-	dir := t.TempDir()
+	dir := testdir.Short(t)
 	for _, e := range entries {
 		name, target, link := strings.Cut(e, " -> ")
 		path := filepath.Join(dir, name)

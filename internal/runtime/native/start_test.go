@@ -3,7 +3,6 @@ package native
 import (
 	"context"
 	"encoding/json"
-	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"forage/internal/frames"
 	"forage/internal/rootfs"
 	"forage/internal/runtime"
+	"forage/internal/unixsock"
 )
 
 // hostIDs are who the agent is on the host: the caller, or with root another.
@@ -82,12 +82,12 @@ func boxedIn(t testing.TB, run string, spec forage.Spec, s script) (*instance, e
 
 func sshSocket(t testing.TB, dir string) *os.File {
 	os.Remove(filepath.Join(dir, "ssh.sock"))
-	l, err := net.Listen("unix", filepath.Join(dir, "ssh.sock"))
+	l, err := unixsock.Listen(filepath.Join(dir, "ssh.sock"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	f, err := l.(*net.UnixListener).File()
+	f, err := l.File()
 	if err != nil {
 		t.Fatal(err)
 	}

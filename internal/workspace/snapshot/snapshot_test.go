@@ -3,7 +3,6 @@ package snapshot_test
 import (
 	"bytes"
 	"errors"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/unixsock"
 	"forage/internal/workspace/snapshot"
 )
 
@@ -166,7 +166,7 @@ func TestSpecialFiles(t *testing.T) {
 	p := newPlace(t)
 	files(t, p.folder.Path, map[string]string{"a": "1"})
 	must(t, unix.Mkfifo(p.path("fifo"), 0o644))
-	listener, err := net.Listen("unix", p.path("sock"))
+	listener, err := unixsock.Listen(p.path("sock"))
 	must(t, err)
 	defer listener.Close()
 	must(t, os.Chmod(p.path("a"), 0o755|os.ModeSetuid|os.ModeSetgid))
