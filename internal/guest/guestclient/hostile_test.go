@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"forage/internal/testdir"
 )
 
 func signer(t *testing.T) ssh.Signer {
@@ -34,7 +36,7 @@ func signer(t *testing.T) ssh.Signer {
 // socketPair is a connection and its other end.
 func socketPair(t *testing.T) (net.Conn, net.Conn) {
 	t.Helper()
-	listener, err := net.Listen("unix", t.TempDir()+"/s")
+	listener, err := net.Listen("unix", testdir.Short(t)+"/s")
 	if err != nil {
 		t.Fatal(err)
 	}
