@@ -11,14 +11,13 @@ import (
 	"forage"
 )
 
+// reference is the commented example file with every key.
+//
 //go:embed reference.toml
 var reference string
 
 //go:embed schema.json
 var schema string
-
-// Reference is the commented example file with every key.
-func Reference() string { return reference }
 
 // Schema is the JSON schema (2020-12) of the configuration file.
 func Schema() string { return schema }

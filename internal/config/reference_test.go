@@ -13,7 +13,7 @@ import (
 
 // switchedOn is the reference file with every setting that it shows.
 func switchedOn() string {
-	return regexp.MustCompile(`(?m)^#([a-z"\[])`).ReplaceAllString(Reference(), "$1")
+	return regexp.MustCompile(`(?m)^#([a-z"\[])`).ReplaceAllString(reference, "$1")
 }
 
 func loadText(t *testing.T, text string) *Config {
@@ -31,7 +31,7 @@ func loadText(t *testing.T, text string) *Config {
 }
 
 func TestReferenceChangesNothing(t *testing.T) {
-	got, want := loadText(t, Reference()), loadText(t, "")
+	got, want := loadText(t, reference), loadText(t, "")
 	gotText, err := got.TOML()
 	if err != nil {
 		t.Fatal(err)

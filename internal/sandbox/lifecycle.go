@@ -355,7 +355,7 @@ func (s *Service) Reset(ctx context.Context, name string) error {
 		if err != nil {
 			return err
 		}
-		s.SnapshotBefore(ctx, record, "reset")
+		s.snapshotBefore(ctx, record, "reset")
 		s.tell(s.missingSecrets(record.Plan))
 		return s.launch(ctx, record)
 	})

@@ -151,7 +151,7 @@ func (s *Service) Apply(ctx context.Context, name string, o ApplyOptions) (all [
 			return err
 		}
 		if slices.ContainsFunc(would, review.Applied.Changes) { // else it is only remembered that the user has it all
-			s.SnapshotBefore(ctx, record, "apply")
+			s.snapshotBefore(ctx, record, "apply")
 			s.tellUnseen(sessions)
 		}
 		options.DryRun = false

@@ -13,8 +13,8 @@ import (
 	"forage/internal/supervisor"
 )
 
-// TimeoutExit is the exit code of a run that took longer than it was given.
-const TimeoutExit = 124
+// timeoutExit is the exit code of a run that took longer than it was given.
+const timeoutExit = 124
 
 // Run runs one command in a throw-away sandbox and returns its exit code, beside
 // an error where that needs explaining. This process is the sandbox's supervisor: however it ends, the sandbox ends too.
@@ -96,7 +96,7 @@ func (s *Service) runIn(ctx context.Context, sandbox *supervisor.Sandbox, record
 	exit, err := runOver(ctx, client, spec.Dir, spec.Command, stdio)
 	switch {
 	case errors.Is(context.Cause(ctx), errTimeout):
-		return TimeoutExit, fmt.Errorf("the command took longer than the %v that it was given", opts.Timeout)
+		return timeoutExit, fmt.Errorf("the command took longer than the %v that it was given", opts.Timeout)
 	case err != nil:
 		// The connection broke because the sandbox ended: say why it did.
 		select {

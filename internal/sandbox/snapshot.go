@@ -47,10 +47,10 @@ func (s *Service) Snapshot(ctx context.Context, name string, o SnapshotOptions) 
 	return made, err
 }
 
-// SnapshotBefore keeps the workspace of a sandbox before something is done with it, in a snapshot that goes
+// snapshotBefore keeps the workspace of a sandbox before something is done with it, in a snapshot that goes
 // by itself. That it can't be made is said, and keeps nothing from being done: what is to come does
 // not mean to change the workspace. The caller holds the sandbox's lock.
-func (s *Service) SnapshotBefore(ctx context.Context, record store.Record, what string) {
+func (s *Service) snapshotBefore(ctx context.Context, record store.Record, what string) {
 	request, err := s.snapshotOf(ctx, record.Plan, false)
 	if err == nil {
 		request.Of, request.Label, request.Automatic, request.MaxCopied = record.CreatedAt, "before "+what, true, maxAutomatic

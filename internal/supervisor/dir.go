@@ -110,7 +110,7 @@ func inherited(fd uintptr) (*Lock, error) {
 // whoever sees the lock free finds nothing left. Once the lock's name is gone,
 // the folder is whoever's makes a new one there, and is left to them, as is one that was another's already.
 func (l *Lock) Release() error {
-	if l.Lost() {
+	if l.lost() {
 		return l.close()
 	}
 	entries, err := os.ReadDir(l.dir)
@@ -136,8 +136,8 @@ func (l *Lock) Release() error {
 	return errors.Join(err, l.close())
 }
 
-// Lost says whether the lock's file is no longer at its path: whoever holds it can't be found any more, and locks nobody out.
-func (l *Lock) Lost() bool { return !sameFile(l.file) }
+// lost says whether the lock's file is no longer at its path: whoever holds it can't be found any more, and locks nobody out.
+func (l *Lock) lost() bool { return !sameFile(l.file) }
 
 // Alive says whether a supervisor holds the run-time folder dir.
 func Alive(dir string) bool {

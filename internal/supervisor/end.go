@@ -50,11 +50,11 @@ func (s *Sandbox) Ended() (reason string, err error) {
 // Stop ends the sandbox: SIGTERM to all that runs inside, SIGKILL after grace.
 // It returns when nothing is left.
 func (s *Sandbox) Stop(ctx context.Context, grace time.Duration) error {
-	return s.StopFor(ctx, grace, "it was asked to stop")
+	return s.stopFor(ctx, grace, "it was asked to stop")
 }
 
-// StopFor is Stop with a reason of the caller's.
-func (s *Sandbox) StopFor(ctx context.Context, grace time.Duration, reason string) error {
+// stopFor is Stop with a reason of the caller's.
+func (s *Sandbox) stopFor(ctx context.Context, grace time.Duration, reason string) error {
 	s.mu.Lock()
 	if s.reason == "" {
 		s.reason = reason

@@ -166,7 +166,7 @@ func hold(ctx context.Context, launch Launch, lock *Lock) (_ *held, err error) {
 		}
 	}()
 	paths := launch.paths()
-	if lock.Lost() || !Alive(paths.Dir) {
+	if lock.lost() || !Alive(paths.Dir) {
 		return nil, forage.Errorf(forage.ErrStart, "the lock of %s was not handed over", paths.Dir)
 	}
 	records, err := store.Open(launch.StateDir)
@@ -215,7 +215,7 @@ func (h *held) wait() int {
 	h.untilOver()
 	reason, err := h.sandbox.Ended()
 	var saveErr error
-	if !h.lock.Lost() { // else the record is somebody else's to write, if it is there
+	if !h.lock.lost() { // else the record is somebody else's to write, if it is there
 		saveErr = h.update(func(record *store.Record) {
 			record.Phase, record.Reason = forage.PhaseStopped, reason
 			if err != nil {
@@ -242,11 +242,11 @@ func (h *held) untilOver() {
 	for {
 		select {
 		case <-terminated:
-			h.sandbox.StopFor(context.Background(), termGrace, "its supervisor was told to end")
+			h.sandbox.stopFor(context.Background(), termGrace, "its supervisor was told to end")
 			return
 		case <-look.C:
-			if h.lock.Lost() {
-				h.sandbox.StopFor(context.Background(), termGrace, "its run-time folder was removed")
+			if h.lock.lost() {
+				h.sandbox.stopFor(context.Background(), termGrace, "its run-time folder was removed")
 				return
 			}
 		case <-h.sandbox.Done():

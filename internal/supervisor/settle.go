@@ -58,7 +58,7 @@ func (s *Sandbox) settle() error {
 	}
 	if limit := s.setup.Plan.Spec.Limits.WallClock; limit > 0 {
 		s.clock = time.AfterFunc(limit, func() {
-			s.StopFor(context.Background(), wallClockGrace, fmt.Sprintf("its wall clock limit of %v was reached", limit))
+			s.stopFor(context.Background(), wallClockGrace, fmt.Sprintf("its wall clock limit of %v was reached", limit))
 		})
 	}
 	go s.watch()
