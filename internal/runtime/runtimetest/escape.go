@@ -14,6 +14,7 @@ import (
 	"forage"
 	"forage/internal/probe"
 	"forage/internal/supervisor"
+	"forage/internal/unixsock"
 )
 
 // Escape attacks sandboxes of the runtime from inside, as an agent would.
@@ -109,7 +110,7 @@ func swappedSourceIsRefused(h *host) {
 }
 
 func socketsAreMasked(h *host) {
-	listener, err := net.Listen("unix", filepath.Join(h.workspace, "host.sock"))
+	listener, err := unixsock.Listen(filepath.Join(h.workspace, "host.sock"))
 	if err != nil {
 		h.Fatal(err)
 	}

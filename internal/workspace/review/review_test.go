@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -16,6 +17,12 @@ import (
 	"forage/internal/workspace"
 	"forage/internal/workspace/hazard"
 )
+
+// TestMain has files made with the modes that tests want, whatever the caller's umask.
+func TestMain(m *testing.M) {
+	syscall.Umask(0o022)
+	os.Exit(m.Run())
+}
 
 // box is a repository of the user's with a worktree that stands for a sandbox's, whose commits are imported.
 type box struct {

@@ -29,6 +29,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, work(dir))
 		os.Exit(1)
 	}
+	unix.Umask(0o022) // modes are compared
 	os.Exit(m.Run())
 }
 
