@@ -24,17 +24,22 @@ func Lock(ctx context.Context, file string) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := Flock(ctx, held, unix.LOCK_EX); err != nil {
+		return nil, errors.Join(fmt.Errorf("locking %s: %w", file, err), held.Close())
+	}
+	return func() { _ = held.Close() }, nil
+}
+
+// Flock waits for a lock of flock(2) on an open file: how is unix.LOCK_EX or unix.LOCK_SH.
+func Flock(ctx context.Context, file *os.File, how int) error {
 	for {
-		err := unix.Flock(int(held.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return func() { _ = held.Close() }, nil
-		}
+		err := unix.Flock(int(file.Fd()), how|unix.LOCK_NB)
 		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			return nil, errors.Join(fmt.Errorf("locking %s: %w", file, err), held.Close())
+			return err
 		}
 		select {
 		case <-ctx.Done():
-			return nil, errors.Join(context.Cause(ctx), held.Close())
+			return context.Cause(ctx)
 		case <-time.After(lockPause):
 		}
 	}

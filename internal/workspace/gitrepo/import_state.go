@@ -10,12 +10,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/workspace"
 )
 
 // imported is what is known of the last import of a workspace. It is kept beside the private metadata, where
@@ -108,9 +108,6 @@ func hasTree(w forage.Workspace) bool {
 	return w.Mode == forage.WorkspaceWorktree || w.Mode == forage.WorkspaceClone
 }
 
-// lockPause is how long a locked thing is left alone before it is tried again.
-const lockPause = 20 * time.Millisecond
-
 // lockImport keeps other processes of ours from importing the same workspace at the same time: the supervisor
 // does, and so does whoever looks.
 func lockImport(ctx context.Context, w forage.Workspace) (unlock func(), err error) {
@@ -118,20 +115,10 @@ func lockImport(ctx context.Context, w forage.Workspace) (unlock func(), err err
 	if err != nil {
 		return nil, fmt.Errorf("locking %s: %w", filepath.Base(w.Repository.Dir), err)
 	}
-	for {
-		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return func() { file.Close() }, nil
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			return nil, errors.Join(fmt.Errorf("locking %s: %w", file.Name(), err), file.Close())
-		}
-		select {
-		case <-ctx.Done():
-			return nil, errors.Join(fmt.Errorf("waiting for another import: %w", context.Cause(ctx)), file.Close())
-		case <-time.After(lockPause):
-		}
+	if err := workspace.Flock(ctx, file, unix.LOCK_EX); err != nil {
+		return nil, errors.Join(fmt.Errorf("waiting for another import: %w", err), file.Close())
 	}
+	return func() { file.Close() }, nil
 }
 
 // copiedRefs are the host's refs as they were when the private metadata was made: one that is still the same

@@ -14,8 +14,11 @@ import (
 	"forage"
 )
 
-// indexTries is how often an index that is locked or changed meanwhile is tried again: for some seconds.
-const indexTries = 100
+// indexTries is how often an index that is locked or changed meanwhile is tried again, and indexPause after how long: for some seconds.
+const (
+	indexTries = 100
+	indexPause = 20 * time.Millisecond
+)
 
 // bringIndexTo brings the index of a working folder that is linked to the host's repository to a commit, so that plain
 // git there says what differs from it. Files are not touched, and what the index knows of them stays. Submodules
@@ -36,7 +39,7 @@ func (s *Shadow) bringIndexTo(ctx context.Context, folder, commit string) error 
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-time.After(lockPause):
+		case <-time.After(indexPause):
 		}
 	}
 	return forage.WithHint(forage.Errorf(forage.ErrRefused, "%s is locked by another git", index),

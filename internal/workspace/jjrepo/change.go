@@ -7,11 +7,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"forage/internal/hostexec"
+	"forage/internal/workspace"
 )
 
 // Change runs a jj that changes the repository, and no working copy.
@@ -51,9 +51,6 @@ func (r *Repository) settled(ctx context.Context) error {
 
 func (r *Repository) lock() string { return filepath.Join(r.Dir, "git_import_export.lock") }
 
-// lockPause is how long to wait before asking for a lock again: flock(2) can't be waited for and given up.
-const lockPause = 20 * time.Millisecond
-
 // lock takes a lock as jj does: flock(2) on a file that its holder removes.
 func lock(ctx context.Context, path string) (unlock func(), err error) {
 	f, err := lockFile(ctx, path, os.O_CREATE)
@@ -74,7 +71,7 @@ func lockFile(ctx context.Context, path string, flags int) (*os.File, error) {
 			return nil, fmt.Errorf("locking: %w", err)
 		}
 		var stat unix.Stat_t
-		err = errors.Join(flock(ctx, f), unix.Fstat(int(f.Fd()), &stat))
+		err = errors.Join(workspace.Flock(ctx, f, unix.LOCK_EX), unix.Fstat(int(f.Fd()), &stat))
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("locking %s: %w", path, err), f.Close())
 		}
@@ -82,19 +79,5 @@ func lockFile(ctx context.Context, path string, flags int) (*os.File, error) {
 			return f, nil
 		}
 		_ = f.Close() // the holder before us removed it
-	}
-}
-
-func flock(ctx context.Context, f *os.File) error {
-	for {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.EWOULDBLOCK) {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(lockPause):
-		}
 	}
 }

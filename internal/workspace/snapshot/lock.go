@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	"golang.org/x/sys/unix"
-)
 
-// lockPoll is how long to wait before asking for a lock again: flock(2) can't be waited for and given up.
-const lockPoll = 20 * time.Millisecond
+	"forage/internal/workspace"
+)
 
 // share keeps contents from being collected while they come in or are needed.
 func (s Store) share(ctx context.Context) (unlock func(), err error) {
@@ -20,22 +18,11 @@ func (s Store) share(ctx context.Context) (unlock func(), err error) {
 	if err != nil {
 		return nil, explain(err)
 	}
-	for {
-		err := unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB)
-		switch {
-		case err == nil:
-			return func() { file.Close() }, nil
-		case !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR):
-			file.Close()
-			return nil, fmt.Errorf("locking the snapshots: %w", err)
-		}
-		select {
-		case <-ctx.Done():
-			file.Close()
-			return nil, context.Cause(ctx)
-		case <-time.After(lockPoll):
-		}
+	if err := workspace.Flock(ctx, file, unix.LOCK_SH); err != nil {
+		file.Close()
+		return nil, fmt.Errorf("locking the snapshots: %w", err)
 	}
+	return func() { file.Close() }, nil
 }
 
 // alone is for Collect; ok is false while anybody uses the contents.
