@@ -50,5 +50,11 @@ func (a *app) report(ctx context.Context, err error) int {
 // oneLine is text for one line of a terminal. Errors that were joined hold line
 // ends, and so may text that comes from inside: neither may look like a line of ours.
 func oneLine(text string) string {
-	return term.Escape(strings.ReplaceAll(strings.TrimSpace(text), "\n", "; "))
+	var lines []string
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return term.Escape(strings.Join(lines, "; "))
 }

@@ -147,7 +147,7 @@ func exitStatuses() []exitStatus {
 }
 
 // insideExit is the exitNote of commands that run a command inside.
-const insideExit = "124 126 127 128+N N"
+const insideExit = "126 127 128+N N"
 
 func indent(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")

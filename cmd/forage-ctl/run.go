@@ -37,7 +37,7 @@ forage-ctl run --git-worktree . --name fix -- claude -p 'fix the tests'
 forage-ctl run --network none --timeout 5m -- make test
 forage-ctl run --allow docs.example.com --allow git.example.com:22 -- make docs
 forage-ctl run --print-effective-config -- claude`,
-		Annotations: map[string]string{exitNote: "3 5 6 7 8 " + insideExit},
+		Annotations: map[string]string{exitNote: "3 5 6 7 8 124 " + insideExit},
 		RunE: func(c *cobra.Command, args []string) error {
 			o.Command = args
 			return runRun(c, a, &o)

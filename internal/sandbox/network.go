@@ -21,7 +21,7 @@ func (s *Service) Network(ctx context.Context, name string, change NetworkChange
 			return nil
 		}
 		var err error
-		if network, err = changed(record.Network, change); err != nil {
+		if network, err = changed(name, record.Network, change); err != nil {
 			return err
 		}
 		if err := s.mayChange(network, change); err != nil {
@@ -73,7 +73,7 @@ func (c NetworkChange) empty() bool {
 }
 
 // changed is network with change made to it.
-func changed(network forage.Network, change NetworkChange) (forage.Network, error) {
+func changed(name string, network forage.Network, change NetworkChange) (forage.Network, error) {
 	if change.Mode != "" {
 		network.Mode = change.Mode
 	}
@@ -86,7 +86,7 @@ func changed(network forage.Network, change NetworkChange) (forage.Network, erro
 		if at < 0 {
 			return forage.Network{}, forage.WithHint(
 				forage.Errorf(forage.ErrUsage, "%q is not among the allowed hosts", host),
-				"`forage-ctl network NAME` lists them as they must be written")
+				"`forage-ctl network "+name+"` lists them as they must be written")
 		}
 		network.Allow = slices.Delete(network.Allow, at, at+1)
 	}

@@ -45,7 +45,7 @@ func samePlan(frozen, wanted forage.Plan) error {
 func differs(name, how string) error {
 	return forage.WithHint(
 		forage.Errorf(forage.ErrRefused, "sandbox %q is there already, and differs: %s", name, how),
-		"`forage-ctl start "+name+"` starts it as it is; `forage-ctl down "+name+"` removes it")
+		"choose another name; or `forage-ctl start "+name+"` goes on with it as it is, and `forage-ctl down "+name+"` removes it")
 }
 
 func orNothing(value []byte) string {
