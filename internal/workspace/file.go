@@ -5,6 +5,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -88,4 +89,13 @@ func CopyFile(from, to string, limit int64) error {
 		err = notRegular(from, limit)
 	}
 	return errors.Join(err, target.Close(), os.Chtimes(to, info.ModTime(), info.ModTime()))
+}
+
+// racyMargin is for how long a file has to have been left alone for its times to tell it from what is written to it next: they are as
+// coarse as the clock tick, and on some file systems as seconds.
+const racyMargin = 2 * time.Second
+
+// Racy says whether what is looked at now was changed so short a time ago that another change may leave it the same times.
+func Racy(changed unix.Timespec, now time.Time) bool {
+	return !time.Unix(changed.Unix()).Before(now.Add(-racyMargin))
 }

@@ -13,17 +13,15 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"forage/internal/workspace"
 )
 
 // The state of a file is "STAT CONTENT": what the file system says of it, and a digest of its content. STAT has the ctime,
 // which nobody can forge: as long as STAT is the same, so is the content, and the file is not read again.
 
-// The clock of a file system ticks slowly: what is changed again in the instant of the look may have the STAT that the look saw.
-// So the STAT of a file whose last change is younger than racyMargin is racy, which no file has: it is read each time.
-const (
-	racyMargin = 2 * time.Second
-	racy       = "racy"
-)
+// racy is the STAT of a file that may be changed again without another STAT, and that of no file: it is read each time.
+const racy = "racy"
 
 // fileState is the state of the regular file name in the folder dir.
 func (s *scanner) fileState(dir int, name, file string, st unix.Stat_t) string {
@@ -33,7 +31,7 @@ func (s *scanner) fileState(dir int, name, file string, st unix.Stat_t) string {
 		return stat
 	}
 	wasStat, wasContent, _ := strings.Cut(was, " ")
-	if time.Since(time.Unix(st.Ctim.Sec, st.Ctim.Nsec)) < racyMargin {
+	if workspace.Racy(st.Ctim, time.Now()) {
 		stat = racy
 	} else if known && wasStat == stat {
 		return was

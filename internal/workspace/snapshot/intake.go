@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/workspace"
 )
 
 // intake takes contents into the store.
@@ -73,7 +74,7 @@ func (in *intake) keep(c *copier, file *os.File, e *entry) error {
 			return nil
 		}
 		e.look(&before)
-		e.racy = !time.Unix(before.Ctim.Sec, before.Ctim.Nsec).Before(in.now().Add(-racyMargin))
+		e.racy = workspace.Racy(before.Ctim, in.now())
 		e.xattrs = readXattrs(fd)
 		err := in.hold(bytesOf(e.xattrs))
 		if err != nil {

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -23,10 +22,6 @@ const (
 	maxDepth   = 256
 	maxEntries = 5_000_000
 )
-
-// racyMargin is how much older than the reading a file's last change must be for its time to be
-// trusted: times of files are as coarse as the clock tick, and on some file systems as seconds.
-const racyMargin = 2 * time.Second
 
 // walker goes through one folder, from descriptor to descriptor: whatever is renamed or replaced
 // by a link meanwhile, it stays within.
