@@ -75,6 +75,9 @@ func within(ctx context.Context, patience time.Duration) (context.Context, conte
 // nothingUnsaved refuses to go on while a part has work that is nowhere else.
 func (s *Service) nothingUnsaved(ctx context.Context, name string, parts []forage.Workspace) error {
 	unsaved := slices.DeleteFunc(s.work(ctx, savePatience, parts), func(w Work) bool { return !w.Unsaved })
+	if ctx.Err() != nil { // what is unsaved is not known
+		return context.Cause(ctx)
+	}
 	if len(unsaved) == 0 {
 		return nil
 	}

@@ -1,6 +1,8 @@
 package sandbox
 
 import (
+	"context"
+	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -36,5 +38,11 @@ func TestWorkIsLookedForWithPatience(t *testing.T) {
 		if got.Unsaved != (want != "") || want != "" && !strings.Contains(got.Problem, want) {
 			t.Errorf("with patience for %v: %+v", patience, got)
 		}
+	}
+	interrupted := errors.New("interrupted")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(interrupted)
+	if err := s.nothingUnsaved(ctx, "box", []forage.Workspace{w}); err != interrupted {
+		t.Errorf("of a look that the caller gives up it is said: %v", err)
 	}
 }

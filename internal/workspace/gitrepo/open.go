@@ -239,6 +239,9 @@ func StartOf(ctx context.Context, r *Repository, revision, scratch string) (comm
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	if commit, err = s.Line(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", revision+"^{commit}"); err != nil {
+		if ctx.Err() != nil { // nobody knows whether it is there
+			return "", context.Cause(ctx)
+		}
 		return "", forage.WithHint(
 			forage.Errorf(forage.ErrUsage, "%s has no branch or commit %q", r.Common, revision),
 			"see `git branch --all`")

@@ -25,6 +25,9 @@ func (s *Session) changes(ctx context.Context, from, to string, renames bool) ([
 		args = append(args, "--no-renames")
 	}
 	list, err := s.staging.Git(ctx, gitrepo.Call{Args: append(args, from, to), Output: maxList})
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	if err != nil {
 		return nil, forage.WithHint(fmt.Errorf("comparing: %w", err), "leave generated files out with .gitignore")
 	}
