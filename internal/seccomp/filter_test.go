@@ -312,7 +312,7 @@ func TestMountsAreKept(t *testing.T) {
 		{"unshare: a flag to come", unix.SYS_UNSHARE, a(junk | unix.CLONE_NEWNS | 0x100000), einval},
 		{"mount", unix.SYS_MOUNT, nil, allow},
 		{"pivot_root", unix.SYS_PIVOT_ROOT, nil, allow},
-		{"open_tree", unix.SYS_OPEN_TREE, a(0, 0, unix.OPEN_TREE_CLONE | unix.AT_RECURSIVE | unix.AT_EMPTY_PATH), allow},
+		{"open_tree", unix.SYS_OPEN_TREE, a(0, 0, unix.OPEN_TREE_CLONE|unix.AT_RECURSIVE|unix.AT_EMPTY_PATH), allow},
 		{"open_tree: a flag to come", unix.SYS_OPEN_TREE, a(0, 0, 2), einval},
 		{"open_tree_attr: a flag to come", unix.SYS_OPEN_TREE_ATTR, a(0, 0, 2), einval},
 		{"fsmount", unix.SYS_FSMOUNT, a(3, unix.FSMOUNT_CLOEXEC), allow},
