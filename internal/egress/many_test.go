@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"forage"
 )
 
@@ -53,6 +55,11 @@ func (w *world) hold(addr string, held chan net.Conn) {
 // those beyond the bound are reset.
 func TestManyIdle(t *testing.T) {
 	const many, beyond, most = 2000, 100, 64 << 20
+	const descriptors = 5 * many // both ends of both connections, and others
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil || limit.Cur < descriptors {
+		t.Skipf("needs %d descriptors, and may have %d (%v): raise ulimit -Hn", descriptors, limit.Cur, err)
+	}
 	for name, open := range map[string]func(s *secureWorld) net.Conn{
 		"tunnels": func(s *secureWorld) net.Conn {
 			conn := s.connect(s.proxy)

@@ -91,7 +91,7 @@ func TestConfine(t *testing.T) {
 		t.Skipf("Landlock ABI %d", abi)
 	}
 	for _, role := range []string{"plain", "nested"} {
-		dir := testdir.Short(t)
+		dir := testdir.Plain(t)
 		for _, folder := range []string{"tmp", "workspace", "workspace/a", "workspace/b"} {
 			if err := os.Mkdir(filepath.Join(dir, folder), 0o755); err != nil {
 				t.Fatal(err)

@@ -200,7 +200,7 @@ func TestApplyTakesNamesOnly(t *testing.T) {
 
 // A bus that accepts and is silent, or gone, is no manager.
 func TestDialManager(t *testing.T) {
-	dir := testdir.Short(t)
+	dir := testdir.Plain(t)
 	if _, err := dialManager(dir + "/bus"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v", err)
 	}

@@ -20,7 +20,7 @@ func TestInherited(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tcp.Close()
-	path := testdir.Short(t) + "/p.sock"
+	path := testdir.Plain(t) + "/p.sock"
 	local, err := net.Listen("unix", path)
 	if err != nil {
 		t.Fatal(err)

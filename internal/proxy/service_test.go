@@ -159,7 +159,7 @@ func TestSockets(t *testing.T) {
 
 // TestASocketThatIsBusyIsNotFree: somebody listens there, and has no room for another connection just now.
 func TestASocketThatIsBusyIsNotFree(t *testing.T) {
-	path := testdir.Short(t) + "/p.sock"
+	path := testdir.Plain(t) + "/p.sock"
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)

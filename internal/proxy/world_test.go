@@ -57,7 +57,7 @@ type world struct {
 
 // newWorld has two clients, a and b, on loopback and a unix socket, who may both ask the upstream server.
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, dir: testdir.Short(t), env: map[string]string{"TOKEN_A": tokenA, "TOKEN_B": tokenB}}
+	w := &world{t: t, dir: testdir.Plain(t), env: map[string]string{"TOKEN_A": tokenA, "TOKEN_B": tokenB}}
 	w.upstream = httptest.NewServer(http.HandlerFunc(w.serveUpstream))
 	t.Cleanup(w.upstream.Close)
 	w.loaded = config.Config{

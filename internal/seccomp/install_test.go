@@ -7,12 +7,15 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"forage/internal/testdir"
 )
 
 // The tests run this binary again; roleEnv says what to do under the filter.
@@ -47,11 +50,12 @@ func install(o Options) {
 	}
 }
 
-// under runs a command under the filter.
+// under runs a command under the filter, in English and without the caller's git settings.
 func under(t *testing.T, role string, argv ...string) (string, error) {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe", argv...)
-	cmd.Env = append(os.Environ(), roleEnv+"="+role)
+	env := slices.DeleteFunc(os.Environ(), func(variable string) bool { return strings.HasPrefix(variable, "GIT_") })
+	cmd.Env = append(env, roleEnv+"="+role, "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1", "LC_ALL=C.UTF-8", "LANGUAGE=")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.CombinedOutput()
 	return string(out), err
@@ -178,7 +182,7 @@ func TestEveryThread(t *testing.T) {
 
 // What people run inside must run. Each line is a command and what it prints.
 func TestTools(t *testing.T) {
-	dir := t.TempDir()
+	dir := testdir.Plain(t)
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {

@@ -14,6 +14,8 @@ import (
 	"forage"
 
 	"github.com/godbus/dbus/v5"
+
+	"forage/internal/testdir"
 )
 
 // startBus starts a session bus of its own, and returns what finds it.
@@ -22,7 +24,7 @@ func startBus(t *testing.T) map[string]string {
 	if _, err := exec.LookPath("dbus-daemon"); err != nil {
 		t.Skip("dbus-daemon is not installed")
 	}
-	dir := t.TempDir()
+	dir := testdir.Plain(t)
 	t.Setenv("HOME", dir)
 	// Nothing is started by being asked for: that would be the keyring of this machine.
 	config := `<busconfig><type>session</type><listen>unix:path=` + dir + `/bus</listen><auth>EXTERNAL</auth>
@@ -176,7 +178,7 @@ func TestNoBus(t *testing.T) {
 
 // A bus that says nothing holds nobody up for longer than they want to wait.
 func TestASilentBus(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "bus")
+	path := filepath.Join(testdir.Plain(t), "bus")
 	listener := listen(t, path)
 	defer listener.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)

@@ -3,6 +3,7 @@ package testdir
 
 import (
 	"os"
+	"regexp"
 	"testing"
 )
 
@@ -10,18 +11,22 @@ import (
 // (unix(7)).
 const longest = 70
 
-// Base is where folders with sockets are made: the folder of temporary files, or /tmp where that has a long path.
+// plain is a path that a shell, a URL and a configuration file take for what it is, as it is.
+var plain = regexp.MustCompile(`^[A-Za-z0-9/._-]+$`)
+
+// Base is where folders with plain, short paths are made: the folder of temporary files if it has one itself, or /tmp.
 func Base() string {
-	if dir := os.TempDir(); len(dir) <= longest/2 {
+	if dir := os.TempDir(); len(dir) <= longest/2 && plain.MatchString(dir) {
 		return dir
 	}
 	return "/tmp"
 }
 
-// Short is a folder of the test in which sockets can be made and reached by their paths, however long TMPDIR is.
-func Short(t testing.TB) string {
+// Plain is a folder of the test in which sockets can be made and reached by their paths, and whose path can stand
+// anywhere unquoted, whatever TMPDIR is.
+func Plain(t testing.TB) string {
 	t.Helper()
-	if dir := t.TempDir(); len(dir) <= longest {
+	if dir := t.TempDir(); len(dir) <= longest && plain.MatchString(dir) {
 		return dir
 	}
 	dir, err := os.MkdirTemp(Base(), "forage")

@@ -21,7 +21,7 @@ func pair(t testing.TB, network string) (a, b net.Conn) {
 	t.Helper()
 	address := "127.0.0.1:0"
 	if network == "unix" {
-		address = filepath.Join(testdir.Short(t), "s")
+		address = filepath.Join(testdir.Plain(t), "s")
 	}
 	listener, err := net.Listen(network, address)
 	if err != nil {

@@ -36,7 +36,7 @@ func signer(t *testing.T) ssh.Signer {
 // socketPair is a connection and its other end.
 func socketPair(t *testing.T) (net.Conn, net.Conn) {
 	t.Helper()
-	listener, err := net.Listen("unix", testdir.Short(t)+"/s")
+	listener, err := net.Listen("unix", testdir.Plain(t)+"/s")
 	if err != nil {
 		t.Fatal(err)
 	}

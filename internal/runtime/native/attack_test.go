@@ -65,7 +65,7 @@ func attackMain() error {
 // TestAttacks runs every attack in a sandbox whose workspace the host has
 // prepared with what attackers look for.
 func TestAttacks(t *testing.T) {
-	dir := testdir.Short(t)
+	dir := testdir.Plain(t)
 	chownWorkspace(t, dir)
 	for _, folder := range []string{".git/hooks", "deep/er"} {
 		must(t, os.MkdirAll(filepath.Join(dir, folder), 0o755))

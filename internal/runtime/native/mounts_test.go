@@ -19,7 +19,7 @@ import (
 // "name/" a folder, "name -> target" a link.
 func makeTree(t testing.TB, entries ...string) string {
 	t.Helper()
-	dir := testdir.Short(t)
+	dir := testdir.Plain(t)
 	for _, e := range entries {
 		name, target, link := strings.Cut(e, " -> ")
 		path := filepath.Join(dir, name)
