@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -46,16 +44,9 @@ func (c *contents) write(path string) error {
 }
 
 func readListing(path string) (*contents, error) {
-	data, err := os.ReadFile(path)
+	body, err := readSummed(path)
 	if err != nil {
 		return nil, err
-	}
-	if len(data) < sha256.Size {
-		return nil, damaged(errShort)
-	}
-	body, sum := data[:len(data)-sha256.Size], data[len(data)-sha256.Size:]
-	if want := sha256.Sum256(body); !bytes.Equal(want[:], sum) {
-		return nil, damaged(errors.New("its digest is another"))
 	}
 	c, _, err := decode(body)
 	if err != nil {

@@ -200,17 +200,26 @@ func parseHeader(line []byte, id string) (Snapshot, error) {
 	return s, nil
 }
 
-func readManifest(path string) (*manifest, error) {
+// readSummed reads a file that has the SHA-256 of all before it at its end, and returns what is before.
+func readSummed(path string) ([]byte, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
 	if len(data) < sha256.Size {
-		return nil, damaged(io.ErrUnexpectedEOF)
+		return nil, damaged(errShort)
 	}
 	body, sum := data[:len(data)-sha256.Size], data[len(data)-sha256.Size:]
 	if want := sha256.Sum256(body); !bytes.Equal(want[:], sum) {
 		return nil, damaged(errors.New("its digest is another"))
+	}
+	return body, nil
+}
+
+func readManifest(path string) (*manifest, error) {
+	body, err := readSummed(path)
+	if err != nil {
+		return nil, err
 	}
 	line, rest, _ := bytes.Cut(body, []byte("\n"))
 	m := &manifest{}
