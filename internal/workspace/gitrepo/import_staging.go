@@ -5,13 +5,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"forage"
+	"forage/internal/workspace"
 )
 
 // staging is where objects from inside are brought to and looked at, before any comes near the user's
@@ -26,9 +25,6 @@ type staging struct {
 // stagingSuffix is the folder beside private metadata in which stagings are: on a disk, where a folder for scratch may be
 // in memory, which a pack from inside would fill.
 const stagingSuffix = ".staging"
-
-// stagingKept is how long after a crash what is left of a staging stays.
-const stagingKept = 24 * time.Hour
 
 func newStaging(r *Repository, from *metadata) (*staging, error) {
 	folder := filepath.Dir(from.path) + stagingSuffix
@@ -56,18 +52,16 @@ func (s *staging) close() error {
 
 // sweep removes what killed processes of ours have left. What can't be removed now is found the next time.
 func sweep(folder string) {
-	entries, _ := os.ReadDir(folder)
-	for _, entry := range entries {
-		if info, err := entry.Info(); err == nil && time.Since(info.ModTime()) > stagingKept {
-			_ = os.RemoveAll(filepath.Join(folder, entry.Name()))
-		}
+	abandoned, _ := workspace.AbandonedScratch(folder)
+	for _, left := range abandoned {
+		_ = os.RemoveAll(left)
 	}
 }
 
 // Take takes commits, and all that they need, from a private git directory to a staging: a Shadow of the repository that
 // writes to a store of its own, which is gone when it is closed. What is taken is complete, and its digests are
 // checked; git's fsck comes with Hand.
-func (r *Repository) Take(ctx context.Context, privateGit string, tips []string, _ string) (_ *Shadow, err error) {
+func (r *Repository) Take(ctx context.Context, privateGit string, tips []string) (_ *Shadow, err error) {
 	from, err := openMetadata(privateGit)
 	if err != nil {
 		return nil, err
@@ -222,7 +216,7 @@ func (s *Shadow) hand(ctx context.Context, host *Shadow, tips []string) error {
 	if _, err := s.Git(ctx, Call{Args: check, Env: readsHostile}); err != nil {
 		return checked(err)
 	}
-	_, err = host.Git(ctx, Call{Args: []string{"unpack-objects", "-q"}, Input: io.Reader(pack), Env: readsHostile})
+	_, err = host.Git(ctx, Call{Args: []string{"unpack-objects", "-q"}, Input: pack, Env: readsHostile})
 	return err
 }
 

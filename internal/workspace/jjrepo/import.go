@@ -33,7 +33,7 @@ func (s *Shadow) look(ctx context.Context, w forage.Workspace) (_ *inside, err e
 	}
 	in := &inside{view: view}
 	tips := notRoot(append([]string{view.At()}, view.Heads...))
-	in.staging, err = s.Repository.Git.Take(ctx, filepath.Join(w.Repository.Dir, gitFolder), tips, s.scratch)
+	in.staging, err = s.Repository.Git.Take(ctx, filepath.Join(w.Repository.Dir, gitFolder), tips)
 	if err != nil {
 		return nil, err
 	}
