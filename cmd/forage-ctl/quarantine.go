@@ -36,12 +36,14 @@ forage-ctl quarantine work --paths .envrc tools/.vscode`,
 	}
 	c.Flags().BoolVar(&o.All, "all", false, "also what takes a build, a push or a start by name")
 	c.Flags().StringArrayVar(&o.Paths, "paths", nil, "only what is at or below these `PATHS` of the workspace")
-	c.MarkFlagsMutuallyExclusive("all", "paths")
 	f.add(c)
 	return c
 }
 
 func runQuarantine(c *cobra.Command, a *app, f format, o sandbox.QuarantineOptions, name string) error {
+	if o.All && len(o.Paths) > 0 {
+		return usageError(c, "--all and --paths exclude one another")
+	}
 	service, err := a.service()
 	if err != nil {
 		return err
