@@ -129,3 +129,18 @@ func TestCollectorsTogether(t *testing.T) {
 		t.Errorf("the note of a removal that has ended: %v", err)
 	}
 }
+
+// What is shown as a status is one of four words, also of a sandbox that is on its way out.
+func TestRemovedIsShownAsStopped(t *testing.T) {
+	s := newService(t)
+	if _, err := s.Store.Create(t.Context(), store.Record{Name: "box", Runtime: "native", Phase: forage.PhaseRemoving}, store.Ports{}); err != nil {
+		t.Fatal(err)
+	}
+	all, err := s.List(t.Context())
+	if err != nil || len(all) != 1 {
+		t.Fatalf("%d sandboxes, %v", len(all), err)
+	}
+	if all[0].Status != string(forage.PhaseStopped) || all[0].Reason == "" || all[0].Phase != forage.PhaseRemoving {
+		t.Errorf("it is shown as %q (%s), in the phase %s", all[0].Status, all[0].Reason, all[0].Phase)
+	}
+}

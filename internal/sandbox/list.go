@@ -107,8 +107,11 @@ func (s *Service) statusNow(ctx context.Context, record store.Record) (status St
 		if record.Phase == forage.PhaseRunning && err == nil && now.Phase != forage.PhaseRunning {
 			return status, true // it was written meanwhile
 		}
-		if record.Phase == forage.PhaseRunning {
+		switch record.Phase {
+		case forage.PhaseRunning:
 			status.Status, status.Reason = string(forage.PhaseFailed), "its supervisor died"
+		case forage.PhaseRemoving:
+			status.Status, status.Reason = string(forage.PhaseStopped), "it is being removed; if that was interrupted, `forage-ctl down "+record.Name+"` finishes it"
 		}
 		return status, false
 	}

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -102,12 +103,16 @@ func chosen(plan forage.Plan, part string) ([]forage.Workspace, error) {
 	if part == "" {
 		return all, nil
 	}
+	var names []string
 	for _, w := range all {
-		if w.Name == part || part == workspace.Main && w.Name == "" {
+		name := cmp.Or(w.Name, workspace.Main)
+		if name == part {
 			return []forage.Workspace{w}, nil
 		}
+		names = append(names, name)
 	}
-	return nil, forage.Errorf(forage.ErrUsage, "the workspace of %s has no part %q", plan.Name, part)
+	return nil, forage.WithHint(
+		forage.Errorf(forage.ErrUsage, "the workspace of %s has no part %q", plan.Name, part), "it has "+strings.Join(names, ", "))
 }
 
 // hazardsIn are those of one part.
@@ -259,7 +264,7 @@ func (s *Service) nobodyWrites(folder string) error {
 			if m.Writable && (rootfs.Within(m.Source, folder) || rootfs.Within(folder, m.Source)) {
 				return forage.WithHint(
 					forage.Errorf(forage.ErrRefused, "the sandbox %s is running, and can write to %s", record.Name, m.Source),
-					"stop it with `forage-ctl stop "+record.Name+"`, or apply to another branch with --into")
+					"stop it with `forage-ctl stop "+record.Name+"`, or, in a repository, apply to another branch with --into")
 			}
 		}
 	}
