@@ -17,6 +17,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
+
+	"forage/internal/testdir"
 )
 
 // scriptFile names, in the environment, the one script that a child of the
@@ -80,7 +82,7 @@ func callers() []caller {
 // program, by its name, and the scripts.
 func publicCopy(t *testing.T) string {
 	t.Helper()
-	base := "" // the user's own
+	base := testdir.Base() // scripts write paths unquoted
 	if os.Getuid() == 0 {
 		base = "/tmp" // root's may be closed to others
 	}
