@@ -24,6 +24,7 @@ import (
 	"forage/internal/runtime"
 	"forage/internal/sshkeys"
 	"forage/internal/supervisor"
+	"forage/internal/testdir"
 )
 
 // patience bounds every wait for something that has to happen.
@@ -49,7 +50,7 @@ type host struct {
 
 func (h Harness) host(t *testing.T) *host {
 	t.Helper()
-	base, err := filepath.EvalSymlinks(t.TempDir())
+	base, err := filepath.EvalSymlinks(testdir.Plain(t))
 	if err != nil {
 		t.Fatal(err)
 	}
