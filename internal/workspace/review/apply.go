@@ -174,12 +174,12 @@ func (s *Session) there(ctx context.Context, t *target, o Options, r result) err
 
 // keep installs a result, and remembers what the user has got.
 func (s *Session) keep(ctx context.Context, t *target, r result, install func() error) error {
-	m := r.mark(r.commit)
+	m, bookmark := r.mark(r.commit), s.state.Bookmark
 	if err := s.remember(ctx, t.branch, m); err != nil {
 		return err
 	}
 	if err := install(); err != nil {
-		return errors.Join(err, s.withdraw(ctx, t.branch, m))
+		return errors.Join(err, s.withdraw(ctx, t.branch, m, bookmark))
 	}
 	if r.uncommitted == "" {
 		return nil

@@ -54,10 +54,7 @@ func (s *Session) prepareJJ(ctx context.Context, o Options) (done Applied, insta
 		if now, err := jj.Refs(ctx); err != nil || now.Values[ref] != t.commit { // another part of the workspace went there too
 			return s.Apply(ctx, o)
 		}
-		if err := s.keep(ctx, t, result, func() error { return s.setBookmark(ctx, jj, t, result.commit) }); err != nil {
-			return done, err
-		}
-		return done, s.update(ctx, func(state *state) { state.Bookmark = t.branch })
+		return done, s.keep(ctx, t, result, func() error { return s.setBookmark(ctx, jj, t, result.commit) })
 	}, nil
 }
 

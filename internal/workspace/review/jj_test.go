@@ -1,7 +1,9 @@
 package review
 
 import (
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -9,13 +11,14 @@ import (
 	"forage/internal/testgit"
 )
 
-// A working copy without a description is what is not committed: it changes from one apply to the next.
-func TestApplyAgainToABookmark(t *testing.T) {
+// newJJBox is a box of a jj repository that git has, too, and what runs the user's jj there.
+func newJJBox(t *testing.T) (b *box, jj func(args ...string) string) {
+	t.Helper()
 	if _, err := exec.LookPath("jj"); err != nil {
 		t.Skip("jj is not installed")
 	}
-	b := newBox(t, map[string]string{"a": "1\n"})
-	jj := func(args ...string) string {
+	b = newBox(t, map[string]string{"a": "1\n"})
+	jj = func(args ...string) string {
 		t.Helper()
 		cmd := exec.Command("jj", args...)
 		cmd.Dir, cmd.Env = b.user.Dir, append(testgit.Environ(t.TempDir()), "JJ_USER=U", "JJ_EMAIL=u@example.com")
@@ -28,6 +31,12 @@ func TestApplyAgainToABookmark(t *testing.T) {
 	jj("git", "init", "--colocate")
 	w := &b.subject.Workspace
 	w.Mode, w.Repository.Kind = forage.WorkspaceJJ, forage.RepositoryJJ
+	return b, jj
+}
+
+// A working copy without a description is what is not committed: it changes from one apply to the next.
+func TestApplyAgainToABookmark(t *testing.T) {
+	b, jj := newJJBox(t)
 	b.write(b.work.Dir, "new", "1\n")
 	b.mustApply(Options{})
 	if s := b.open(); len(s.Changes) != 0 {
@@ -50,5 +59,38 @@ func TestApplyAgainToABookmark(t *testing.T) {
 	}
 	if list := jj("bookmark", "list", "--all"); strings.Contains(list, "forage-apply") {
 		t.Errorf("bookmarks: %s", list)
+	}
+}
+
+// Killed after the bookmark has moved, apply finds it all the same, though it stands no longer where the work began. One that can't be
+// moved is not gone on with.
+func TestApplyAgainToABookmarkAfterAKill(t *testing.T) {
+	b, jj := newJJBox(t)
+	b.write(b.work.Dir, "new", "1\n")
+	tip := b.commit("work")
+	lock := filepath.Join(b.user.Dir, ".git/refs/heads", passingBookmark(b.subject)+".lock")
+	b.write(filepath.Dir(lock), filepath.Base(lock), "")
+	if _, err := b.apply(Options{}); err == nil {
+		t.Fatal("a locked bookmark was made")
+	}
+	if err := os.Remove(lock); err != nil {
+		t.Fatal(err)
+	}
+	s := b.open()
+	if s.state.Bookmark != "" {
+		t.Errorf("the bookmark %s, which has got nothing, is gone on with", s.state.Bookmark)
+	}
+	if err := s.remember(t.Context(), "main", mark{Work: tip, Tip: tip, After: tip}); err != nil {
+		t.Fatal(err)
+	}
+	jj("bookmark", "set", "main", "-r", tip)
+	if done := b.mustApply(Options{}); done.Changes() {
+		t.Errorf("it was applied again: %+v", done)
+	}
+	b.write(b.work.Dir, "new", "1\n2\n")
+	tip = b.commit("more")
+	b.mustApply(Options{})
+	if at := jj("log", "--no-graph", "-r", "main", "-T", "commit_id"); at != tip {
+		t.Errorf("main is at %s, not at %s", at, tip)
 	}
 }

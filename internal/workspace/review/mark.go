@@ -24,7 +24,8 @@ type mark struct {
 // maxMarks is how many are kept for a branch: where the user took the last apply back, an earlier one counts.
 const maxMarks = 8
 
-// remember notes what a branch is about to get. It is done before: a mark that the branch doesn't get to is passed over.
+// remember notes what a branch is about to get. It is done before: a mark that the branch doesn't get to is passed over, and a
+// bookmark that has moved, but isn't known for the one, would no longer be found where the work began.
 func (s *Session) remember(ctx context.Context, branch string, m mark) error {
 	return s.update(ctx, func(state *state) {
 		marks := slices.DeleteFunc(state.Brought[branch], func(old mark) bool { return old.Work == m.Work && old.After == m.After })
@@ -33,12 +34,16 @@ func (s *Session) remember(ctx context.Context, branch string, m mark) error {
 			state.Brought = make(map[string][]mark)
 		}
 		state.Brought[branch] = marks[:min(len(marks), maxMarks)]
+		if s.subject.Workspace.Repository.Kind == forage.RepositoryJJ {
+			state.Bookmark = branch
+		}
 	})
 }
 
-// withdraw takes a mark back: the branch didn't get it.
-func (s *Session) withdraw(ctx context.Context, branch string, m mark) error {
+// withdraw takes a mark back: the branch didn't get it, and the bookmark is what it was.
+func (s *Session) withdraw(ctx context.Context, branch string, m mark, bookmark string) error {
 	return s.update(context.WithoutCancel(ctx), func(state *state) {
+		state.Bookmark = bookmark
 		state.Brought[branch] = slices.DeleteFunc(state.Brought[branch], func(old mark) bool { return old == m })
 	})
 }
