@@ -11,7 +11,7 @@ import (
 )
 
 // KeepFiles makes a commit, in the repository of a staging, of what is in w's working folder, on top of tip; it is tip when
-// nothing has changed. What can't be in a commit is moved to a folder. It is what jjrepo has of Keep, as is KeepMetadata.
+// nothing has changed. What can't be in a commit is moved to a folder. It is what jjrepo needs of Keep, as is KeepMetadata.
 func KeepFiles(ctx context.Context, from *Shadow, w forage.Workspace, sandbox, tip string, made time.Time) (commit string, kept []workspace.Recovery, err error) {
 	host, err := from.Repository.Shadow(filepath.Dir(from.Dir))
 	if err != nil {

@@ -27,12 +27,12 @@ type inside struct {
 
 // look reads the private repository and takes its commits to a staging. It runs nothing that came from inside.
 func (s *Shadow) look(ctx context.Context, w forage.Workspace) (_ *inside, err error) {
-	view, err := ReadView(filepath.Join(w.Repository.Dir, jjFolder))
+	view, err := viewIn(filepath.Join(w.Repository.Dir, jjFolder))
 	if err != nil {
 		return nil, err
 	}
 	in := &inside{view: view}
-	tips := notRoot(append([]string{view.At()}, view.Heads...))
+	tips := notRoot(append([]string{view.at()}, view.Heads...))
 	in.staging, err = s.Repository.Git.Take(ctx, filepath.Join(w.Repository.Dir, gitFolder), tips)
 	if err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func (s *Shadow) look(ctx context.Context, w forage.Workspace) (_ *inside, err e
 			err = errors.Join(err, in.staging.Close())
 		}
 	}()
-	if in.work, in.dirty, err = finished(ctx, in.staging, view.At()); err != nil {
+	if in.work, in.dirty, err = finished(ctx, in.staging, view.at()); err != nil {
 		return nil, err
 	}
 	if err = in.staging.Sized(ctx, notRoot([]string{in.work})...); err != nil {
@@ -130,7 +130,7 @@ func (s *Shadow) Import(ctx context.Context, w forage.Workspace) (_ workspace.Up
 		return workspace.Update{}, err
 	}
 	same := workspace.Update{Before: at, After: at}
-	if view, err := ReadView(filepath.Join(w.Repository.Dir, jjFolder)); err != nil || at == last.Branch && last.brought(view) {
+	if view, err := viewIn(filepath.Join(w.Repository.Dir, jjFolder)); err != nil || at == last.Branch && last.brought(view) {
 		return same, err
 	}
 	in, err := s.look(ctx, w)
@@ -196,7 +196,7 @@ func (s *Shadow) hide(ctx context.Context, old string) error {
 		return nil
 	}
 	revision := fmt.Sprintf("::present(%[1]s) ~ ::(bookmarks() | remote_bookmarks() | tags() | working_copies() | root() | (visible_heads() ~ present(%[1]s)))", old)
-	commits, err := s.Commits(ctx, revision)
+	commits, err := s.commitsOf(ctx, revision)
 	if err != nil || len(commits) == 0 {
 		return err
 	}
@@ -208,7 +208,7 @@ func (s *Shadow) moved(ctx context.Context, w forage.Workspace, at string, last 
 	if !last.ours(at) {
 		return fmt.Errorf("%w: %s", errMoved, w.Branch)
 	}
-	commits, err := s.Commits(ctx, "bookmarks(exact:"+exactly(w.Branch)+")")
+	commits, err := s.commitsOf(ctx, "bookmarks(exact:"+exactly(w.Branch)+")")
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 	"forage/internal/workspace/gitrepo"
 )
 
-// keeping is one Keep.
+// keeping is one keepAll, or KeepElsewhere.
 type keeping struct {
 	*Shadow
 	w       forage.Workspace
@@ -25,10 +25,10 @@ type keeping struct {
 	kept    []workspace.Recovery
 }
 
-// Keep makes refs in the host's repository, below gitrepo.RecoveryRefs, that hold all of w's work that nothing else has:
+// keepAll makes refs in the host's repository, below gitrepo.RecoveryRefs, that hold all of w's work that nothing else has:
 // uncommitted files as one more commit, and each head. A private repository out of which no commits can be had
 // is moved to a folder. butBranch leaves out what the bookmark has: it stays.
-func (s *Shadow) Keep(ctx context.Context, w forage.Workspace, sandbox string, butBranch bool) (_ []workspace.Recovery, err error) {
+func (s *Shadow) keepAll(ctx context.Context, w forage.Workspace, sandbox string, butBranch bool) (_ []workspace.Recovery, err error) {
 	k := keeping{Shadow: s, w: w, sandbox: sandbox, made: time.Now().UTC().Truncate(time.Millisecond)}
 	if k.saved, err = s.saved(ctx, w); err != nil {
 		return nil, err

@@ -36,7 +36,7 @@ func (s *Shadow) Start(ctx context.Context, revision string) (string, error) {
 	if revision == "" {
 		revision, asked = "parents("+exactly(s.Repository.Name)+"@)", "the parent of the working copy"
 	}
-	commits, err := s.Commits(ctx, revision)
+	commits, err := s.commitsOf(ctx, revision)
 	if err != nil {
 		return "", forage.WithHint(forage.Errorf(forage.ErrUsage, "looking for %s: %w", asked, err), "see `jj log`")
 	}

@@ -35,11 +35,11 @@ func (s *Shadow) BeforeRemoval(ctx context.Context, w forage.Workspace, how work
 			forage.Errorf(forage.ErrRefused, "work would be lost: %s", lost(w, status)),
 			"see it with `forage-ctl diff "+sandbox+"`, bring it over with `forage-ctl apply "+sandbox+"`, or use --force, which keeps it for 30 days")
 	case how == workspace.RemoveButBranch && status.CommitsCount > 0:
-		kept, err := s.Keep(ctx, w, sandbox, true)
-		stays := workspace.Recovery{Sandbox: sandbox, Store: w.Repository.Store, Ref: "refs/heads/" + w.Branch}
+		kept, err := s.keepAll(ctx, w, sandbox, true)
+		stays := workspace.Recovery{Sandbox: sandbox, Store: w.Repository.Store, Ref: "refs/heads/" + w.Branch, Made: time.Now()}
 		return append([]workspace.Recovery{stays}, kept...), err
 	}
-	kept, err := s.Keep(ctx, w, sandbox, false)
+	kept, err := s.keepAll(ctx, w, sandbox, false)
 	if err != nil {
 		return kept, err
 	}
@@ -60,7 +60,11 @@ func KeepWhole(w forage.Workspace) ([]workspace.Recovery, error) {
 	if _, err := os.Lstat(w.Path); w.Mode == forage.WorkspaceDirect || errors.Is(err, fs.ErrNotExist) {
 		return kept, nil
 	}
-	return gitrepo.KeepTree(w, sandbox, made) // the same folder
+	all, err := gitrepo.KeepTree(w, sandbox, made) // the same folder
+	if err != nil {
+		return kept, err
+	}
+	return all, nil
 }
 
 // metadata are the private folders that are there.

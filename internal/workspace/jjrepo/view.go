@@ -22,8 +22,8 @@ type View struct {
 	WorkingCopies map[string]string // the commit that each workspace is at
 }
 
-// At is the commit that the folder is at; "" if that isn't known.
-func (v View) At() string {
+// at is the commit that the folder is at; "" if that isn't known.
+func (v View) at() string {
 	if id := v.WorkingCopies[v.Workspace]; id != "" {
 		return id
 	}
@@ -44,9 +44,9 @@ const (
 // operationID is the length of an operation's and a view's id in bytes: BLAKE2b-512.
 const operationID = 64
 
-// ReadView reads the state of a .jj folder as data. Everything in the folder may have been written from inside: no
+// viewIn reads the state of a .jj folder as data. Everything in the folder may have been written from inside: no
 // link leads out of it, and what isn't as jj writes it is forage.ErrUnsupported.
-func ReadView(dir string) (View, error) {
+func viewIn(dir string) (View, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return View{}, fmt.Errorf("reading the private jj repository: %w", err)

@@ -60,7 +60,7 @@ func TestAt(t *testing.T) {
 		"renamed inside":         {View{Workspace: "box", WorkingCopies: map[string]string{"other": "2"}}, "2"},
 		"one of several unknown": {View{Workspace: "box", WorkingCopies: map[string]string{"a": "1", "b": "2"}}, ""},
 	} {
-		if got := test.view.At(); got != test.want {
+		if got := test.view.at(); got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	"forage/internal/hostexec"
 )
 
-// Commits are the commits that a revision stands for, in hex. jj's own revision language is understood.
-func (s *Shadow) Commits(ctx context.Context, revision string) ([]string, error) {
+// commitsOf are the commits that a revision stands for, in hex. jj's own revision language is understood.
+func (s *Shadow) commitsOf(ctx context.Context, revision string) ([]string, error) {
 	out, err := s.JJ(ctx, "--ignore-working-copy", "log", "--no-graph", "--revisions", revision, "--template", `commit_id ++ "\n"`)
 	return strings.Fields(out), err
 }
