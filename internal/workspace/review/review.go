@@ -42,7 +42,7 @@ type Review struct {
 	Part    string             `json:"part"`
 	Base    string             `json:"base,omitempty"` // the commit that it is compared with; "" is nothing at all
 	Branch  string             `json:"branch,omitempty"`
-	Commits []workspace.Commit `json:"commits,omitempty"` // since the base, oldest first, at most MaxCommits
+	Commits []workspace.Commit `json:"commits,omitempty"` // since the base, oldest first, at most maxCommits
 	// CommitsCount is how many there are.
 	CommitsCount int `json:"commitsCount,omitempty"`
 	// Hazards are the files that host tools would execute, worst first: to be looked at before all others.
@@ -57,8 +57,8 @@ type Review struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
-// MaxCommits bounds Review.Commits.
-const MaxCommits = 200
+// maxCommits bounds Review.Commits.
+const maxCommits = 200
 
 // Modes of files in trees.
 const (

@@ -254,7 +254,7 @@ func (s *Session) listCommits(ctx context.Context) error {
 	if _, err := fmt.Sscan(count, &s.CommitsCount); err != nil {
 		return err
 	}
-	args := []string{"log", "-z", "--no-show-signature", "--no-notes", "--no-color", "--format=%H %<(300,trunc)%s", fmt.Sprintf("--max-count=%d", MaxCommits)}
+	args := []string{"log", "-z", "--no-show-signature", "--no-notes", "--no-color", "--format=%H %<(300,trunc)%s", fmt.Sprintf("--max-count=%d", maxCommits)}
 	list, err := s.staging.Git(ctx, gitrepo.Call{Args: append(args, s.sinceBase()...)})
 	if err != nil {
 		return err

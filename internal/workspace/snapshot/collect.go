@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Kept is how long snapshots that nobody asked for stay, and those of a sandbox that is gone.
-const Kept = 30 * 24 * time.Hour
+// keptFor is how long snapshots that nobody asked for stay, and those of a sandbox that is gone.
+const keptFor = 30 * 24 * time.Hour
 
 // goneName is an empty file among a sandbox's snapshots: since when the sandbox is not there.
 const goneName = ".gone"
@@ -22,7 +22,7 @@ type Collection struct {
 	DryRun bool
 }
 
-// Collect removes automatic snapshots that are older than Kept, those of sandboxes that have been gone for
+// Collect removes automatic snapshots that are older than keptFor, those of sandboxes that have been gone for
 // longer, contents that no snapshot needs, and what killed processes left. What it removed, or would
 // remove, is said in words. While anybody makes or restores a snapshot it leaves everything.
 func (s Store) Collect(c Collection) ([]string, error) {
@@ -88,15 +88,15 @@ func (s Store) expire(c Collection) (said []string, needed map[digest]bool, err 
 }
 
 // over says whether a snapshot's time is over. The first time that its sandbox is not there is put on
-// record: from then on it is kept for Kept.
+// record: from then on it is kept for keptFor.
 func (s Store) over(one Snapshot, c Collection) bool {
 	if c.Exists(one.Sandbox, one.Of) {
-		return one.Automatic && c.Now.Sub(one.Made) > Kept
+		return one.Automatic && c.Now.Sub(one.Made) > keptFor
 	}
 	marker := filepath.Join(filepath.Dir(s.path(one.Sandbox, "any")), goneName+one.Of.UTC().Format("-20060102-150405.000000000"))
 	info, err := os.Lstat(marker)
 	if err == nil {
-		return c.Now.Sub(info.ModTime()) > Kept && c.Now.Sub(one.Made) > Kept
+		return c.Now.Sub(info.ModTime()) > keptFor && c.Now.Sub(one.Made) > keptFor
 	}
 	if !c.DryRun {
 		if os.WriteFile(marker, nil, 0o600) == nil {
