@@ -64,6 +64,9 @@ func (s *Service) ignoredBy(ctx context.Context, w forage.Workspace) (_ map[stri
 		return map[string]bool{}, nil
 	}
 	repository, err := gitrepo.OpenToRead(ctx, w.Repository.Store)
+	if errors.Is(err, gitrepo.ErrNoRepository) {
+		_, err = gitrepo.Moved(w)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -106,7 +106,7 @@ func wayOut(name string, unsaved []Work) string {
 		}
 	}
 	if !known {
-		return "put that right, or `forage-ctl down --force " + name + "` keeps what can be found of the work for 30 days and removes the sandbox"
+		return "put that right (what was moved: move it back), or `forage-ctl down --force " + name + "` keeps what can be found of the work for 30 days and removes the sandbox"
 	}
 	ways := "`forage-ctl diff " + name + "` shows it, `forage-ctl apply " + name + "` brings it into your repository"
 	if !brought { // apply doesn't look there
