@@ -132,23 +132,24 @@ func makeRoom(plan forage.Plan) error {
 	return nil
 }
 
-// stillThere refuses to start a sandbox whose workspace, or its repository, was moved or removed by hand.
-func stillThere(plan forage.Plan) error {
+// stillThere refuses to start or fork a sandbox whose workspace, or its repository, was moved or removed by hand.
+func stillThere(plan forage.Plan, what string) error {
 	for _, w := range plan.Workspaces() {
-		gone := ""
-		switch {
-		case !exists(w.Path):
-			gone = w.Path
-		case w.Repository != nil && !exists(w.Repository.Store):
-			gone = w.Repository.Store
-		default:
-			continue
+		if !exists(w.Path) {
+			return gone(plan.Name, w, what, w.Path)
 		}
-		return forage.WithHint(
-			forage.Errorf(forage.ErrRefused, "%s can't start without %s, which is gone", partName(plan.Name, w), gone),
-			"move it back, or `forage-ctl down --force "+plan.Name+"` keeps what can be found of the work for 30 days and removes the sandbox")
+		if w.Repository != nil && !exists(w.Repository.Store) {
+			return gone(plan.Name, w, what, w.Repository.Store)
+		}
 	}
 	return nil
+}
+
+// gone says that something can't be done with a sandbox, or a part of its workspace, since path is not there any more.
+func gone(name string, w forage.Workspace, what, path string) error {
+	return forage.WithHint(
+		forage.Errorf(forage.ErrRefused, "%s can't be %s without %s, which is gone", partName(name, w), what, path),
+		"move it back, or `forage-ctl down --force "+name+"` keeps what can be found of the work for 30 days and removes the sandbox")
 }
 
 // hideParts adds, for each part that is mounted in another one, a pattern to the other one's info/exclude: its files are not that

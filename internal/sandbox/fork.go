@@ -72,6 +72,9 @@ func (f *forking) keep(ctx context.Context, record store.Record) (err error) {
 	if record.Plan.Ephemeral {
 		return forage.WithHint(forage.Errorf(forage.ErrRefused, "%s is a run, which goes when its command has ended", f.name), "use `forage-ctl up`")
 	}
+	if err := stillThere(record.Plan, "forked"); err != nil {
+		return err
+	}
 	f.first = record
 	if f.before, err = f.looked(f.name); err != nil {
 		return err

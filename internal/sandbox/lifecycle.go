@@ -275,7 +275,7 @@ func (s *Service) launch(ctx context.Context, record store.Record) error {
 	if err := s.Places.MakeRuntime(); err != nil { // it may be gone since the record was made
 		return err
 	}
-	if err := stillThere(record.Plan); err != nil {
+	if err := stillThere(record.Plan, "started"); err != nil {
 		return err
 	}
 	hostEnv, err := s.hostEnv(record.Plan)

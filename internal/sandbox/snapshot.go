@@ -36,6 +36,11 @@ func (s *Service) Snapshot(ctx context.Context, name string, o SnapshotOptions) 
 		return made, forage.Errorf(forage.ErrUsage, "a label has at most %d bytes", maxLabel)
 	}
 	err = s.locked(ctx, name, func(record store.Record) error {
+		for _, w := range record.Plan.Workspaces() {
+			if !exists(w.Path) {
+				return gone(name, w, "kept", w.Path)
+			}
+		}
 		request, err := s.snapshotOf(ctx, record.Plan, o.Ignored)
 		if err != nil {
 			return err
