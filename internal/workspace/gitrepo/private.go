@@ -194,18 +194,3 @@ func writeNew(path, text string) error {
 	_, err = f.WriteString(text)
 	return errors.Join(err, f.Close())
 }
-
-// removeAll is os.RemoveAll for folders in which somebody took away permissions.
-func removeAll(dir string) error {
-	if err := os.RemoveAll(dir); err == nil {
-		return nil
-	}
-	// Nobody writes to it any more, and links are not entered. A folder is opened before it is read.
-	_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, _ error) error {
-		if entry != nil && entry.IsDir() {
-			_ = os.Chmod(path, 0o700)
-		}
-		return nil
-	})
-	return os.RemoveAll(dir)
-}
