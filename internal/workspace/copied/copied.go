@@ -95,6 +95,9 @@ func (p Provider) Status(ctx context.Context, w forage.Workspace) (workspace.Sta
 		return status, nil // nothing is left that could be lost
 	}
 	found, err := snapshot.Compare(ctx, p.Base(w), snapshot.Folder{Path: w.Path}, filepath.Join(p.private(w), "now"))
+	if ctx.Err() != nil {
+		return status, context.Cause(ctx)
+	}
 	if err != nil {
 		return workspace.Status{Problem: err.Error()}, nil
 	}
@@ -114,6 +117,8 @@ func (p Provider) Remove(ctx context.Context, w forage.Workspace, how workspace.
 		switch {
 		case err != nil:
 			return nil, err
+		case status.Problem != "" && how == workspace.RemoveSaved:
+			return nil, forage.Errorf(forage.ErrRefused, "whether %s has changes is not known: %s", w.Path, status.Problem)
 		case status.Unsaved() && how == workspace.RemoveSaved:
 			return nil, forage.Errorf(forage.ErrRefused, "%s has changes that %s has not", w.Path, w.Source)
 		case status.Unsaved():

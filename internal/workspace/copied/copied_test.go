@@ -1,9 +1,11 @@
 package copied_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -131,5 +133,26 @@ func must(t *testing.T, errs ...error) {
 	t.Helper()
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestGivenUp: a look that is given up is no work that would be lost, and one that fails is said to have failed.
+func TestGivenUp(t *testing.T) {
+	dir := t.TempDir()
+	places := workspace.PlacesIn(filepath.Join(dir, "state"), filepath.Join(dir, "run"))
+	source := filepath.Join(dir, "source")
+	must(t, os.Mkdir(source, 0o755), os.WriteFile(filepath.Join(source, "a"), []byte("1"), 0o644))
+	p := copied.Provider{Places: places}
+	w, err := p.Plan(t.Context(), workspace.Request{Sandbox: "box", Name: "deps", Path: source, Target: "/deps", Places: places})
+	must(t, err, p.Create(t.Context(), w))
+	fill(t, places, p, w)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if kept, err := p.Remove(ctx, w, workspace.RemoveForced); !errors.Is(err, context.Canceled) || len(kept) > 0 {
+		t.Errorf("a removal that was given up: kept %v, %v", kept, err)
+	}
+	must(t, os.Remove(p.Base(w)))
+	if _, err := p.Remove(t.Context(), w, workspace.RemoveSaved); !errors.Is(err, forage.ErrRefused) || !strings.Contains(err.Error(), filepath.Base(p.Base(w))) {
+		t.Errorf("a removal without a look: %v", err)
 	}
 }
