@@ -314,7 +314,7 @@ func TestReadingEndsWithOwner(t *testing.T) {
 	if err := syscall.Mkfifo(pid, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	source, err := Open(life, forage.SecretSource{Command: []string{"sh", "-c", "sleep 600 & echo $! >" + pid + "; wait"}}, nil)
+	source, err := Open(life, forage.SecretSource{Command: []string{"sh", "-c", `sleep 600 & echo $! >"$0"; wait`, pid}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
