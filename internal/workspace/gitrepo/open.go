@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"forage"
 	"forage/internal/hostexec"
 )
@@ -82,6 +84,8 @@ func locate(path string) (*Repository, error) {
 	r := &Repository{WorkTree: path, GitDir: filepath.Join(path, ".git")}
 	info, err := os.Lstat(r.GitDir)
 	switch {
+	case errors.Is(err, unix.ENOTDIR):
+		return nil, fmt.Errorf("%s is a file: %w", path, ErrNoRepository)
 	case errors.Is(err, fs.ErrNotExist):
 		if !looksLikeGitDir(path) {
 			return nil, fmt.Errorf("%s: %w", path, ErrNoRepository)
@@ -249,12 +253,26 @@ func StartOf(ctx context.Context, r *Repository, revision, scratch string) (comm
 	return commit, nil
 }
 
-// HintAbove says where the repository is, when path is a folder inside one.
+// HintAbove says where the repository is, when path is a folder inside one, or is jj's.
 func HintAbove(path string) string {
-	if root, _, _ := Around(path); root != "" {
+	root, _, _ := Around(path)
+	switch jj := JJAbove(path); {
+	case jj != "" && len(jj) > len(root):
+		return "jj has the repository " + jj + ": name it with --repo"
+	case root != "":
 		return "the repository begins at " + root + ": name that folder"
 	}
 	return "make one there: git init"
+}
+
+// JJAbove is the folder at or above path that has a .jj folder; "" if there is none.
+func JJAbove(path string) string {
+	for dir := path; dir != "/" && dir != "."; dir = filepath.Dir(dir) {
+		if info, err := os.Lstat(filepath.Join(dir, ".jj")); err == nil && info.IsDir() {
+			return dir
+		}
+	}
+	return ""
 }
 
 // Around is the repository in whose working folder path is, and that folder; nil if there is none. It may be one that we can't

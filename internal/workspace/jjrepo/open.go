@@ -52,7 +52,7 @@ func Open(ctx context.Context, path string) (*Repository, error) {
 	if err != nil {
 		return nil, err
 	}
-	if info, err := os.Lstat(filepath.Join(root, ".jj")); errors.Is(err, fs.ErrNotExist) {
+	if info, err := os.Lstat(filepath.Join(root, ".jj")); errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
 		return nil, fmt.Errorf("%s: %w", path, ErrNoRepository)
 	} else if err != nil {
 		return nil, err

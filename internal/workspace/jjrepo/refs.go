@@ -23,7 +23,7 @@ func (s *Shadow) FreeBookmark(ctx context.Context, name, path string) error {
 		return nil
 	}
 	return forage.WithHint(forage.Errorf(forage.ErrRefused, "%s has a bookmark %q already", path, name),
-		"choose another name, or: jj bookmark delete "+name)
+		"choose another name, or: jj bookmark delete "+name+", and jj git export")
 }
 
 // Start is the commit that a revision of jj's stands for; "" asks for the parent of the user's working copy. The
@@ -43,7 +43,7 @@ func (s *Shadow) Start(ctx context.Context, revision string) (string, error) {
 	if len(commits) != 1 {
 		return "", forage.WithHint(
 			forage.Errorf(forage.ErrRefused, "%s stands for %d commits, and work can start from one only", asked, len(commits)),
-			"name one with --repo and --branch")
+			"name one with --branch")
 	}
 	return strings.Join(notRoot(commits), ""), nil
 }
