@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -39,6 +40,13 @@ func TestClientIsMadeOnceHoweverManyAsk(t *testing.T) {
 	public, err := ReadPublic(filepath.Join(dir, ClientName+".pub"))
 	if err != nil || len(public) != 1 || public[0] != lines[0] {
 		t.Fatalf("public half is %v (%v), want %q", public, err, lines[0])
+	}
+}
+
+// TestNoPlaceForTheKey: the first thing that is kept says where else it can be. Nobody makes folders in /proc.
+func TestNoPlaceForTheKey(t *testing.T) {
+	if _, err := Client("/proc/forage/state"); !strings.Contains(forage.Hint(err), "FORAGE_STATE_DIR") {
+		t.Errorf("%v, with the hint %q", err, forage.Hint(err))
 	}
 }
 
