@@ -171,6 +171,7 @@ func (p Provider) fill(ctx context.Context, w forage.Workspace) error {
 
 // unused takes away what Create made, before anything was done with it.
 func (p Provider) unused(ctx context.Context, w forage.Workspace) error {
+	worktree.DropUnbegun(w)
 	if _, err := os.Lstat(w.Repository.Dir); err == nil && !worktree.Interrupted(w) && !worktree.Made(w) {
 		return nil
 	}

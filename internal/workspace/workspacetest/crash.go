@@ -38,6 +38,22 @@ func survivesCrash(m *Made) {
 	m.nothingLeft()
 }
 
+// forgetsWhatHadNotBegun: where a creation ends with no more than a folder, or an empty note in it, a sandbox of that name can be made.
+func forgetsWhatHadNotBegun(m *Made) {
+	m.plan()
+	for _, note := range []string{"", "creating"} {
+		if err := os.MkdirAll(m.Work.Repository.Dir, 0o700); err != nil {
+			m.Fatal(err)
+		}
+		if note != "" {
+			m.Write(m.Work.Repository.Dir, note, "")
+		}
+		m.remove(workspace.RemoveUnused)
+		m.nothingLeft()
+		m.plan()
+	}
+}
+
 // undoesCancelled ends a creation at many points in time.
 func undoesCancelled(m *Made) {
 	m.plan()

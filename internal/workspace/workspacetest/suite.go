@@ -43,6 +43,7 @@ func Run(t *testing.T, s Subject) {
 		"misses its folder":        missesFolder,
 		"survives a crash":         survivesCrash,
 		"undoes what is cancelled": undoesCancelled,
+		"forgets the unbegun":      forgetsWhatHadNotBegun,
 		"goes on removing":         goesOnRemoving,
 		"shares":                   shares,
 	} {

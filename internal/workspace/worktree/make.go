@@ -83,7 +83,22 @@ func Begin(w forage.Workspace) error {
 	if err := os.MkdirAll(w.Repository.Dir, 0o700); err != nil {
 		return fmt.Errorf("making the workspace: %w", err)
 	}
-	return os.WriteFile(filepath.Join(w.Repository.Dir, beginFile), text, 0o600)
+	if err := os.WriteFile(filepath.Join(w.Repository.Dir, beginFile), text, 0o600); err != nil {
+		DropUnbegun(w)
+		return err
+	}
+	return nil
+}
+
+// DropUnbegun takes away what Begin leaves of w that doesn't come to its end: an empty folder, or one with an empty note.
+func DropUnbegun(w forage.Workspace) {
+	note := filepath.Join(w.Repository.Dir, beginFile)
+	if info, err := os.Lstat(note); err == nil && info.Size() == 0 {
+		_ = os.Remove(note)
+	}
+	if os.Remove(w.Repository.Dir) == nil { // else it is somebody's
+		_ = os.Remove(filepath.Dir(w.Repository.Dir)) // the sandbox's, if this was its last part
+	}
 }
 
 // marked reads one of the two files; false when it isn't there or is about something else.
@@ -106,6 +121,7 @@ func Made(w forage.Workspace) bool {
 
 // undo takes back what an interrupted creation of w has made; of anything else it takes nothing.
 func undo(ctx context.Context, r *gitrepo.Repository, w forage.Workspace, scratch string) error {
+	DropUnbegun(w)
 	if _, err := os.Lstat(filepath.Join(w.Repository.Dir, beginFile)); err != nil {
 		return nil
 	}
