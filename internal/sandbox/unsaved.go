@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -97,28 +98,36 @@ func (s *Service) nothingUnsaved(ctx context.Context, name string, parts []forag
 // wayOut says what can be done about unsaved work.
 func wayOut(name string, unsaved []Work) string {
 	branch, merge, known, brought := "", "", false, false
+	var ways []string
 	for _, u := range unsaved {
 		merge = cmp.Or(merge, u.MergeCommand(name))
 		known = known || u.Problem == ""
-		brought = brought || u.CommitsCount+u.UncommittedCount > 0
-		if u.Branch != "" && u.CommitsCount > 0 {
+		brought = brought || u.CommitsCount-u.InSubmodules+u.UncommittedCount > 0
+		if u.Branch != "" && u.CommitsCount > u.InSubmodules {
 			branch = u.Branch
+		}
+		for _, submodule := range u.Submodules[:min(len(u.Submodules), named)] { // where diff and apply don't look
+			ways = append(ways, fmt.Sprintf("`git -C %s reset %s` moves the branch there to the commits, if it has got none of its own meanwhile", term.ShellWord(filepath.Join(u.Path, submodule)), u.Branch))
 		}
 	}
 	if !known {
 		return "put that right (what was moved: move it back), or `forage-ctl down --force " + name + "` keeps what can be found of the work for 30 days and removes the sandbox"
 	}
-	ways := "`forage-ctl diff " + name + "` shows it, `forage-ctl apply " + name + "` brings it into your repository"
-	if !brought { // apply doesn't look there
-		ways = "inside, bring it into the sandbox's own branch (`git merge`, `git stash pop`, `jj rebase`) or delete it (`git tag -d`), and then `forage-ctl apply " + name + "`"
-	}
+	nowhere := !brought && len(ways) == 0
 	if merge != "" {
-		ways = "`" + merge + "` brings along what is on another branch; " + ways
+		ways = append(ways, "`"+merge+"` brings along what is on another branch")
 	}
+	shown := "`forage-ctl diff " + name + "` shows it, `forage-ctl apply " + name + "` brings it into your repository"
 	if branch != "" {
-		ways += ", or merge or push the branch " + branch
+		shown += ", or merge or push the branch " + branch
 	}
-	return ways + "; `forage-ctl down --force " + name + "` keeps it for 30 days and removes the sandbox"
+	if brought {
+		ways = append(ways, shown)
+	}
+	if nowhere { // apply doesn't look there
+		ways = append(ways, "inside, bring it into the sandbox's own branch (`git merge`, `git stash pop`, `jj rebase`) or delete it (`git tag -d`), and then `forage-ctl apply "+name+"`")
+	}
+	return strings.Join(ways, "; ") + "; `forage-ctl down --force " + name + "` keeps it for 30 days and removes the sandbox"
 }
 
 // MergeCommand is a command that has commits which are only inside come to Branch; "" if none is known.
@@ -152,7 +161,11 @@ func (u Work) Text() string {
 		if u.Branch != "" {
 			where = " on " + u.Branch + " alone"
 		}
-		parts = append(parts, fmt.Sprintf("%s%s (%s)", term.Count(u.CommitsCount, "commit"), where, some(ids, u.CommitsCount)))
+		list := some(ids, u.CommitsCount)
+		if len(u.Submodules) > 0 {
+			list += "; submodules: " + some(u.Submodules[:min(len(u.Submodules), named)], len(u.Submodules))
+		}
+		parts = append(parts, fmt.Sprintf("%s%s (%s)", term.Count(u.CommitsCount, "commit"), where, list))
 	}
 	if u.UncommittedCount > 0 {
 		parts = append(parts, fmt.Sprintf("%s with uncommitted changes (%s)", term.Count(u.UncommittedCount, "file"), some(u.Uncommitted[:min(len(u.Uncommitted), named)], u.UncommittedCount)))

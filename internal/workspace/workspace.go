@@ -137,6 +137,9 @@ type Status struct {
 	// Commits are on no branch, tag or remote of the host's repository but Branch: newest first, at most MaxListed.
 	Commits      []Commit `json:"commits,omitempty"`
 	CommitsCount int      `json:"commitsCount,omitempty"`
+	// Submodules are those of the user's own folder, relative to it, on whose Branch some of Commits are; InSubmodules is how many.
+	Submodules   []string `json:"submodules,omitempty"`
+	InSubmodules int      `json:"inSubmodules,omitempty"`
 	// Elsewhere are refs of the private metadata (other branches, stashes, tags) with commits that
 	// the host's repository does not have at all.
 	Elsewhere []string `json:"elsewhere,omitempty"`

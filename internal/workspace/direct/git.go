@@ -208,6 +208,10 @@ func add(whole *workspace.Status, status workspace.Status, path string) {
 	whole.Commits = append(whole.Commits, status.Commits...)
 	whole.Commits = whole.Commits[:min(len(whole.Commits), workspace.MaxListed)]
 	whole.CommitsCount += status.CommitsCount
+	if status.CommitsCount > 0 {
+		whole.InSubmodules += status.CommitsCount
+		whole.Submodules = append(whole.Submodules, path)
+	}
 	for _, ref := range status.Elsewhere {
 		whole.Elsewhere = append(whole.Elsewhere, path+": "+ref)
 	}

@@ -3,6 +3,7 @@ package direct_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -79,6 +80,10 @@ func TestSubmodulesWorkInside(t *testing.T) {
 	}
 	if got := s.Git(filepath.Join(inside.Work.Path, "libs/middle/deep/inner"), "log", "-1", "--format=%s", "forage-box"); got != "inside" {
 		t.Errorf("the submodule's commit came out as %q", got)
+	}
+	status, err = s.provider().Status(t.Context(), inside.Work)
+	if err != nil || !slices.Equal(status.Submodules, []string{"libs/middle/deep/inner"}) || status.InSubmodules != 1 || status.CommitsCount != 1 {
+		t.Errorf("it is not said in which submodule it is: %+v (%v)", status, err)
 	}
 }
 
