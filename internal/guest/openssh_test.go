@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage/internal/guest"
+	"forage/internal/testdir"
 )
 
 // openSSH is the stock client, led to the guest through a TCP port as a user's is.
@@ -50,10 +51,11 @@ func (sb *sandbox) openSSH() *openSSH {
 		}
 	}()
 	port := strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
-	known := filepath.Join(sb.t.TempDir(), "known_hosts")
+	dir := testdir.Plain(sb.t)
+	known := filepath.Join(dir, "known_hosts")
 	line := fmt.Sprintf("[127.0.0.1]:%s %s", port, ssh.MarshalAuthorizedKey(sb.host))
 	must(sb.t, os.WriteFile(known, []byte(line), 0o600))
-	key := filepath.Join(sb.t.TempDir(), "id")
+	key := filepath.Join(dir, "id")
 	text, err := os.ReadFile(filepath.Join(sb.dir, "id"))
 	must(sb.t, err)
 	must(sb.t, os.WriteFile(key, text, 0o600))
