@@ -22,7 +22,7 @@ Of a worktree, a jj workspace or a clone it makes another one. Of a folder that
 is mounted as it is, it makes a clone, a jj workspace, or without a repository a
 copy. Read-only parts are shared.`,
 		Example:           "forage-ctl fork work other-idea",
-		Annotations:       map[string]string{exitNote: "2 4 5 6 7"},
+		Annotations:       map[string]string{exitNote: "2 4 5 6 7 8"},
 		ValidArgsFunction: a.completeName,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) != 2 {
