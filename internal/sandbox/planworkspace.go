@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"forage"
 	"forage/internal/config"
 	"forage/internal/workspace"
+	"forage/internal/workspace/gitrepo"
 )
 
 // modeFlags are the flags that choose the workspace, at most one of which may be given.
@@ -108,11 +110,24 @@ func (p *planner) workspaces(ctx context.Context) error {
 		}
 		if i == 0 {
 			p.plan.Workspace = planned
+			p.noteBelow(planned)
 		} else {
 			p.plan.Parts = append(p.plan.Parts, planned)
 		}
 	}
 	return nil
+}
+
+// noteBelow says that git and jj don't work in a folder in which the user's do: it is below the root of a repository. Who has one in the
+// home folder, which can't be a workspace, knows.
+func (p *planner) noteBelow(w forage.Workspace) {
+	if w.Mode != forage.WorkspaceDirect || w.Repository != nil {
+		return
+	}
+	root, _, _ := gitrepo.Around(w.Path)
+	if root = cmp.Or(root, gitrepo.JJAbove(w.Path)); root != "" && root != workspace.Resolved(p.service.Caller.Home) {
+		p.note("%s is a part of the repository %s, and git and jj don't work in it: name that folder with -w if they are to", w.Path, root)
+	}
 }
 
 // existing are the parts of the sandbox of that name, if there is one.
