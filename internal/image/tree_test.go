@@ -109,7 +109,7 @@ func TestHostile(t *testing.T) {
 }
 
 func testHostile(t *testing.T) {
-	deep := strings.Repeat("d/", 700)
+	deep := strings.Repeat("d/", 500) // XFS has links of at most 1,023 bytes
 	tests := []struct {
 		name    string
 		layers  [][]tar.Header
@@ -144,7 +144,10 @@ func testHostile(t *testing.T) {
 		{"name too long", [][]tar.Header{{file(strings.Repeat("n", 300), "")}}, Limits{}, "too long"},
 		{"path too long", [][]tar.Header{{file(strings.Repeat("d/", 3000)+"f", "")}}, Limits{}, "too long"},
 		{"deeper than a path", [][]tar.Header{
-			{dir(deep), symlink("s", deep), dir("s/" + deep), symlink("s2", "s/"+deep), dir("s2/" + deep)},
+			{
+				dir(deep), symlink("s", deep), dir("s/" + deep), symlink("s2", "s/"+deep), dir("s2/" + deep),
+				symlink("s3", "s2/"+deep), dir("s3/" + deep), symlink("s4", "s3/"+deep), dir("s4/" + deep),
+			},
 			{file(".wh.d", "")},
 		}, Limits{}, ""},
 	}
