@@ -13,11 +13,8 @@ import (
 	"forage/internal/supervisor"
 )
 
-// askTimeout bounds how long a supervisor may take to say how it is, the time that it gives its guest included.
+// askTimeout bounds how long a supervisor may take to say how it is, the time that it gives its guest included, or to end.
 const askTimeout = 20 * time.Second
-
-// endPatience is how long a supervisor that does not answer is taken for one that is just ending.
-const endPatience = 5 * time.Second
 
 // List returns every sandbox, by name. The error names the records that can't
 // be read; the others are there all the same.
@@ -80,12 +77,12 @@ func (s *Service) Status(ctx context.Context, name string) (Status, error) {
 func (s *Service) status(ctx context.Context, record store.Record) Status {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	for deadline := time.Now().Add(endPatience); ; {
+	for {
 		status, ending := s.statusNow(ctx, record)
 		if !ending {
 			return status
 		}
-		if time.Now().After(deadline) || ctx.Err() != nil {
+		if ctx.Err() != nil {
 			status.Status, status.Reason = string(forage.PhaseFailed), "its supervisor neither answers nor ends"
 			return status
 		}
