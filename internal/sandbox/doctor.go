@@ -32,7 +32,8 @@ func (r Report) Works() bool {
 func (s *Service) Doctor(ctx context.Context) ([]Report, error) {
 	reports := []Report{{About: "host", Findings: []runtime.Finding{
 		s.tryCommand(ctx, "tmux", "-V", "sessions of `up` need it; `run` does not"),
-		s.tryCommand(ctx, "git", "--version", "agents use it; Forage reads your name and mail with it"),
+		s.tryCommand(ctx, "git", "--version", "agents use it, and workspaces of git repositories need it"),
+		s.tryCommand(ctx, "jj", "--version", "--repo and workspaces of jj repositories need it"),
 		s.tryFolder("state folder", s.Places.State),
 		s.tryFolder("run-time folder", s.Places.Runtime),
 		s.tryLogout(),
