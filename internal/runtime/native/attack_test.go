@@ -79,8 +79,10 @@ func TestAttacks(t *testing.T) {
 	}
 	must(t, unix.Mkfifo(filepath.Join(dir, "deep/fifo"), 0o666))
 	must(t, os.Chmod(filepath.Join(dir, "deep/fifo"), 0o666))
-	abstract, err := net.Listen("unix", "@forage-native-test")
+	name := fmt.Sprintf("@forage-native-test-%d", os.Getpid())
+	abstract, err := net.Listen("unix", name)
 	must(t, err)
+	must(t, os.WriteFile(filepath.Join(dir, "abstract"), []byte(name), 0o644))
 	defer abstract.Close()
 	chownTree(t, dir)
 
@@ -445,8 +447,9 @@ func attackMountTable() error {
 }
 
 func attackSockets() error {
-	var errs []error
-	for _, path := range []string{"/workspace/docker.sock", "/workspace/deep/er/agent.sock", "/workspace/.git/fsmonitor.sock", "@forage-native-test"} {
+	abstract, err := os.ReadFile("/workspace/abstract")
+	errs := []error{err}
+	for _, path := range []string{"/workspace/docker.sock", "/workspace/deep/er/agent.sock", "/workspace/.git/fsmonitor.sock", string(abstract)} {
 		c, err := net.Dial("unix", path)
 		if err == nil {
 			c.Close()

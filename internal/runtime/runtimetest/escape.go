@@ -239,13 +239,14 @@ func forkBombIsBounded(h *host) {
 }
 
 func abstractSocketsAreApart(h *host) {
-	listener, err := net.Listen("unix", "@forage-runtimetest")
+	name := "forage-runtimetest-" + strconv.Itoa(os.Getpid())
+	listener, err := net.Listen("unix", "@"+name)
 	if err != nil {
 		h.Fatal(err)
 	}
 	defer listener.Close()
 	b := h.start(h.plan("box"))
-	b.fails("python3 -c \"import socket; socket.socket(socket.AF_UNIX).connect('\\0forage-runtimetest')\"")
+	b.fails("python3 -c \"import socket; socket.socket(socket.AF_UNIX).connect('\\0" + name + "')\"")
 }
 
 // guestSurvives: whatever it is sent, the guest serves on, or all ends at once.
