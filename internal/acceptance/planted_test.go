@@ -43,7 +43,7 @@ func TestSearchFindsPlanted(t *testing.T) {
 		"etc": "file /proc/PID/root/etc/", "run": "file /proc/PID/root/run/secrets/run: ",
 		"log": "state STATE/sandboxes/planted.log: ", "audit": "state STATE/sandboxes/planted.audit.jsonl: ",
 		"record": "state STATE/sandboxes/planted.json: ", "generated": "state STATE/sandboxes/planted.generated/planted: ",
-		"runtime": "runtime folder RUNTIME/planted/planted: ", "core": "core ",
+		"runtime": "runtime folder RUNTIME/planted/planted: ", "core": "core: ",
 	}
 	secrets := map[string]string{}
 	for name := range places {
