@@ -206,6 +206,12 @@ func (o object) links(idBytes int) ([]string, error) {
 	return nil, nil
 }
 
+// Parents are those of a commit, which git has taken for one: the lines after that of the tree. What a line further down says is no parent.
+func Parents(commit []byte) ([]string, error) {
+	_, header, _ := bytes.Cut(commit, []byte("\n"))
+	return headerLinks(header, "parent ")
+}
+
 // headerLinks reads the ids in the first lines, as far as they begin with one of the words.
 func headerLinks(body []byte, words ...string) (links []string, err error) {
 	for line := range bytes.Lines(body) {

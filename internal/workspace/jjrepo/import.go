@@ -94,16 +94,11 @@ func finished(ctx context.Context, git *gitrepo.Shadow, at string) (work, dirty 
 	if err != nil {
 		return "", "", err
 	}
-	header, message, _ := strings.Cut(string(out), "\n\n")
-	_, header, _ = strings.Cut(header, "\n") // the tree, after which come the parents: git has made sure of both, and of no line after them
-	var parents []string
-	for line := range strings.Lines(header) {
-		id, ok := strings.CutPrefix(line, "parent ")
-		if !ok {
-			break
-		}
-		parents = append(parents, strings.TrimSuffix(id, "\n"))
+	parents, err := gitrepo.Parents(out)
+	if err != nil {
+		return "", "", err
 	}
+	_, message, _ := strings.Cut(string(out), "\n\n")
 	if strings.TrimSpace(message) != "" || len(parents) > 1 {
 		return at, "", nil
 	}
