@@ -34,7 +34,7 @@ func TestFollow(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	go func() { s.follow(ctx, path); close(done) }()
+	go func() { s.follow(ctx, "core", path); close(done) }()
 	wait(t, "what has been looked at is gone", func() bool {
 		at, err := file.Seek(0, unix.SEEK_DATA)
 		return err != nil || at > 4<<20

@@ -341,7 +341,7 @@ func (s *search) dump(t *testing.T, pid int) bool {
 	defer cancel()
 	followed := make(chan struct{})
 	stop, stopped := context.WithCancel(ctx)
-	go func() { s.follow(stop, core); close(followed) }()
+	go func() { s.follow(stop, "core", core); close(followed) }()
 	out, err := exec.CommandContext(ctx, gdb, "-nx", "--readnever", "-batch", "-p", strconv.Itoa(pid), "-ex", "generate-core-file "+core).CombinedOutput()
 	stopped()
 	<-followed
@@ -354,7 +354,7 @@ func (s *search) dump(t *testing.T, pid int) bool {
 
 // follow looks into a file that is being written from its beginning to its end, and makes holes of what it has
 // looked at: gdb writes gigabytes of what an agent's heap has only reserved, and a disk may have less than that.
-func (s *search) follow(ctx context.Context, path string) {
+func (s *search) follow(ctx context.Context, place, path string) {
 	const (
 		block  = 1 << 20
 		behind = 32 << 20 // the writer, who may still turn back there
@@ -379,7 +379,7 @@ func (s *search) follow(ctx context.Context, path string) {
 				return
 			}
 			if !bytes.Equal(data, zero) {
-				s.look("core", data)
+				s.look(place, data)
 			}
 			copy(data, data[block:])
 			// The block before, since what is left at the end is looked at together with this one.

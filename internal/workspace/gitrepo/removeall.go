@@ -91,8 +91,12 @@ func openOwn(in int, name string) (*os.File, error) {
 	}
 	folder := os.NewFile(uintptr(fd), name)
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil || st.Mode&0o700 == 0o700 {
-		return folder, err
+	if err = unix.Fstat(fd, &st); err == nil && st.Mode&0o700 != 0o700 {
+		err = unix.Fchmod(fd, 0o700)
 	}
-	return folder, unix.Fchmod(fd, 0o700)
+	if err != nil {
+		folder.Close()
+		return nil, err
+	}
+	return folder, nil
 }

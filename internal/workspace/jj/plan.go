@@ -59,10 +59,11 @@ func open(ctx context.Context, path string) (*jjrepo.Repository, error) {
 		return nil, err
 	}
 	hint := "name the folder that has .jj in it, or make one: jj git init"
+	resolved := workspace.Resolved(path)
 	if _, gitErr := gitrepo.Open(ctx, path); gitErr == nil {
 		hint = "for a git repository use --git-worktree; or let jj use it as well: jj git init --colocate"
-	} else if resolved := workspace.Resolved(path); gitrepo.JJAbove(resolved) != "" {
-		hint = "the repository begins at " + gitrepo.JJAbove(resolved) + ": name that folder"
+	} else if root := gitrepo.JJAbove(resolved); root != "" {
+		hint = "the repository begins at " + root + ": name that folder"
 	} else if root, _, _ := gitrepo.Around(resolved); root != "" {
 		hint = "git has the repository " + root + ": name it with --git-worktree"
 	}

@@ -39,7 +39,7 @@ func (s *Session) prepareJJ(ctx context.Context, o Options) (done Applied, insta
 	if _, err := jj.Git.Line(ctx, "check-ref-format", ref); err != nil {
 		return done, nil, forage.Errorf(forage.ErrUsage, "%q is no name for a bookmark", bookmark)
 	}
-	t := &target{repo: s.store, branch: bookmark, commit: refs.Values[ref], direct: w.Mode == forage.WorkspaceDirect}
+	t := &target{repo: s.store, branch: bookmark, commit: refs.Values[ref], direct: s.subject.direct()}
 	if err := s.aim(ctx, t.branch, t.commit); err != nil || s.nothing() {
 		return done, nil, err
 	}

@@ -37,11 +37,14 @@ func (s Subject) part() string {
 
 // repository is the user's folder that the work is brought to.
 func (s Subject) repository() string {
-	if s.Workspace.Mode == forage.WorkspaceDirect {
+	if s.direct() {
 		return s.Workspace.Path
 	}
 	return s.Workspace.Source
 }
+
+// direct says whether that folder is the one that the sandbox works in.
+func (s Subject) direct() bool { return s.Workspace.Mode == forage.WorkspaceDirect }
 
 // lock keeps others out of the folder.
 func (s Subject) lock(ctx context.Context) (unlock func(), err error) {

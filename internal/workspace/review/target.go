@@ -72,7 +72,7 @@ func (s *Session) target(ctx context.Context, into string) (*target, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.branch, t.direct = into, s.subject.Workspace.Mode == forage.WorkspaceDirect
+	t.branch, t.direct = into, s.subject.direct()
 	if err := t.find(ctx, s); err != nil {
 		return nil, errors.Join(err, t.close())
 	}

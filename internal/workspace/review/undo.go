@@ -118,7 +118,7 @@ func recoverGit(ctx context.Context, subject Subject, n note, quiet func(folder 
 	if err := t.unlockIndex(); err != nil {
 		return err
 	}
-	t.branch, t.checkedOut, t.direct = n.Branch, true, subject.Workspace.Mode == forage.WorkspaceDirect
+	t.branch, t.checkedOut, t.direct = n.Branch, true, subject.direct()
 	t.commit, _ = t.shadow.Line(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", "refs/heads/"+n.Branch+"^{commit}")
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
