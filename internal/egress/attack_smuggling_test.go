@@ -248,9 +248,6 @@ func TestSmugglingReachesNobody(t *testing.T) {
 
 // A request of HTTP/2 becomes one request of HTTP/1 or none.
 func TestHTTP2IsNotSmuggled(t *testing.T) {
-	s := newSecureWorld(t, looked(t, inspected("a.example")), nil)
-	rec := &recorder{}
-	s.serve(public+":443", rec.secure(s.server))
 	start := func(method, path string, more ...string) []string {
 		return append([]string{":method", method, ":scheme", "https", ":authority", "a.example", ":path", path}, more...)
 	}
@@ -294,24 +291,25 @@ func TestHTTP2IsNotSmuggled(t *testing.T) {
 		"CR LF in :scheme":        {[]string{":method", "GET", ":scheme", "https://b.example/\r\n", ":authority", "a.example", ":path", "/x"}, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			before := len(rec.heads(t))
+			// What is refused halfway reaches the server when it likes: in a world of its own that is nobody else's request.
+			s := newSecureWorld(t, looked(t, inspected("a.example")), nil)
+			rec := &recorder{}
+			s.serve(public+":443", rec.secure(s.server))
 			status := s.rawHTTP2("a.example").send(t, tt.body, tt.fields...)
 			early := name == "no length" && status == "200" // it is whole before what is too much arrives
 			if ok := status == "200"; ok != tt.ok && !early && !(status != "" && status[0] == '4' && !tt.ok) {
 				t.Errorf("%q", status)
 			}
-			if asked := rec.heads(t)[before:]; tt.ok && len(asked) != 1 || len(asked) > 1 {
+			asked := rec.heads(t)
+			if tt.ok && len(asked) != 1 || len(asked) > 1 {
 				t.Errorf("the server was asked %q", asked)
 			}
+			for _, head := range asked {
+				if !slices.Contains(s.judged(), head) || strings.HasPrefix(head, "GET b.example") {
+					t.Errorf("nobody judged %s", head)
+				}
+			}
 		})
-	}
-	heads, judged := rec.heads(t), s.judged()
-	for _, head := range heads {
-		if i := slices.Index(judged, head); i < 0 || strings.HasPrefix(head, "GET b.example") {
-			t.Errorf("nobody judged %s", head)
-		} else {
-			judged = slices.Delete(judged, i, i+1)
-		}
 	}
 }
 
