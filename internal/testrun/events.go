@@ -2,9 +2,11 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -17,11 +19,26 @@ type event struct {
 	Output     string
 }
 
-// test names one test: its package and its name, subtests with slashes.
+// test names one test: its package and its name, subtests with slashes. Without a name it is the package as a whole.
 type test struct{ pkg, name string }
+
+func (t test) String() string { return strings.TrimSpace(t.pkg + " " + t.name) }
 
 // results holds how each test ended: "pass", "fail" or "skip".
 type results map[test]string
+
+// ended are the tests that ended in that way, in order.
+func (r results) ended(how string) (tests []test) {
+	for t, ended := range r {
+		if ended == how {
+			tests = append(tests, t)
+		}
+	}
+	slices.SortFunc(tests, func(a, b test) int {
+		return cmp.Or(strings.Compare(a.pkg, b.pkg), strings.Compare(a.name, b.name))
+	})
+	return tests
+}
 
 // maxLine bounds one event: a test that prints without a line break can't grow it for ever.
 const maxLine = 16 << 20
@@ -57,9 +74,7 @@ func readEvents(in io.Reader, out io.Writer) (results, error) {
 				fmt.Fprint(out, printed[key])
 			}
 			delete(printed, key)
-			if e.Test != "" {
-				found[key] = e.Action
-			}
+			found[key] = e.Action
 		}
 	}
 	if err := lines.Err(); err != nil {

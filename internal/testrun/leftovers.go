@@ -21,6 +21,14 @@ func becomeSubreaper() error {
 	return nil
 }
 
+// exitStatus is how the suite ended, when that is not 0.
+type exitStatus int
+
+func (s exitStatus) Error() string { return "exit status " + strconv.Itoa(int(s)) }
+
+// testsFailed is what go test says when it ran and something failed.
+const testsFailed exitStatus = 1
+
 // reapUntil reaps every child that ends, up to the one with that process id.
 func reapUntil(pid int) error {
 	for {
@@ -33,7 +41,7 @@ func reapUntil(pid int) error {
 		case reaped == pid && status.Signaled():
 			return fmt.Errorf("ended by signal %d", status.Signal())
 		case reaped == pid && status.ExitStatus() != 0:
-			return fmt.Errorf("exit status %d", status.ExitStatus())
+			return exitStatus(status.ExitStatus())
 		case reaped == pid:
 			return nil
 		}

@@ -1,7 +1,7 @@
 // Command testrun runs one suite of `go test -json` for CI and judges it by more than
 // its exit status: a test that CI must run and that was skipped is a failure, and
 // so is a process that outlives the suite. It prints what failed and go test's
-// closing lines.
+// closing lines. A failure of one or two packages is looked at again (see again).
 //
 //	testrun -suite root -must .ci/must-run -- go test -json ./...
 //
@@ -16,7 +16,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"slices"
 	"syscall"
 	"time"
 )
@@ -63,22 +62,25 @@ func run(suite, mustFile string, argv []string, out io.Writer) error {
 	if err := becomeSubreaper(); err != nil {
 		return err
 	}
+	return errors.Join(judge(argv, rows, out), checkLeftovers(leftoverGrace))
+}
+
+// judge runs the suite, what failed of it once more, and reports what is wrong with how its tests ended.
+func judge(argv []string, rows []row, out io.Writer) error {
 	results, err := runSuite(argv, out)
+	if err == testsFailed {
+		err = again(argv, results, out)
+	}
 	printSkipped(results, out)
-	return errors.Join(err, checkMust(rows, results), checkLeftovers(leftoverGrace))
+	return errors.Join(err, checkMust(rows, results))
 }
 
 // printSkipped lists the tests that were skipped, so that one more is seen.
 func printSkipped(found results, out io.Writer) {
-	var names []string
-	for t, ended := range found {
-		if ended == "skip" {
-			names = append(names, t.pkg+" "+t.name)
+	for _, t := range found.ended("skip") {
+		if t.name != "" { // a package without tests
+			fmt.Fprintf(out, "skipped: %s\n", t)
 		}
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		fmt.Fprintf(out, "skipped: %s\n", name)
 	}
 }
 
@@ -108,6 +110,7 @@ func runSuite(argv []string, out io.Writer) (results, error) {
 	found, err := readEvents(events, out)
 	if err != nil {
 		_, _ = io.Copy(io.Discard, events) // so that the suite can end
+		return found, errors.Join(err, <-ended)
 	}
-	return found, errors.Join(err, <-ended)
+	return found, <-ended
 }

@@ -67,6 +67,51 @@ func TestMust(t *testing.T) {
 	}
 }
 
+// TestAgain runs suites that fail, and looks what passing later is worth.
+func TestAgain(t *testing.T) {
+	const good, bad, skipped = `{"Action":"pass","Package":"forage/NAME","Test":"TestIt"}\n{"Action":"pass","Package":"forage/NAME"}\n`,
+		`{"Action":"fail","Package":"forage/NAME","Test":"TestIt"}\n{"Action":"fail","Package":"forage/NAME"}\n`,
+		`{"Action":"skip","Package":"forage/NAME","Test":"TestIt"}\n{"Action":"pass","Package":"forage/NAME"}\n`
+	suite := func(first, status, second, statusAgain string) []string {
+		again := "printf '" + strings.ReplaceAll(second, "NAME", `'"${2#forage/}"'`) + "'; exit " + statusAgain
+		return []string{"sh", "-c", `case $1 in -count=2) ` + again + `;; *) printf '` + first + `'; exit ` + status + `;; esac`, "suite", "./..."}
+	}
+	named := func(events string, names ...string) (all string) {
+		for _, name := range names {
+			all += strings.ReplaceAll(events, "NAME", name)
+		}
+		return all
+	}
+	for name, tt := range map[string]struct {
+		argv  []string
+		fails string // a part of the error; "" is none
+		says  string
+	}{
+		"nothing failed":    {suite(named(good, "a"), "0", "", "1"), "", ""},
+		"by chance":         {suite(named(bad, "a"), "1", good, "0"), "", "unsteady: forage/a TestIt failed, and passed 2 times"},
+		"two by chance":     {suite(named(bad, "a", "b"), "1", good, "0"), "", "unsteady: forage/b TestIt"},
+		"again":             {suite(named(bad, "a"), "1", bad, "1"), "forage/a TestIt: fail", "again: forage/a\n"},
+		"once of two times": {suite(named(bad, "a"), "1", bad+good, "1"), "forage/a TestIt: fail", "again: forage/a\n"},
+		"skipped then":      {suite(named(bad, "a"), "1", skipped, "0"), "forage/a TestIt: skip", "again"},
+		"not run then":      {suite(named(bad, "a"), "1", "", "0"), "forage/a TestIt: fail", "again"},
+		"too many":          {suite(named(bad, "a", "b", "c"), "1", good, "0"), "3 packages failed", ""},
+		"of no package":     {suite("", "1", good, "0"), "0 packages failed", ""},
+		"ended by a signal": {[]string{"sh", "-c", "kill -9 $$", "./..."}, "signal 9", ""},
+		"no tests at all":   {suite(named(bad, "a"), "2", good, "0"), "exit status 2", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out strings.Builder
+			err := judge(tt.argv, nil, &out)
+			if (err == nil) != (tt.fails == "") || err != nil && !strings.Contains(err.Error(), tt.fails) {
+				t.Errorf("got %v, want %q", err, tt.fails)
+			}
+			if !strings.Contains(out.String(), tt.says) || tt.says == "" && strings.Contains(out.String(), "unsteady") {
+				t.Errorf("said %q, want %q", &out, tt.says)
+			}
+		})
+	}
+}
+
 // TestLeftovers runs a suite, in a process of its own, that leaves a process behind.
 func TestLeftovers(t *testing.T) {
 	if os.Getenv("TESTRUN_LEFTOVERS") != "" {

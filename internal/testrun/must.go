@@ -55,7 +55,7 @@ func checkMust(rows []row, found results) error {
 			}
 			matched = true
 			if ended == "skip" {
-				errs = append(errs, fmt.Errorf("%s %s was skipped, and must run here", t.pkg, t.name))
+				errs = append(errs, fmt.Errorf("%s was skipped, and must run here", t))
 			}
 		}
 		if !matched {
