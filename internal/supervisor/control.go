@@ -35,7 +35,7 @@ func newControl(dir string, handle func(context.Context, Request) (Response, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &control{listener: listener, handle: handle, ctx: ctx, cancel: cancel}
-	c.served.Go(c.accept)
+	c.served.Go(func() { accept(ctx, listener, c.serve) })
 	return c, nil
 }
 
@@ -47,17 +47,11 @@ func (c *control) Close() error {
 	return err
 }
 
-func (c *control) accept() {
-	for {
-		conn, err := c.listener.AcceptUnix()
-		if err != nil {
-			return // closed
-		}
-		c.served.Go(func() {
-			defer conn.Close()
-			c.answer(conn)
-		})
-	}
+func (c *control) serve(conn net.Conn) {
+	c.served.Go(func() {
+		defer conn.Close()
+		c.answer(conn.(*net.UnixConn))
+	})
 }
 
 func (c *control) answer(conn *net.UnixConn) {

@@ -47,7 +47,7 @@ func newRelay(listen string, port int, socket string, record func(audit.Event) e
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &relay{listener: listener, socket: socket, record: record, slots: make(chan struct{}, maxRelayed),
 		rate: rate.NewLimiter(relayedPerSecond, relayedBurst), ctx: ctx, cancel: cancel}
-	r.served.Go(r.accept)
+	r.served.Go(func() { accept(ctx, listener, r.admit) })
 	return r, nil
 }
 
@@ -59,25 +59,19 @@ func (r *relay) Close() error {
 	return err
 }
 
-func (r *relay) accept() {
-	for {
-		conn, err := r.listener.Accept()
-		if err != nil {
-			return // closed
-		}
-		if !r.rate.Allow() {
-			conn.Close()
-			continue
-		}
-		select {
-		case r.slots <- struct{}{}:
-			r.served.Go(func() {
-				defer func() { <-r.slots }()
-				r.serve(conn)
-			})
-		default:
-			conn.Close()
-		}
+func (r *relay) admit(conn net.Conn) {
+	if !r.rate.Allow() {
+		conn.Close()
+		return
+	}
+	select {
+	case r.slots <- struct{}{}:
+		r.served.Go(func() {
+			defer func() { <-r.slots }()
+			r.serve(conn)
+		})
+	default:
+		conn.Close()
 	}
 }
 

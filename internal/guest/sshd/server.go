@@ -102,18 +102,28 @@ func (s *Server) authorize(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissi
 	return nil, nil
 }
 
-// Serve accepts connections until the listener is closed.
-func (s *Server) Serve(listener net.Listener) error {
+// acceptPause is how long accepting waits when there is no room for one more connection.
+const acceptPause = 20 * time.Millisecond
+
+// Serve accepts connections until the listener is closed. While there is no room for one more (accept(2): EMFILE,
+// ENFILE, ENOBUFS, ENOMEM), who connects waits.
+func (s *Server) Serve(listener net.Listener) {
 	for {
 		conn, err := listener.Accept()
-		if err != nil {
-			return err
-		}
-		if !s.admit(conn) {
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil:
+			select {
+			case <-time.After(acceptPause):
+			case <-s.closing:
+				return
+			}
+		case s.admit(conn):
+			go s.serve(conn)
+		default:
 			conn.Close()
-			continue
 		}
-		go s.serve(conn)
 	}
 }
 

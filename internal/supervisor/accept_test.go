@@ -1,0 +1,48 @@
+package supervisor
+
+import (
+	"context"
+	"net"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// crowdedListener has no descriptor for the first connections, and then one.
+type crowdedListener struct {
+	net.Listener
+	refusals int
+	conns    chan net.Conn
+}
+
+func (l *crowdedListener) Accept() (net.Conn, error) {
+	if l.refusals > 0 {
+		l.refusals--
+		return nil, &net.OpError{Op: "accept", Err: unix.EMFILE}
+	}
+	if conn, ok := <-l.conns; ok {
+		return conn, nil
+	}
+	return nil, net.ErrClosed
+}
+
+// TestAcceptOutlivesACrowd: a moment without descriptors doesn't close a sandbox's doors for good.
+func TestAcceptOutlivesACrowd(t *testing.T) {
+	listener := &crowdedListener{refusals: 2, conns: make(chan net.Conn, 1)}
+	conn, other := net.Pipe()
+	defer other.Close()
+	listener.conns <- conn
+	close(listener.conns)
+	served := 0
+	accept(t.Context(), listener, func(conn net.Conn) { served++; conn.Close() })
+	if served != 1 {
+		t.Errorf("%d connections were served after a moment without descriptors, want 1", served)
+	}
+}
+
+// TestAcceptEndsInACrowd: whoever closes waits for it.
+func TestAcceptEndsInACrowd(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	accept(ctx, &crowdedListener{refusals: 1 << 30}, func(net.Conn) { t.Error("something was served") })
+}
