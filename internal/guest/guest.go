@@ -15,6 +15,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -91,8 +92,9 @@ type guest struct {
 	sshd     *sshd.Server
 	listener net.Listener
 	ready    chan struct{} // closed when programs may be started
-	log      *session.Log  // nil without a session
 	session  *session.Session
+
+	log atomic.Pointer[session.Log] // nil without a session; made while an order to stop may come
 
 	ctx    context.Context // ends when everything does
 	cancel context.CancelFunc
@@ -161,30 +163,32 @@ func (g *guest) begin() (step string, err error) {
 const sessionLimit = time.Minute
 
 func (g *guest) prepareSession() error {
+	var log *session.Log
 	if g.options.Log != nil {
 		folders := g.options.LogFolders
 		if folders == nil {
 			folders = []string{forage.RunPath, "/run", "/tmp"}
 		}
 		var err error
-		if g.log, err = session.NewLog(g.options.Log, folders...); err != nil {
+		if log, err = session.NewLog(g.options.Log, folders...); err != nil {
 			return err
 		}
-		go g.log.Copy()
+		g.log.Store(log)
+		go log.Copy()
 	}
 	var err error
 	g.session, err = session.New(session.Options{
-		Tree: g.tree, Env: g.config.Env, Dir: g.config.Dir, Command: g.config.Command, Log: g.log,
+		Tree: g.tree, Env: g.config.Env, Dir: g.config.Dir, Command: g.config.Command, Log: log,
 	})
 	return err
 }
 
 // logWriter is where the init commands' output goes besides, nil for nowhere.
 func (g *guest) logWriter() io.Writer {
-	if g.log == nil {
-		return nil
+	if log := g.log.Load(); log != nil {
+		return log
 	}
-	return g.log
+	return nil
 }
 
 // settleTime is when starting is over and idling may begin.
@@ -200,8 +204,8 @@ func (g *guest) end(grace time.Duration) {
 	g.sshd.Close()
 	if grace > 0 {
 		g.tree.Stop(grace)
-		if g.log != nil {
-			g.log.Close()
+		if log := g.log.Load(); log != nil {
+			log.Close()
 		}
 	} else {
 		g.tree.Kill()
