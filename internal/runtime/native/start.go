@@ -96,9 +96,10 @@ func (i *instance) boot(ctx context.Context, p *plan) error {
 		}
 	}
 	defer func() { namespaces.close() }() // unless it is handed over
+	// Before the end of ctx is listened for, whose deadline this would take the place of.
+	i.control.SetDeadline(time.Now().Add(startTimeout))
 	stop := context.AfterFunc(ctx, func() { i.control.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	i.control.SetDeadline(time.Now().Add(startTimeout))
 	if err := i.control.Send(frames.Frame{Kind: frames.Boot, Blob: body.encode()}, files...); err != nil {
 		return i.endedEarly(ctx, err)
 	}
