@@ -47,16 +47,9 @@ func (i *importing) commits(ctx context.Context, status *workspace.Status) error
 	if err != nil || refs.published(tip, ref) { // which spares a process when nothing was committed
 		return err
 	}
-	args := append([]string{"rev-list", "--no-commit-header", "--format=%H%x09%<(300,trunc)%s", tip, "--not"}, published(ref)...)
-	out, err := i.host.Git(ctx, Call{Args: args})
+	status.Commits, status.CommitsCount, err = i.host.Commits(ctx, append([]string{tip, "--not"}, published(ref)...))
 	if err != nil {
 		return fmt.Errorf("looking for commits on %s: %w", i.w.Branch, err)
-	}
-	for line := range strings.Lines(string(out)) {
-		if status.CommitsCount++; status.CommitsCount <= workspace.MaxListed {
-			id, subject, _ := strings.Cut(strings.TrimRight(line, "\n"), "\t")
-			status.Commits = append(status.Commits, workspace.Commit{ID: id, Subject: strings.TrimRight(subject, " ")})
-		}
 	}
 	return nil
 }

@@ -145,6 +145,30 @@ func TestUnsavedListsAreBounded(t *testing.T) {
 	}
 }
 
+// Where the host's repository has no branch a whole history is work: of what is beyond the list there is the number.
+func TestManyCommits(t *testing.T) {
+	host := newHost(t)
+	r, err := Open(t.Context(), host.Dir)
+	must(t, err)
+	s, err := r.Shadow(t.TempDir())
+	must(t, err)
+	defer s.Close()
+	base := host.Git("rev-parse", "HEAD")
+	for made := 1; made <= workspace.MaxListed+2; made++ {
+		host.Git("commit", "-q", "--allow-empty", "-m", fmt.Sprintf("%d %s", made, strings.Repeat("long ", 200)))
+		if made < workspace.MaxListed {
+			continue
+		}
+		list, count, err := s.Commits(t.Context(), []string{"main", "--not", base})
+		if err != nil || count != made || len(list) != workspace.MaxListed {
+			t.Fatalf("%d of %d commits, want %d of %d, %v", len(list), count, workspace.MaxListed, made, err)
+		}
+		if first := list[0]; first.ID != host.Git("rev-parse", "HEAD") || !strings.HasPrefix(first.Subject, fmt.Sprint(made, " long ")) || len(first.Subject) > 300 {
+			t.Errorf("the newest is %+v", first)
+		}
+	}
+}
+
 func TestUnsavedOfTheUsersOwnFolder(t *testing.T) {
 	b := newDirectBox(t, newHost(t), "box")
 	write(t, filepath.Join(b.work.Path, "new"), "")

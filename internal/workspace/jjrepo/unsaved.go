@@ -1,7 +1,6 @@
 package jjrepo
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -68,7 +67,7 @@ func (s *Shadow) commits(ctx context.Context, in *inside, w forage.Workspace, at
 		return err
 	}
 	if at != "" {
-		status.Commits, status.CommitsCount, err = listCommits(ctx, in.staging, at, saved)
+		status.Commits, status.CommitsCount, err = in.staging.Commits(ctx, append([]string{at, "--not"}, saved...))
 		if err != nil {
 			return err
 		}
@@ -121,23 +120,6 @@ func (s *Shadow) saved(ctx context.Context, w forage.Workspace) ([]string, error
 		revisions = append(revisions, id)
 	}
 	return append(notRoot(revisions), notRoot([]string{w.Base})...), nil
-}
-
-// listCommits lists what tip has and saved have not, newest first.
-func listCommits(ctx context.Context, git *gitrepo.Shadow, tip string, saved []string) ([]workspace.Commit, int, error) {
-	out, err := git.Git(ctx, gitrepo.Call{Args: append([]string{"log", "--format=%H%x09%s", tip, "--not"}, saved...)})
-	if err != nil {
-		return nil, 0, err
-	}
-	var commits []workspace.Commit
-	count := 0
-	for line := range bytes.Lines(out) {
-		id, subject, _ := strings.Cut(strings.TrimSuffix(string(line), "\n"), "\t")
-		if count++; count <= workspace.MaxListed {
-			commits = append(commits, workspace.Commit{ID: id, Subject: subject})
-		}
-	}
-	return commits, count, nil
 }
 
 // uncommitted fills in the files that differ from the work's commit.
