@@ -25,6 +25,7 @@ const (
 // link to another folder, so it is their folders that are watched.
 type Files struct {
 	watch *os.File // inotify
+	look  func(path string) state
 
 	mu      sync.Mutex
 	seen    map[string]state // by path
@@ -45,7 +46,7 @@ func WatchFiles() (*Files, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watching for changes: %w", err)
 	}
-	return &Files{watch: os.NewFile(uintptr(fd), "inotify"), seen: map[string]state{}, folders: map[string]int{}}, nil
+	return &Files{watch: os.NewFile(uintptr(fd), "inotify"), look: look, seen: map[string]state{}, folders: map[string]int{}}, nil
 }
 
 // Close ends the watch, where Run doesn't.
@@ -59,17 +60,29 @@ func (f *Files) Set(paths []string) error {
 	before := f.seen
 	f.seen = make(map[string]state, len(paths))
 	for _, path := range paths {
-		if was, ok := before[path]; ok {
-			f.seen[path] = was
-		} else {
-			f.seen[path] = look(path)
+		f.seen[path] = before[path]
+	}
+	err := f.armLocked() // first: what changes after a look is told
+	for path := range f.seen {
+		if _, ok := before[path]; !ok {
+			f.seen[path] = f.look(path)
 		}
 	}
-	return f.armLocked()
+	return err
 }
 
 // armLocked watches the folders that the files are in now, and no others.
 func (f *Files) armLocked() error {
+	for {
+		before := f.folders
+		err := f.armOnceLocked()
+		if maps.Equal(before, f.folders) { // else one may have been made before the one above it was watched
+			return err
+		}
+	}
+}
+
+func (f *Files) armOnceLocked() error {
 	wanted := map[string]int{}
 	var errs []error
 	for path := range f.seen {
@@ -138,12 +151,9 @@ func (f *Files) control(do func(fd int) error) error {
 // Run calls changed after any of the files has changed, until ctx is done
 // (nil) or watching fails. It closes the watch.
 func (f *Files) Run(ctx context.Context, changed func()) error {
-	stop := context.AfterFunc(ctx, func() { f.watch.Close() })
-	defer func() {
-		if stop() {
-			f.watch.Close()
-		}
-	}()
+	end := sync.OnceFunc(func() { f.watch.Close() }) // waits for who does it already: a user has few of them
+	defer end()
+	defer context.AfterFunc(ctx, end)()
 	events := make([]byte, 16<<10)
 	for {
 		if _, err := f.watch.Read(events); err != nil {
@@ -179,14 +189,14 @@ func (f *Files) hasChanged(ctx context.Context) bool {
 func (f *Files) lookAgain() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	_ = f.armLocked() // a folder may have been replaced; one that can't be watched is not there
 	changed := false
 	for path, was := range f.seen {
-		if now := look(path); now != was {
+		if now := f.look(path); now != was {
 			f.seen[path] = now
 			changed = true
 		}
 	}
-	_ = f.armLocked() // a folder may have been replaced; one that can't be watched is not there
 	return changed
 }
 

@@ -8,7 +8,7 @@ import (
 )
 
 // patience is how long a change may take to be seen.
-const patience = time.Minute
+const patience = 2 * time.Minute
 
 func write(t *testing.T, path, text string) {
 	t.Helper()
@@ -80,7 +80,8 @@ func TestFilesIgnoresNeighbours(t *testing.T) {
 	if _, err := os.ReadFile(dir + "/f"); err != nil {
 		t.Fatal(err)
 	}
-	write(t, dir+"/f", "b") // so that there is something to wait for
+	write(t, dir+"/f.new", "b") // so that there is something to wait for, in one step
+	must(t, os.Rename(dir+"/f.new", dir+"/f"))
 	select {
 	case <-changed:
 	case <-time.After(patience):
@@ -91,11 +92,38 @@ func TestFilesIgnoresNeighbours(t *testing.T) {
 	}
 }
 
+// TestFilesSeesWhatIsMadeBehindALook: a file in a folder that has just been made comes as soon as it was looked for.
+func TestFilesSeesWhatIsMadeBehindALook(t *testing.T) {
+	dir := t.TempDir()
+	file := dir + "/later/f"
+	files, err := WatchFiles()
+	must(t, err)
+	files.look = func(path string) state {
+		s := look(path)
+		if _, err := os.Stat(dir + "/later"); err == nil && path == file && s == (state{}) {
+			write(t, file, "b")
+		}
+		return s
+	}
+	changed := run(t, files, file, dir+"/f") // so that the folder above stays watched
+	must(t, os.Mkdir(dir+"/later", 0o700))
+	select {
+	case <-changed:
+	case <-time.After(patience):
+		t.Fatal("it was not seen")
+	}
+}
+
 // watch watches paths until the test ends.
 func watch(t *testing.T, paths ...string) chan struct{} {
 	t.Helper()
 	files, err := WatchFiles()
 	must(t, err)
+	return run(t, files, paths...)
+}
+
+func run(t *testing.T, files *Files, paths ...string) chan struct{} {
+	t.Helper()
 	must(t, files.Set(paths))
 	changed, done := make(chan struct{}, 100), make(chan error, 1)
 	go func() { done <- files.Run(t.Context(), func() { changed <- struct{}{} }) }()

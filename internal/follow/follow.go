@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -28,12 +29,9 @@ func File(ctx context.Context, path string, begin func(file *os.File, again bool
 	if err := f.startWatch(); err != nil {
 		return err
 	}
-	stop := context.AfterFunc(ctx, func() { f.watch.Close() })
-	defer func() {
-		if stop() {
-			f.watch.Close()
-		}
-	}()
+	end := sync.OnceFunc(func() { f.watch.Close() }) // waits for who does it already: a user has few of them
+	defer end()
+	defer context.AfterFunc(ctx, end)()
 	if err := f.open(ctx); err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ func TestFileReadsWhatItWasGivenLast(t *testing.T) {
 func TestFileReadsWhatIsThereAtTheEnd(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	extend(t, path, "all")
-	for range 1000 {
+	for range 200 {
 		ctx, cancel := context.WithCancel(t.Context())
 		var got string
 		err := File(ctx, path, func(file *os.File, _ bool) (func() error, error) {
