@@ -2,6 +2,7 @@ package main
 
 import (
 	"debug/elf"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -171,7 +172,10 @@ func runScript(t *testing.T, file string) {
 	})
 }
 
-// setUp gives each script a home and places of its own.
+// scriptPorts is how many ports of its own each script has: $PORT1, $PORT2 and so on, in the TOML files beside it PORT1 ...
+const scriptPorts = 4
+
+// setUp gives each script a home, places and ports of its own.
 func setUp(env *testscript.Env) error {
 	home := filepath.Join(env.WorkDir, "home")
 	run := filepath.Join(env.WorkDir, "run")
@@ -186,6 +190,9 @@ func setUp(env *testscript.Env) error {
 	env.Setenv("LANG", "C.UTF-8")
 	env.Setenv("TERM", "xterm")
 	env.Setenv("UID", fmt.Sprint(os.Getuid()))
+	if err := givePorts(env); err != nil {
+		return err
+	}
 	if config := filepath.Join(env.WorkDir, "config.toml"); exists(config) {
 		env.Setenv("FORAGE_CONFIG", config)
 	}
@@ -193,6 +200,26 @@ func setUp(env *testscript.Env) error {
 	env.Values[ptyKey{}] = &ptyState{}
 	env.Defer(func() { sweep(env) })
 	return nil
+}
+
+func givePorts(env *testscript.Env) error {
+	first, free, err := testdir.TakePorts(scriptPorts)
+	if err != nil {
+		return err
+	}
+	env.Defer(free)
+	var values []string
+	for i := range scriptPorts {
+		name, port := fmt.Sprint("PORT", i+1), fmt.Sprint(first+i)
+		env.Setenv(name, port)
+		values = append(values, name, port)
+	}
+	files, err := filepath.Glob(filepath.Join(env.WorkDir, "*.toml"))
+	for _, file := range files {
+		text, readErr := os.ReadFile(file)
+		err = errors.Join(err, readErr, os.WriteFile(file, []byte(strings.NewReplacer(values...).Replace(string(text))), 0o666))
+	}
+	return err
 }
 
 func exists(path string) bool {

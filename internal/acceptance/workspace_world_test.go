@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"forage/internal/testdir"
 	"forage/internal/testprogram"
 	"forage/internal/workspace/workspacetest"
 )
@@ -27,7 +28,8 @@ type host struct {
 	newer                     bool // tours are made with the newer git, too
 }
 
-const boxConfig = "portRange = { from = 23000, to = 23999 }\n[templates.box]\nnetwork = \"none\"\n"
+// boxPorts is far more than the most sandboxes that a host has at once.
+const boxPorts = 30
 
 func newHost(t *testing.T) *host {
 	t.Helper()
@@ -39,7 +41,8 @@ func newHost(t *testing.T) *host {
 			t.Fatal(err)
 		}
 	}
-	h.Write(base, "config.toml", boxConfig)
+	ports := testdir.Ports(t, boxPorts)
+	h.Write(base, "config.toml", fmt.Sprintf("portRange = { from = %d, to = %d }\n[templates.box]\nnetwork = \"none\"\n", ports, ports+boxPorts-1))
 	h.Env = append(h.Env, "FORAGE_CONFIG="+filepath.Join(base, "config.toml"), "FORAGE_STATE_DIR="+h.state,
 		"FORAGE_RUNTIME_DIR="+filepath.Join(base, "run"), "CANARY="+h.canary)
 	t.Cleanup(func() {

@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"forage/internal/testdir"
 	"forage/internal/testgit"
 	"forage/internal/testprogram"
 )
@@ -66,7 +65,7 @@ func newWorld(t *testing.T) *world {
 			t.Fatal(err)
 		}
 	}
-	w.ports = freePorts(t)
+	w.ports = testdir.Ports(t, 5)
 	config := fmt.Sprintf("portRange = { from = %d, to = %d }\n", w.ports, w.ports+4)
 	if err := os.WriteFile(filepath.Join(w.home, "config.toml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
@@ -81,25 +80,6 @@ func newWorld(t *testing.T) *world {
 	w.repository = repository.Dir
 	t.Cleanup(func() { w.killAll() })
 	return w
-}
-
-// freePorts is the first of five ports that nobody listens on now.
-func freePorts(t *testing.T) int {
-	t.Helper()
-next:
-	for range 100 {
-		first := 20000 + rand.IntN(7000) // above are those of scripts in cmd/forage-ctl
-		for port := first; port < first+5; port++ {
-			listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-			if err != nil {
-				continue next
-			}
-			listener.Close()
-		}
-		return first
-	}
-	t.Fatal("no five ports in a row are free")
-	return 0
 }
 
 // command is forage-ctl with args, not started yet.

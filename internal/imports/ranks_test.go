@@ -60,7 +60,7 @@ var testRooms = map[string]string{
 	"testrun":     "runs the suites in CI",
 	"testprogram": "builds the program for suites",
 	"testgit":     "real git, and its server, for suites",
-	"testdir":     "folders for suites",
+	"testdir":     "folders and ports for suites",
 }
 
 // implementations are packages below a room that others may import besides the

@@ -1,4 +1,4 @@
-// Package testdir makes folders for tests that t.TempDir is not good enough for.
+// Package testdir makes folders for tests that t.TempDir is not good enough for, and gives them ports of their own.
 package testdir
 
 import (
