@@ -122,7 +122,7 @@ func TestHandshakesAreBounded(t *testing.T) {
 			conn.Close()
 		}
 	}()
-	for range 200 {
+	for range 100 { // a socket may have to hold them all: 128 is the least that kernels allow by default
 		conn, err := net.Dial("unix", sb.socket)
 		must(t, err)
 		conns = append(conns, conn)

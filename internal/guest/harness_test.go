@@ -64,9 +64,7 @@ func TestMain(m *testing.M) {
 func prepare(args []string) error {
 	runtime.LockOSThread()
 	if args[3] == "onecpu" {
-		var first unix.CPUSet
-		first.Set(0)
-		if err := unix.SchedSetaffinity(0, &first); err != nil {
+		if err := onOneCPU(); err != nil {
 			return err
 		}
 	}
@@ -86,6 +84,20 @@ func prepare(args []string) error {
 		return err
 	}
 	return unix.Exec("/proc/self/exe", append([]string{pid1Name}, args...), nil)
+}
+
+// onOneCPU keeps this thread on the first of the processors that it may use.
+func onOneCPU() error {
+	var all, first unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &all); err != nil {
+		return err
+	}
+	for cpu := 0; first.Count() == 0; cpu++ {
+		if all.IsSet(cpu) {
+			first.Set(cpu)
+		}
+	}
+	return unix.SchedSetaffinity(0, &first)
 }
 
 // ignoreReserved ignores what make(1) and others hand on ignored, since glibc's posix_spawn does.
@@ -328,6 +340,14 @@ func (sb *sandbox) query(what string) frames.AnswerBody {
 	must(sb.t, err)
 	var answer frames.AnswerBody
 	must(sb.t, sb.ask(frame).Decode(&answer))
+	return answer
+}
+
+// answered asks until there is an answer: on a busy machine tmux may take longer than the guest waits for it.
+func (sb *sandbox) answered(what string) frames.AnswerBody {
+	sb.t.Helper()
+	var answer frames.AnswerBody
+	eventually(sb.t, "tmux answers "+what, func() bool { answer = sb.query(what); return answer.Error == "" })
 	return answer
 }
 

@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/sys/unix"
@@ -65,7 +64,7 @@ func (sb *sandbox) openSSH() *openSSH {
 
 // command is an OpenSSH program; portFlag is what it calls the port.
 func (o *openSSH) command(program, portFlag string, args ...string) *exec.Cmd {
-	ctx, cancel := context.WithTimeout(o.t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(o.t.Context(), 10*patience)
 	o.t.Cleanup(cancel)
 	return exec.CommandContext(ctx, program, append(append(append([]string{}, o.options...), portFlag, o.port), args...)...)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"os"
+	"os/signal"
 	"strings"
 	"sync"
 	"testing"
@@ -179,6 +180,8 @@ func TestTerminalOfMissingProgram(t *testing.T) {
 // Signals of the client's process are the program's; the second one kills it.
 func TestSignalsAreForwarded(t *testing.T) {
 	sb := up(t, setup{})
+	// Also where whoever runs the tests has some of them ignored, as nohup(1) does: what is handled here is not.
+	signal.Notify(make(chan os.Signal, 1), unix.SIGINT, unix.SIGHUP)
 	for _, test := range []struct {
 		name    string
 		script  string
