@@ -65,7 +65,7 @@ func startKeyring(t *testing.T) map[string]string {
 	cmd.Stdin = strings.NewReader("password\n")
 	start(t, cmd)
 	conn := connect(t, env)
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		var owned bool
 		if err := conn.BusObject().Call("org.freedesktop.DBus.NameHasOwner", 0, secretService).Store(&owned); err != nil {
 			t.Fatal(err)
@@ -81,7 +81,7 @@ func startKeyring(t *testing.T) map[string]string {
 
 func connect(t *testing.T, env map[string]string) *dbus.Conn {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	conn, err := dialBus(ctx, env)
 	if err != nil {

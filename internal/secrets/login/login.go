@@ -21,8 +21,8 @@ import (
 const (
 	// early is how long before its end a token is renewed; both agents do it then too.
 	early = 5 * time.Minute
-	// renewalMax bounds one renewal: the wait for other processes and the request.
-	renewalMax = 30 * time.Second
+	// requestMax bounds the request of a renewal.
+	requestMax = 30 * time.Second
 	// pause is how long a renewal that failed is not tried again.
 	pause = 5 * time.Second
 	// forcedPause is how long after a renewal an agent can't ask for another one.
@@ -84,9 +84,7 @@ func (l *Login) get(ctx context.Context, refused string) (secrets.Secret, error)
 	// By what was refused: a renewal that takes that token for good is not theirs who had it refused.
 	done := l.flight.DoChan(refused, func() (any, error) {
 		// Whoever asked first may go away: the renewal is everybody's.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), renewalMax)
-		defer cancel()
-		return l.renew(ctx, refused)
+		return l.renew(context.WithoutCancel(ctx), refused)
 	})
 	select {
 	case <-ctx.Done():

@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"forage"
 )
@@ -19,8 +18,8 @@ import (
 const (
 	// maxAnswer is how much of a token endpoint's answer is read, in bytes.
 	maxAnswer = 1 << 20
-	// lockMax bounds the wait for another process that renews.
-	lockMax = 15 * time.Second
+	// lockMax bounds the wait for another process that renews: it asks, and writes to a disk that may be slow.
+	lockMax = 2 * requestMax
 )
 
 // renew makes the file hold tokens that are good and not the refused one, and returns them.
@@ -116,6 +115,8 @@ func (l *Login) request(ctx context.Context, have tokens) (grant, error) {
 	if err != nil {
 		return grant{}, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, requestMax)
+	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, l.form.endpoint, bytes.NewReader(body))
 	if err != nil {
 		return grant{}, err
