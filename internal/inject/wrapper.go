@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"forage"
+	"forage/internal/term"
 )
 
 // WrapperPath is the folder of wrappers inside, first in PATH.
@@ -39,23 +40,20 @@ func WrapperOf(command string) string { return path.Join(WrapperPath, path.Base(
 func wrapper(command, variable, file string) string {
 	script := "#!/bin/sh\n" +
 		"# Made by Firefly Forage: hands a secret to this one command.\n" +
-		"IFS= read -r " + variable + " <" + shellQuote(file) + ` || [ -n "$` + variable + `" ] || exit 1` + "\n" + // no other program is needed, which might be a wrapper
+		"IFS= read -r " + variable + " <" + term.ShellWord(file) + ` || [ -n "$` + variable + `" ] || exit 1` + "\n" + // no other program is needed, which might be a wrapper
 		"export " + variable + "\n"
 	if strings.Contains(command, "/") {
-		return script + "exec " + shellQuote(command) + ` "$@"` + "\n"
+		return script + "exec " + term.ShellWord(command) + ` "$@"` + "\n"
 	}
 	return script + `rest=$PATH:
 while [ -n "$rest" ]; do
 	dir=${rest%%:*}
 	rest=${rest#*:}
-	if [ "$dir" != ` + WrapperPath + ` ] && [ -f "$dir"/` + shellQuote(command) + ` ] && [ -x "$dir"/` + shellQuote(command) + ` ]; then
-		exec "$dir"/` + shellQuote(command) + ` "$@"
+	if [ "$dir" != ` + WrapperPath + ` ] && [ -f "$dir"/` + term.ShellWord(command) + ` ] && [ -x "$dir"/` + term.ShellWord(command) + ` ]; then
+		exec "$dir"/` + term.ShellWord(command) + ` "$@"
 	fi
 done
-echo ` + shellQuote(command+": command not found") + ` >&2
+echo ` + term.ShellWord(command+": command not found") + ` >&2
 exit 127
 `
 }
-
-// shellQuote makes a word that a shell takes literally.
-func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
