@@ -95,6 +95,9 @@ func WithHint(err error, hint string) error {
 	return &hintError{err, hint}
 }
 
+// HintWritableState is what to do where the state folder takes nothing.
+const HintWritableState = "the state folder must be writable; FORAGE_STATE_DIR can name another one"
+
 // Hint returns the outermost hint in err's chain, or "".
 func Hint(err error) string {
 	var h *hintError

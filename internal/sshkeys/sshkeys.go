@@ -30,8 +30,7 @@ func Client(stateDir string) (ssh.Signer, error) {
 	text, err := readPrivate(path)
 	if errors.Is(err, os.ErrNotExist) {
 		if err := makeClient(path); err != nil && !errors.Is(err, os.ErrExist) {
-			return nil, forage.WithHint(fmt.Errorf("making the client key: %w", err),
-				"the state folder must be writable; FORAGE_STATE_DIR can name another one")
+			return nil, forage.WithHint(fmt.Errorf("making the client key: %w", err), forage.HintWritableState)
 		}
 		text, err = readPrivate(path)
 	}

@@ -63,7 +63,7 @@ func explain(err error) error {
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 		return forage.WithHint(err, "free some space (nothing was changed), or set FORAGE_STATE_DIR to another place")
 	case errors.Is(err, unix.EROFS), errors.Is(err, fs.ErrPermission):
-		return forage.WithHint(err, "the state folder must be writable; FORAGE_STATE_DIR can name another one")
+		return forage.WithHint(err, forage.HintWritableState)
 	default:
 		return err
 	}

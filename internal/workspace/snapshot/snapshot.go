@@ -220,7 +220,7 @@ func explain(err error) error {
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 		return forage.WithHint(err, "free some space, for example by deleting snapshots and `forage-ctl gc`, and do it again")
 	case errors.Is(err, unix.EROFS):
-		return forage.WithHint(err, "the state folder must be writable; FORAGE_STATE_DIR can name another one")
+		return forage.WithHint(err, forage.HintWritableState)
 	default:
 		return err
 	}
