@@ -90,7 +90,12 @@ func ontoThem(r workspace.Recovery, w forage.Workspace, branch string) string {
 	if folder == w.Path && jjrepo.Has(w.Repository) {
 		return fmt.Sprintf("`jj -R %s rebase -r @ -d %s` bases your working copy on them", term.ShellWord(folder), branch)
 	}
-	return fmt.Sprintf("`git -C %s reset %s` moves your branch to them, if it has got no commits of its own meanwhile", term.ShellWord(folder), branch)
+	return resetTo(folder, branch)
+}
+
+// resetTo is what brings the branch that is checked out in folder, which has the files, to the commits of them.
+func resetTo(folder, branch string) string {
+	return fmt.Sprintf("`git -C %s reset %s` moves the branch there to the commits, if it has got none of its own meanwhile", term.ShellWord(folder), branch)
 }
 
 const branchRefs = "refs/heads/"

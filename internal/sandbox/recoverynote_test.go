@@ -23,7 +23,7 @@ func TestRecoveryNoteIsACommand(t *testing.T) {
 		store, ref string
 		want       string
 	}{
-		{"own folder", forage.WorkspaceDirect, git, git.Store, "refs/heads/forage-fix", "`git -C '/home/me/my app' reset forage-fix`"},
+		{"own folder", forage.WorkspaceDirect, git, git.Store, "refs/heads/forage-fix", "`git -C '/home/me/my app' reset forage-fix` moves the branch there to the commits"},
 		{"its submodule", forage.WorkspaceDirect, git, git.Nested[0].Repository.Store, "refs/heads/forage-fix", "`git -C '/home/me/my app/lib' reset forage-fix`"},
 		{"own folder, jj", forage.WorkspaceDirect, jj, jj.Store, "refs/heads/forage-fix", "`jj -R '/home/me/my app' rebase -r @ -d forage-fix`"},
 		{"own folder, jj and git", forage.WorkspaceDirect, both, both.Store, "refs/heads/forage-fix", "`jj -R '/home/me/my app' rebase -r @ -d forage-fix`"},

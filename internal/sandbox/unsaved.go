@@ -107,7 +107,7 @@ func wayOut(name string, unsaved []Work) string {
 			branch = u.Branch
 		}
 		for _, submodule := range u.Submodules[:min(len(u.Submodules), named)] { // where diff and apply don't look
-			ways = append(ways, fmt.Sprintf("`git -C %s reset %s` moves the branch there to the commits, if it has got none of its own meanwhile", term.ShellWord(filepath.Join(u.Path, submodule)), u.Branch))
+			ways = append(ways, resetTo(filepath.Join(u.Path, submodule), u.Branch))
 		}
 	}
 	if !known {

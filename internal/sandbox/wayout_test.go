@@ -12,7 +12,7 @@ func TestWayOutOfASubmodule(t *testing.T) {
 	w := Work{Path: "/home/me/my app", Branch: "forage-fix", Status: workspace.Status{
 		Commits: []workspace.Commit{{ID: "1234567890ab", Subject: "two"}}, CommitsCount: 1, Submodules: []string{"lib"}, InSubmodules: 1,
 	}}
-	const command = "`git -C '/home/me/my app/lib' reset forage-fix`"
+	const command = "`git -C '/home/me/my app/lib' reset forage-fix` moves the branch there to the commits"
 	if way := wayOut("fix", []Work{w}); !strings.HasPrefix(way, command) || strings.Contains(way, "apply") {
 		t.Errorf("the way out is %s", way)
 	}
