@@ -51,8 +51,7 @@ func checkLine(t *testing.T, e Event) {
 
 // Lines are what encoding/json makes of events, byte for byte: whatever text, numbers and times are in them.
 func TestLinesAreJSON(t *testing.T) {
-	seed := rand.Uint64()
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := rand.New(rand.NewPCG(1, 0)) // FuzzLinesAreJSON looks for others
 	pieces := []string{"", "plain", "\"", "\\", "<&>", "\x00\x1f\b\f\n\r\t\v", "\x7f", "é\u202e\u2028\u2029\ufffd", "😀\U0010ffff", "\xff", "\xed\xa0\x80", "\xf0\x9f"}
 	text := func() (s string) {
 		for range r.IntN(4) {
@@ -74,9 +73,6 @@ func TestLinesAreJSON(t *testing.T) {
 			Method: text(), Path: text(), Rule: text(), Reason: text(), Status: int(number()), Millis: number(), Secret: text(), Model: text(),
 			TokensIn: number(), TokensOut: number(), Cost: cost(), Monitored: r.IntN(2) == 0, BytesIn: number(), BytesOut: number(), Prev: text(), Hash: text(),
 		})
-		if t.Failed() {
-			t.Logf("seed %d", seed)
-		}
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"forage"
 	"forage/internal/frames"
@@ -36,6 +35,11 @@ func answer(t *testing.T, end *frames.Conn, kind frames.Kind, body any) {
 		t.Error(err)
 		return
 	}
+	tell(t, end, kind, body)
+}
+
+func tell(t *testing.T, end *frames.Conn, kind frames.Kind, body any) {
+	t.Helper()
 	frame, err := frames.Encode(kind, body)
 	if err == nil {
 		err = end.Send(frame)
@@ -92,15 +96,26 @@ func TestGuestLinkTakesNoDescriptors(t *testing.T) {
 // An answer that comes late is nobody's, and the next question gets its own.
 func TestGuestLinkDoesNotMixUpLateAnswers(t *testing.T) {
 	link, end := guestEnd(t)
-	for range 2 { // the second gives up while the first one's answer is owed: it asks nothing
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		defer cancel()
+	ctx, giveUp := context.WithCancel(t.Context())
+	first := make(chan error, 1)
+	go func() {
+		_, err := link.query(ctx, "session")
+		first <- err
+	}()
+	if _, _, err := end.Receive(); err != nil { // it has asked
+		t.Fatal(err)
+	}
+	giveUp()
+	if <-first == nil {
+		t.Fatal("an answer came from nobody")
+	}
+	for range 20 { // while the first one's answer is owed: they ask nothing, also where they notice late that they are to give up
 		if _, err := link.query(ctx, "session"); err == nil {
 			t.Fatal("an answer came from nobody")
 		}
 	}
 	go func() {
-		answer(t, end, frames.Answer, frames.AnswerBody{Session: "late"})
+		tell(t, end, frames.Answer, frames.AnswerBody{Session: "late"})
 		answer(t, end, frames.Answer, frames.AnswerBody{Session: "attached"})
 	}()
 	if got, err := link.query(t.Context(), "session"); err != nil || got.Session != "attached" {
