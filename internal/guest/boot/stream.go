@@ -62,7 +62,7 @@ func CopyOutput(dst io.Writer, src *os.File, done <-chan struct{}) error {
 		}
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			return copyRest(dst, src, buf)
+			return copyRest(dst, src, buf, quietTime)
 		case err != nil: // EOF, or EIO from a terminal without processes
 			return nil
 		}
@@ -71,12 +71,17 @@ func CopyOutput(dst io.Writer, src *os.File, done <-chan struct{}) error {
 
 // copyRest copies what is left behind an ended program: all that is in the
 // pipe now, however slow dst is, and then what stragglers still write.
-func copyRest(dst io.Writer, src *os.File, buf []byte) error {
+func copyRest(dst io.Writer, src *os.File, buf []byte, quiet time.Duration) error {
 	end := time.Now().Add(straggleTime)
 	owed := pending(src)
 	for {
-		src.SetReadDeadline(time.Now().Add(quietTime))
+		src.SetReadDeadline(time.Now().Add(quiet))
 		n, err := src.Read(buf)
+		if errors.Is(err, os.ErrDeadlineExceeded) { // perhaps since it was this process that did nothing for so long
+			if n = readNow(src, buf); n > 0 {
+				err = nil
+			}
+		}
 		if n > 0 {
 			owed -= n
 			if _, err := dst.Write(buf[:n]); err != nil {
@@ -87,6 +92,17 @@ func copyRest(dst io.Writer, src *os.File, buf []byte) error {
 			return nil
 		}
 	}
+}
+
+// readNow reads what can be read at once, whatever the deadline; 0 is nothing.
+func readNow(file *os.File, buf []byte) int {
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	n := 0
+	raw.Control(func(fd uintptr) { n, _ = unix.Read(int(fd), buf) }) // which never blocks: Pipe, and terminals as they are opened
+	return max(n, 0)
 }
 
 // pending is how many bytes can be read from file at once.
