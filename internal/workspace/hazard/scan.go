@@ -1,6 +1,7 @@
 package hazard
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"runtime"
@@ -97,6 +98,9 @@ func scan(root string, before Baseline, hooks []string) (*scanner, error) {
 	}
 	s.folder(folder{fd: fd})
 	s.others.Wait()
+	slices.SortFunc(s.linked, func(a, b linked) int { // they were met in no order, and what is reported first counts
+		return cmp.Or(slices.Index(worstFirst, a.rule.kind)-slices.Index(worstFirst, b.rule.kind), strings.Compare(a.path, b.path))
+	})
 	for _, l := range s.linked {
 		if fd := openBelow(s.root, l.path); fd >= 0 {
 			s.folder(folder{fd: fd, path: l.path, under: l.rule})

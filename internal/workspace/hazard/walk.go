@@ -202,7 +202,7 @@ func (s *scanner) link(f folder, name, file string) {
 // behind is the state of the file in the tree that a link with a rule leads to: it is executed in the link's place.
 // A folder is looked through later.
 func (s *scanner) behind(file string, r rule) string {
-	fd, err := unix.Openat2(s.root, file, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH})
+	fd, err := s.follow(file)
 	if err != nil {
 		return ""
 	}
@@ -237,10 +237,26 @@ func (s *scanner) behind(file string, r rule) string {
 
 // escapes asks the file system whether the path leads out of the root through links.
 func (s *scanner) escapes(file string) bool {
-	fd, err := unix.Openat2(s.root, file, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH})
+	fd, err := s.follow(file)
 	if err == nil {
 		unix.Close(fd)
 		return false
 	}
-	return err == unix.EXDEV || err == unix.EAGAIN // EAGAIN: something on the way is being moved
+	return err == unix.EXDEV || err == unix.EAGAIN
+}
+
+// raceTries is how often openat2(2) is asked again: on a busy machine a few times are enough, and who renames things all the
+// time to be in its way holds it up no longer.
+const raceTries = 1000
+
+// follow opens what a path stands for, through links that stay within the root. EAGAIN: that could not be found out. It is what
+// openat2(2) says when anything is renamed or mounted, anywhere on the machine, while it goes up by "..".
+func (s *scanner) follow(file string) (fd int, err error) {
+	for range raceTries {
+		fd, err = unix.Openat2(s.root, file, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH})
+		if err != unix.EAGAIN && err != unix.EINTR {
+			break
+		}
+	}
+	return fd, err
 }
