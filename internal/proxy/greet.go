@@ -27,7 +27,12 @@ func (s *Service) accept(listener net.Listener, at config.ProxyListen) {
 		switch {
 		case err == nil:
 			wait = 0
-			s.running.Go(func() { s.greet(conn, at) })
+			guest := s.pending.enter(conn) // here, in the order in which they came
+			if guest == nil {
+				relay.Reset(conn)
+				return
+			}
+			s.running.Go(func() { s.greet(guest, at) })
 		case errors.Is(err, net.ErrClosed):
 			return
 		default: // out of descriptors, or the peer is gone
@@ -48,15 +53,10 @@ type greeting struct {
 }
 
 // greet finds out who is at the other end and gives the connection to its engine.
-func (s *Service) greet(conn net.Conn, at config.ProxyListen) {
-	g := &greeting{s: s, conn: conn, at: at, from: fmt.Sprint("from ", conn.RemoteAddr())}
-	g.guest = s.pending.enter(conn)
-	if g.guest == nil {
-		relay.Reset(conn)
-		return
-	}
-	defer s.pending.leave(g.guest)
-	conn.SetDeadline(time.Now().Add(s.options.headTimeout))
+func (s *Service) greet(guest *guest, at config.ProxyListen) {
+	g := &greeting{s: s, conn: guest.conn, at: at, from: fmt.Sprint("from ", guest.conn.RemoteAddr()), guest: guest}
+	defer s.pending.leave(guest)
+	g.conn.SetDeadline(time.Now().Add(s.options.headTimeout))
 	g.peer.kind = at.Kind
 	if err := g.meet(); err != nil {
 		relay.Reset(g.conn)
