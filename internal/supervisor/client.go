@@ -96,11 +96,12 @@ func (c Client) call(ctx context.Context, request Request) (Response, error) {
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	if err := json.NewEncoder(conn).Encode(request); err != nil {
-		return Response{}, fmt.Errorf("asking the supervisor: %w", err)
-	}
 	var response Response
-	if err := json.NewDecoder(io.LimitReader(conn, maxMessage)).Decode(&response); err != nil {
+	err = json.NewEncoder(conn).Encode(request)
+	if err == nil {
+		err = json.NewDecoder(io.LimitReader(conn, maxMessage)).Decode(&response)
+	}
+	if err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		} else if errors.Is(err, io.EOF) {

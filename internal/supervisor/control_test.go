@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"forage"
@@ -65,5 +66,31 @@ func TestControlRefusesWhatIsNoRequest(t *testing.T) {
 		if n == 0 {
 			t.Errorf("%q got no answer", text)
 		}
+	}
+}
+
+// TestInterruptedRequestSaysWhy: also while it is still being written.
+func TestInterruptedRequestSaysWhy(t *testing.T) {
+	dir := t.TempDir()
+	listener, err := unixsock.Listen(filepath.Join(dir, controlName)) // of one that reads nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	why := errors.New("interrupted")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	go func() {
+		conn, err := listener.Accept()
+		if err == nil {
+			defer conn.Close()
+			conn.Read(make([]byte, 1)) // the writing has begun, and can't end
+		}
+		cancel(why)
+		<-t.Context().Done()
+	}()
+	err = Client{Dir: dir}.Record(ctx, audit.Event{Kind: audit.Exec, Reason: strings.Repeat("x", 16<<20)})
+	if !errors.Is(err, why) {
+		t.Errorf("a request that was interrupted failed with %v", err)
 	}
 }
