@@ -50,8 +50,5 @@ func runGC(c *cobra.Command, a *app, o *gcOptions) error {
 		}
 		fmt.Fprintln(a.out, line)
 	}
-	if o.dryRun && len(actions) > 0 {
-		a.note("this was a rehearsal: nothing of it was done")
-	}
 	return err
 }
