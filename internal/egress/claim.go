@@ -60,9 +60,7 @@ func (e *Engine) decide(r policy.Request) policy.Decision { return policy.Decide
 // judge decides what the flow as a whole asks for and records it. event says what is
 // known beside the destination. An error means that it must not go on.
 func (f *flow) judge(r policy.Request, event audit.Event) (*claim, error) {
-	c := &f.own
-	c.end, c.counts = f.kill, &f.counts
-	return c, f.e.judge(c, r, event)
+	return &f.own, f.e.judge(&f.own, r, event)
 }
 
 // judgeRequest is judge for one request on the flow.
@@ -214,7 +212,7 @@ func (c *claim) judgeAgain() (record func()) {
 	}
 	c.end()
 	d.Reason = "the policy was changed: " + d.Reason
-	return func() { c.f.deny(c.event(), d) } // it is over, recorded or not
+	return func() { c.f.deny(eventOf(r), d) } // it is over, recorded or not
 }
 
 // otherPush says whether a push, which is read along by the decision that was, has to be judged
@@ -223,11 +221,13 @@ func otherPush(was, now policy.Decision) bool {
 	return now.Push != nil && !policy.SamePush(was.Push, now.Push)
 }
 
-// event names what the claim is for.
-func (c *claim) event() audit.Event {
-	event := audit.Event{Kind: audit.Connect, Host: c.request.Dest(), Port: c.request.Port}
-	if c.request.Method != "" {
-		event.Kind, event.Method, event.Path = audit.HTTP, c.request.Method, c.request.Path
+// event names what the claim is for, in the goroutine that has judged it.
+func (c *claim) event() audit.Event { return eventOf(c.request) }
+
+func eventOf(r policy.Request) audit.Event {
+	event := audit.Event{Kind: audit.Connect, Host: r.Dest(), Port: r.Port}
+	if r.Method != "" {
+		event.Kind, event.Method, event.Path = audit.HTTP, r.Method, r.Path
 	}
 	return event
 }

@@ -70,11 +70,16 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+func newFlow(e *Engine, client net.Conn) *flow {
+	f := &flow{e: e, client: client}
+	f.own = claim{f: f, end: f.kill, counts: &f.counts}
+	f.ctx, f.cancel = context.WithCancel(e.ctx)
+	return f
+}
+
 func (e *Engine) start(conn net.Conn, serve func(*flow)) {
 	relay.Local(conn)
-	f := &flow{e: e, client: conn}
-	f.own.f = f
-	f.ctx, f.cancel = context.WithCancel(e.ctx)
+	f := newFlow(e, conn)
 	select {
 	case e.slots <- struct{}{}:
 	default:
@@ -110,26 +115,27 @@ func (f *flow) end() {
 	e := f.e
 	e.mu.Lock()
 	delete(e.flows, f)
+	<-e.slots // at once with its place among the flows: what is not counted any more takes no room
 	e.countLocked(f)
 	e.total.BytesIn += f.counts.In.Load()
 	e.total.BytesOut += f.counts.Out.Load()
 	e.mu.Unlock()
 	f.own.release()
 	f.over()
-	<-e.slots
 }
 
-// kill ends a flow from outside.
+// kill ends a flow from outside. Its connections are reset before whoever serves it hears of the end,
+// and closes them in order: what is cut off is not to look like all that there was.
 func (f *flow) kill() {
 	f.e.mu.Lock()
 	f.killed = true
 	upstream := f.upstream
 	f.e.mu.Unlock()
-	f.cancel()
 	relay.Reset(f.client)
 	if upstream != nil {
 		relay.Reset(upstream)
 	}
+	f.cancel()
 }
 
 // attach makes upstream part of the flow, so that it ends with it.
