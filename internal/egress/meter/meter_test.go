@@ -248,7 +248,7 @@ func TestLedger(t *testing.T) {
 	a := NewAccount(forage.Traffic{}, before, newClock().now)
 	l := Keep(a, path, time.Millisecond, func(err error) { t.Error(err) })
 	a.Admit("example.com")
-	for deadline := time.Now().Add(10 * time.Second); ; { // by itself
+	for deadline := time.Now().Add(2 * time.Minute); ; { // by itself
 		if got, err := ReadTotals(path); err != nil {
 			t.Fatal(err)
 		} else if got.Requests == 1 {

@@ -16,6 +16,9 @@ import (
 	"forage/internal/testdir"
 )
 
+// patience is how long anything may take that is waited for.
+const patience = 2 * time.Minute
+
 // pair returns the two ends of a connection.
 func pair(t testing.TB, network string) (a, b net.Conn) {
 	t.Helper()
@@ -36,7 +39,7 @@ func pair(t testing.TB, network string) (a, b net.Conn) {
 	}
 	t.Cleanup(func() { a.Close(); b.Close() })
 	for _, conn := range []net.Conn{a, b} {
-		conn.SetDeadline(time.Now().Add(time.Minute))
+		conn.SetDeadline(time.Now().Add(patience))
 	}
 	return a, b
 }
@@ -160,6 +163,12 @@ func TestIdleHoldsNoPipe(t *testing.T) {
 		}
 		ends = append(ends, client, server)
 	}
+	for deadline := time.Now().Add(patience); takenOf(pipes) > 0; { // what was moved has arrived before its pipe is given back
+		if time.Now().After(deadline) {
+			t.Fatalf("%d pipes are in use", takenOf(pipes))
+		}
+		time.Sleep(time.Millisecond)
+	}
 	if got := openFiles(t) - before - 4*20; got > 2*maxIdle {
 		t.Errorf("%d descriptors beside those of the connections", got)
 	}
@@ -167,6 +176,12 @@ func TestIdleHoldsNoPipe(t *testing.T) {
 		end.Close()
 	}
 	wg.Wait()
+}
+
+func takenOf(p *Pipes) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.taken
 }
 
 func openFiles(t *testing.T) int {
