@@ -172,7 +172,7 @@ func TestTerminalOfMissingProgram(t *testing.T) {
 	var out, errOut bytes.Buffer
 	exit, err := sb.dial().Run(t.Context(), guestclient.Command{Argv: []string{"no-such-program"}, TTY: true}, guestclient.Stdio{Out: &out, Err: &errOut})
 	must(t, err)
-	if exit.Code() != 127 || !strings.Contains(errOut.String(), "no-such-program: not found inside the sandbox") {
+	if exit.Code() != 127 || !strings.Contains(errOut.String(), "no-such-program: not found inside the sandbox\r\nhint: install it ") {
 		t.Errorf("code %d, %q", exit.Code(), errOut.String())
 	}
 }

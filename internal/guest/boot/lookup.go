@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"forage"
 )
 
 // shell is the one program that every root filesystem has.
@@ -42,7 +44,8 @@ func LookPath(name string, env []string, dir string) (string, error) {
 	if denied != nil && name != "" {
 		return "", startError(name, denied)
 	}
-	return "", &StartError{127, fmt.Errorf("%s: not found inside the sandbox", name)}
+	return "", forage.WithHint(&StartError{127, fmt.Errorf("%s: not found inside the sandbox", name)},
+		"install it where the system keeps programs, or in the image")
 }
 
 func executable(path string) error {

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"forage"
 	"forage/internal/guest/boot"
 	"forage/internal/guest/wire"
 )
@@ -200,5 +201,8 @@ func failedProgram(err error) *program {
 	}
 	var message bytes.Buffer
 	fmt.Fprintf(&message, "forage: %v\r\n", err)
+	if hint := forage.Hint(err); hint != "" {
+		fmt.Fprintf(&message, "hint: %s\r\n", hint)
+	}
 	return &program{failure: message.Bytes(), code: code}
 }
