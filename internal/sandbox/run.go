@@ -73,12 +73,11 @@ func (s *Service) Run(ctx context.Context, opts Options, stdio Stdio) (exit int,
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, sandbox.Stop(context.WithoutCancel(ctx), 0)) }()
-	return s.runIn(ctx, sandbox, record, logins, opts, stdio)
+	return s.runIn(ctx, sandbox, plan.Spec, logins, opts, stdio) // the record may be changed by now from elsewhere (Update)
 }
 
 // runIn runs the plan's command in a sandbox that has just been started.
-func (s *Service) runIn(ctx context.Context, sandbox *supervisor.Sandbox, record store.Record, logins <-chan login, opts Options, stdio Stdio) (int, error) {
-	spec := record.Plan.Spec
+func (s *Service) runIn(ctx context.Context, sandbox *supervisor.Sandbox, spec forage.Spec, logins <-chan login, opts Options, stdio Stdio) (int, error) {
 	if err := sandbox.Record(execEvent("run", spec.Command)); err != nil {
 		return 0, err
 	}
