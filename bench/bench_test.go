@@ -5,6 +5,9 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os/exec"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -44,6 +47,84 @@ func TestInterleave(t *testing.T) {
 	}
 	if len(s[0].times) != 3 || s[1].err == nil || s[0].median() != 6 {
 		t.Errorf("samples %+v", s)
+	}
+}
+
+func TestOnce(t *testing.T) {
+	turns := 0
+	s := once(t.Context(), undone(
+		func(context.Context) (time.Duration, error) { turns++; return time.Second, nil },
+		func(context.Context) error { turns--; return nil }))
+	if turns != 0 || s[0].err != nil || len(s[0].times) != 1 || s[0].median() != time.Second {
+		t.Errorf("%d are left, samples %+v", turns, s)
+	}
+}
+
+// TestInterrupt: what was measured is printed, what wasn't is not, and nothing more is begun.
+func TestInterrupt(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	turns := 0
+	quick := func(context.Context) (time.Duration, error) { return time.Second, nil }
+	stops := func(context.Context) (time.Duration, error) {
+		if turns++; turns == 3 {
+			cancel()
+		}
+		return 2 * time.Second, ctx.Err()
+	}
+	two := func(*bench, context.Context) ([]row, error) {
+		s := interleave(ctx, 9, quick, stops)
+		late := interleave(ctx, 9, quick)
+		return []row{compare("begun", s[0], s[1], noGoal), compare("not begun", late[0], late[0], noGoal)}, context.Cause(ctx)
+	}
+	var printed strings.Builder
+	b := &bench{o: options{only: regexp.MustCompile("one|two|three")}}
+	err := b.measure(ctx, &printed, []group{
+		{"zero", func(*bench, context.Context) ([]row, error) { panic("it was not asked for") }},
+		{"one", func(*bench, context.Context) ([]row, error) {
+			return []row{{what: "whole", ours: "1"}}, errors.New("a cup fell")
+		}},
+		{"two", two},
+		{"three", func(*bench, context.Context) ([]row, error) { panic("it was interrupted before") }},
+	})
+	if !errors.Is(err, context.Canceled) || turns != 3 {
+		t.Errorf("%v after %d turns", err, turns)
+	}
+	_, rows, _ := strings.Cut(printed.String(), "|---|---|---|---|---|---|\n")
+	rows, _, _ = strings.Cut(rows, "\nLoad average")
+	want := `| whole | 1 |  |  |  |  |
+| one |  |  |  |  | not measured: a cup fell |
+| begun | 1 s (min 1 s) | 2 s (min 2 s) | 0.5 |  |  |
+
+Interrupted in the group two, whose rows are of fewer runs.
+`
+	if diff := cmp.Diff(want, rows); diff != "" {
+		t.Errorf("printed (-want +got):\n%s", diff)
+	}
+}
+
+func TestHistory(t *testing.T) {
+	dir := t.TempDir()
+	git := func(stdin io.Reader, args ...string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "git", args...)
+		cmd.Dir, cmd.Stdin = dir, stdin
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("git %s: %v: %s", args, err, out)
+		}
+		return string(out)
+	}
+	git(nil, "init", "--quiet", "--bare")
+	git(history(50, 20), "fast-import", "--quiet")
+	for _, tt := range []struct {
+		branch         string
+		files, commits int
+	}{{"main", 50, 20}, {tenth, 5, 21}} {
+		files := strings.Count(git(nil, "ls-tree", "-r", tt.branch), "\n")
+		commits := strings.TrimSpace(git(nil, "rev-list", "--count", tt.branch))
+		if files != tt.files || commits != strconv.Itoa(tt.commits) {
+			t.Errorf("%s has %d files and %s commits, want %d and %d", tt.branch, files, commits, tt.files, tt.commits)
+		}
 	}
 }
 

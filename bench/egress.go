@@ -92,15 +92,13 @@ func (p place) times(ctx context.Context, args ...string) ([]time.Duration, erro
 // egress compares the way out of a sandbox with having no sandbox, and with the two
 // network stacks in user space that rootless containers use.
 func (b *bench) egress(ctx context.Context) ([]row, error) {
-	insider, err := b.insider()
+	insider, err := b.insider(b.project)
 	if err != nil {
 		return nil, err
 	}
 	const name = "bench-egress"
 	return b.withSandbox(ctx, name, []string{"--network", "restricted", "--allow", host + ":8080", "--allow", host + ":80"}, func() ([]row, error) {
-		ours := place{url: "http://" + host + ":8080", enter: func(args ...string) command {
-			return b.forage(append([]string{"exec", name, "--", "/workspace/" + filepath.Base(insider)}, args...)...)
-		}}
+		ours := place{url: "http://" + host + ":8080", enter: b.inSandbox(name)}
 		direct := place{url: "http://" + b.server.addr, enter: func(args ...string) command { return b.peer(append([]string{insider}, args...)...) }}
 		relay, stopRelay := b.relay(ctx, insider)
 		defer stopRelay()
@@ -117,14 +115,23 @@ type peerPlace struct {
 	place
 }
 
-// insider puts the measuring program where a sandbox sees it.
-func (b *bench) insider() (string, error) {
+// insider puts the measuring program into dir, the workspace of a sandbox.
+func (b *bench) insider(dir string) (string, error) {
 	raw, err := os.ReadFile(b.self)
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(b.project, "bench-inside")
+	path := filepath.Join(dir, insiderName)
 	return path, os.WriteFile(path, raw, 0o755)
+}
+
+const insiderName = "bench-inside"
+
+// inSandbox is how a place in a running sandbox is entered.
+func (b *bench) inSandbox(name string) func(args ...string) command {
+	return func(args ...string) command {
+		return b.forage(append([]string{"exec", name, "--", "/workspace/" + insiderName}, args...)...)
+	}
 }
 
 func (b *bench) downloads(ctx context.Context, ours place, peers []peerPlace) []row {

@@ -1,7 +1,9 @@
 // Command bench measures Forage beside its peers, on the machine it runs on,
 // and prints a table of medians and ratios in Markdown. It asserts nothing: a
 // time is the machine's as much as the program's, which is why every row has a
-// peer that was measured in the same run, turn and turn about.
+// peer that was measured in the same run, turn and turn about. What was measured
+// is printed when its group ends; an interrupt prints what there is of the group
+// that it meets, and takes away what was made.
 //
 // It installs nothing; bench/peers.sh does. It runs as an ordinary user: when root
 // starts it, it builds, becomes the user forage-bench (made if need be), and stays
@@ -13,9 +15,11 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"regexp"
+	"slices"
 	"syscall"
 )
 
@@ -37,6 +41,7 @@ type options struct {
 	only      *regexp.Regexp
 	sandboxes int
 	size      int64
+	files     int
 	workspace int64 // bytes
 	idle      int   // seconds
 	programs  string
@@ -49,6 +54,7 @@ func parse() (options, error) {
 	flag.StringVar(&only, "only", "", "measure only the groups that match `regexp`: "+groupNames())
 	flag.IntVar(&o.sandboxes, "sandboxes", 100, "how many are brought up in the group many")
 	flag.Int64Var(&o.size, "size", 1<<30, "`bytes` of the download")
+	flag.IntVar(&o.files, "files", 50_000, "`files` of the repository in the groups large-*")
 	flag.Int64Var(&o.workspace, "workspace", 2<<30, "`bytes` of the workspace in the group snapshot")
 	flag.IntVar(&o.idle, "idle", 10, "`seconds` over which wake-ups are counted")
 	flag.StringVar(&o.programs, "programs", "", "`folder` with programs built already (bench itself uses it)")
@@ -85,7 +91,7 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
-	return b.measure(ctx)
+	return b.measure(ctx, os.Stdout, groups())
 }
 
 // group is a few rows that are measured together.
@@ -103,7 +109,9 @@ func groups() []group {
 		{"egress", (*bench).egress},
 		{"tls", (*bench).tls},
 		{"workspace", (*bench).workspace},
-		{"large", (*bench).large},
+		{"large-create", (*bench).largeCreate},
+		{"large-status", (*bench).largeStatus},
+		{"large-twenty", (*bench).largeTwenty},
 		{"snapshot", (*bench).snapshot},
 		{"idle", (*bench).idle},
 		{"many", (*bench).many},
@@ -118,26 +126,28 @@ func groupNames() string {
 	return names[1:]
 }
 
-// measure runs the groups and prints the table as it grows, so that an
-// interrupted run has said something.
-func (b *bench) measure(ctx context.Context) error {
-	b.header(os.Stdout)
-	for _, g := range groups() {
+// measure runs the groups and prints the rows of each when it ends.
+func (b *bench) measure(ctx context.Context, w io.Writer, groups []group) error {
+	b.header(w)
+	for _, g := range groups {
 		if !b.o.only.MatchString(g.name) {
 			continue
 		}
 		b.say("measuring %s", g.name)
 		rows, err := g.measure(b, ctx)
 		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if err != nil {
+			rows = slices.DeleteFunc(rows, func(r row) bool { return r.ours == "" && r.peer == "" })
+		} else if err != nil {
 			rows = append(rows, row{what: g.name, note: "not measured: " + oneLine(err.Error())})
 		}
 		for _, r := range rows {
-			fmt.Println(r)
+			fmt.Fprintln(w, r)
+		}
+		if ctx.Err() != nil {
+			fmt.Fprintf(w, "\nInterrupted in the group %s, whose rows are of fewer runs.\n", g.name)
+			break
 		}
 	}
-	b.footer(os.Stdout)
-	return nil
+	b.footer(w)
+	return context.Cause(ctx)
 }

@@ -21,15 +21,18 @@ func (b *bench) many(ctx context.Context) ([]row, error) {
 		return b.forage("up", name, "-w", b.project, "--", "sleep", "infinity").run(ctx)
 	})
 	up := time.Since(start)
-	rows := []row{{what: fmt.Sprintf("%d sandboxes up, %d at a time", len(names), at), ours: short(up), note: short(up/time.Duration(len(names))) + " each"}}
-	if err == nil {
-		rows = append(rows, b.memoryOfMany(ctx, names))
+	if err != nil {
+		return nil, errors.Join(err, b.forage("down", "--all", "--force").run(context.WithoutCancel(ctx)))
 	}
-	start = time.Now()
-	downErr := b.forage("down", "--all", "--force").run(context.WithoutCancel(ctx))
-	down := time.Since(start)
-	rows = append(rows, row{what: fmt.Sprintf("%d sandboxes down, `down --all`", len(names)), ours: short(down), note: short(down/time.Duration(len(names))) + " each"})
-	return rows, errors.Join(err, downErr)
+	rows := []row{
+		{what: fmt.Sprintf("%d sandboxes up, %d at a time", len(names), at), ours: short(up), note: short(up/time.Duration(len(names))) + " each"},
+		b.memoryOfMany(ctx, names),
+	}
+	down, err := b.forage("down", "--all", "--force").times(context.WithoutCancel(ctx))
+	if err != nil {
+		return rows, err
+	}
+	return append(rows, row{what: fmt.Sprintf("%d sandboxes down, `down --all`", len(names)), ours: short(down), note: short(down/time.Duration(len(names))) + " each"}), nil
 }
 
 // memoryOfMany is the memory of one among many, which share the program's pages.

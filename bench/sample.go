@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os/exec"
 	"slices"
+	"syscall"
 	"time"
 )
 
@@ -56,23 +57,65 @@ type contestant func(context.Context) (time.Duration, error)
 // interleave lets every contestant run n times, turn and turn about after one unmeasured
 // turn, so that what else the machine does falls on all alike. One that fails is out.
 func interleave(ctx context.Context, n int, contestants ...contestant) []sample {
+	return takeTurns(ctx, 1, n, contestants)
+}
+
+// once is interleave for what takes minutes: every contestant runs one time.
+func once(ctx context.Context, contestants ...contestant) []sample {
+	return takeTurns(ctx, 0, 1, contestants)
+}
+
+// takeTurns ends early with ctx: what was measured until then counts.
+func takeTurns(ctx context.Context, unmeasured, n int, contestants []contestant) []sample {
 	samples := make([]sample, len(contestants))
-	for turn := range n + 1 {
+	for turn := range unmeasured + n {
 		for i, c := range contestants {
 			if samples[i].err != nil {
 				continue
 			}
 			took, err := c(ctx)
-			if err != nil {
+			switch {
+			case ctx.Err() != nil:
+				return interrupted(ctx, samples)
+			case err != nil:
 				samples[i].err = err
-				continue
-			}
-			if turn > 0 {
+			case turn >= unmeasured:
 				samples[i].times = append(samples[i].times, took)
 			}
 		}
 	}
 	return samples
+}
+
+// interrupted gives those that have no time yet the reason.
+func interrupted(ctx context.Context, samples []sample) []sample {
+	for i, s := range samples {
+		if len(s.times) == 0 && s.err == nil {
+			samples[i].err = context.Cause(ctx)
+		}
+	}
+	return samples
+}
+
+// after is a contestant that something is made ready for, unmeasured.
+func after(c contestant, prepare func(context.Context) error) contestant {
+	return func(ctx context.Context) (time.Duration, error) {
+		if err := prepare(ctx); err != nil {
+			return 0, err
+		}
+		return c(ctx)
+	}
+}
+
+// undone is a contestant whose work is taken back after each turn, unmeasured.
+func undone(c contestant, undo func(context.Context) error) contestant {
+	return func(ctx context.Context) (time.Duration, error) {
+		took, err := c(ctx)
+		if err == nil {
+			err = undo(ctx)
+		}
+		return took, err
+	}
 }
 
 // absent is a contestant that can't run here.
@@ -110,7 +153,10 @@ func (c command) output(ctx context.Context) ([]byte, error) {
 func (c command) cmd(ctx context.Context) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, c.argv[0], c.argv[1:]...)
 	cmd.Env, cmd.Dir = c.env, c.dir
-	cmd.WaitDelay = 5 * time.Second
+	// An interrupt from the terminal is ours alone; what runs then is asked to take back what it has made.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = time.Minute
 	return cmd
 }
 

@@ -253,7 +253,7 @@ func (b *bench) writeConfig(trust bool) error {
 }
 
 func (b *bench) close() error {
-	down := b.forage("down", "--all", "--force").run(context.WithoutCancel(context.Background()))
+	down := b.forage("down", "--all", "--force").run(context.Background())
 	if b.server != nil {
 		b.server.close()
 	}
@@ -282,7 +282,12 @@ func (b *bench) say(format string, args ...any) {
 
 // withSandbox runs f beside a running sandbox with an idle agent.
 func (b *bench) withSandbox(ctx context.Context, name string, args []string, f func() ([]row, error)) ([]row, error) {
-	up := append([]string{"up", name, "-w", b.project}, args...)
+	return b.withSandboxOn(ctx, name, append([]string{"-w", b.project}, args...), f)
+}
+
+// withSandboxOn is withSandbox with a workspace among args.
+func (b *bench) withSandboxOn(ctx context.Context, name string, args []string, f func() ([]row, error)) ([]row, error) {
+	up := append([]string{"up", name}, args...)
 	if err := b.forage(append(up, "--", "sleep", "infinity")...).run(ctx); err != nil {
 		return nil, err
 	}

@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
 )
 
 // snapshot keeps and restores a big workspace without a repository, beside cp(1) and rsync(1) over the same files. No
@@ -21,13 +20,8 @@ func (b *bench) snapshot(ctx context.Context) ([]row, error) {
 	if err := s.fill(); err != nil {
 		return nil, err
 	}
-	up := b.forage("up", s.name(), "-w", s.tree, "--", "sleep", "infinity")
-	if err := up.run(ctx); err != nil {
-		return nil, err
-	}
-	time.Sleep(3 * time.Second) // files that were written a moment ago are read again: this is not about those
-	rows, err := s.rows(ctx)
-	return rows, errors.Join(err, b.forage("down", "--force", s.name()).run(context.WithoutCancel(ctx)), s.forget(context.WithoutCancel(ctx)))
+	rows, err := b.withSandboxOn(ctx, s.name(), []string{"-w", s.tree}, func() ([]row, error) { return s.rows(ctx) })
+	return rows, errors.Join(err, s.forget(context.WithoutCancel(ctx)))
 }
 
 type snapshots struct {
@@ -40,6 +34,7 @@ type snapshots struct {
 func (s *snapshots) name() string { return "bench-snapshot" }
 
 func (s *snapshots) rows(ctx context.Context) ([]row, error) {
+	settle(ctx)
 	n := max(1, min(3, s.o.runs/8))
 	what := fmt.Sprintf("%.3g GB in %d files", float64(s.o.workspace)/1e9, len(s.files))
 	create := s.forage("snapshot", s.name(), "create")
@@ -47,11 +42,9 @@ func (s *snapshots) rows(ctx context.Context) ([]row, error) {
 	follow, name := s.follow(s.tree, s.copied)
 
 	first := interleave(ctx, n, after(create.times, s.forget), after(cp.times, s.noCopy))
-	if err := errors.Join(first[0].err, first[1].err); err != nil {
-		return nil, err
-	}
+	rows := []row{compare("first snapshot of "+what+", and `cp -a --reflink=auto`", first[0], first[1], noGoal)}
 	if err := s.remember(ctx); err != nil {
-		return nil, err
+		return rows, err
 	}
 	same := interleave(ctx, n, create.times, follow.times)
 	changed := interleave(ctx, n, after(create.times, s.change), after(follow.times, s.change))
@@ -59,24 +52,13 @@ func (s *snapshots) rows(ctx context.Context) ([]row, error) {
 	copyBack := s.peer("cp", "-a", "--reflink=auto", s.copied+"/.", s.tree)
 	little := interleave(ctx, n, after(restore.times, s.change))
 	all := interleave(ctx, n, after(restore.times, s.empty), after(copyBack.times, s.empty))
-	return []row{
-		compare("first snapshot of "+what+", and `cp -a --reflink=auto`", first[0], first[1], noGoal),
+	return append(rows,
 		compare("snapshot with nothing changed, and the first copy", same[0], first[1], atMost(0.2)),
 		compare("snapshot with nothing changed, and `"+name+"`", same[0], same[1], noGoal),
 		compare("snapshot with 1 % of the files changed, and `"+name+"`", changed[0], changed[1], noGoal),
 		compare("restore with 1 % of the files changed, and the first copy", little[0], first[1], atMost(0.3)),
 		compare("restore of all files, and `cp -a --reflink=auto` back", all[0], all[1], noGoal),
-	}, nil
-}
-
-// after is a contestant that something is made ready for, unmeasured.
-func after(c contestant, prepare func(context.Context) error) contestant {
-	return func(ctx context.Context) (time.Duration, error) {
-		if err := prepare(ctx); err != nil {
-			return 0, err
-		}
-		return c(ctx)
-	}
+	), nil
 }
 
 // follow brings a copy up to date: with rsync, or without it as well as cp can.

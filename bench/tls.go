@@ -107,7 +107,7 @@ func (r route) ask(what string, args ...string) []string {
 // tls compares HTTPS through egress, in each way that it treats it, with HTTPS directly
 // and through proxies that intercept.
 func (b *bench) tls(ctx context.Context) (_ []row, err error) {
-	insider, err := b.insider()
+	insider, err := b.insider(b.project)
 	if err != nil {
 		return nil, err
 	}
@@ -117,9 +117,7 @@ func (b *bench) tls(ctx context.Context) (_ []row, err error) {
 	defer func() { err = errors.Join(err, b.writeConfig(false)) }()
 	const name = "bench-tls"
 	return b.withSandbox(ctx, name, []string{"-t", benchTemplate}, func() ([]row, error) {
-		enter := func(args ...string) command {
-			return b.forage(append([]string{"exec", name, "--", "/workspace/" + filepath.Base(insider)}, args...)...)
-		}
+		enter := b.inSandbox(name)
 		inside := func(name, host, proxied string) route {
 			return route{name, place{url: "https://" + host, enter: enter}, proxied}
 		}
