@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"forage"
 )
 
@@ -25,6 +27,11 @@ func TestKilledWhileApplying(t *testing.T) {
 		applyUntilKilled(t, text)
 		return
 	}
+	// What outlives a killed apply comes to us, and is waited for: a command waits for the lock that it has then.
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 	moments := []string{"note", "dir0/file0", "dir8/file116", ".git/index.lock"}
 	for _, moment := range moments {
 		b := newBox(t, map[string]string{"a": "1\n", "mine": "1\n"})
@@ -92,6 +99,13 @@ func killWhen(t *testing.T, b *box, file string) {
 		t.Fatal(err)
 	}
 	<-ended
+	for {
+		if _, err := unix.Wait4(-1, nil, 0, nil); errors.Is(err, unix.ECHILD) {
+			return
+		} else if err != nil && !errors.Is(err, unix.EINTR) {
+			t.Fatal(err)
+		}
+	}
 }
 
 func applyUntilKilled(t *testing.T, text string) {
