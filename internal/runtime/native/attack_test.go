@@ -534,6 +534,7 @@ func attackGit() error {
 }
 
 func attackQuotas() error {
+	var errs []error
 	var made []int
 	defer func() {
 		for _, fd := range made {
@@ -543,12 +544,12 @@ func attackQuotas() error {
 	for len(made) < 128 {
 		fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
 		if err != nil {
+			errs = append(errs, refused("inotify", err, unix.EMFILE))
 			break
 		}
 		made = append(made, fd)
 	}
-	var errs []error
-	if len(made) == 0 || len(made) > 64 {
+	if len(made) > 64 { // and less where the user has others
 		errs = append(errs, fmt.Errorf("%d inotify instances", len(made)))
 	}
 	var core unix.Rlimit

@@ -120,11 +120,18 @@ func (g *guard) run() {
 			return
 		}
 	}
-	if fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK); err == nil {
-		g.notify = os.NewFile(uintptr(fd), "inotify")
-		g.follow()
-		g.notify.Close()
+	for {
+		if fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK); err == nil {
+			g.notify = os.NewFile(uintptr(fd), "inotify")
+			break
+		}
+		g.check() // and try again: a user has so many instances, and others of them end
+		if g.ended(guardPace) {
+			return
+		}
 	}
+	g.follow()
+	g.notify.Close()
 	for !g.ended(guardPace) {
 		g.check()
 	}

@@ -40,6 +40,20 @@ func hasInotify() bool {
 	})
 }
 
+// inotify is an inotify instance. A user has so many, which other tests and their sandboxes take of too.
+func inotify(t *testing.T, flags int) *os.File {
+	t.Helper()
+	var fd int
+	waitFor(t, "an inotify instance", func() bool {
+		var err error
+		if fd, err = unix.InotifyInit1(unix.IN_CLOEXEC | flags); err != unix.EMFILE {
+			must(t, err)
+		}
+		return err == nil
+	})
+	return os.NewFile(uintptr(fd), "inotify")
+}
+
 // whenTold is a shell's wait for the host to make the file go.
 const whenTold = "cd /workspace; while ! test -e go; do sleep 0.05; done\n"
 
@@ -156,9 +170,7 @@ func TestReentryFails(t *testing.T) {
 // Where the kernel would not tell of all changes, they are looked for.
 func TestGuardKnowsWhatIsNotWatched(t *testing.T) {
 	dir := makeTree(t, ".envrc")
-	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
-	must(t, err)
-	watches := os.NewFile(uintptr(fd), "inotify")
+	watches := inotify(t, 0)
 	defer watches.Close()
 	watchesNothing, err := os.Open(dir)
 	must(t, err)
@@ -180,9 +192,7 @@ func TestGuardIsNotKeptBusy(t *testing.T) {
 		looks.Add(1)
 		return []byte("1 1 0:1 / /w/.envrc rw\n1 1 0:1 / /w/libs/other rw\n"), nil
 	}
-	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
-	must(t, err)
-	g := &guard{notify: os.NewFile(uintptr(fd), "inotify"), mountinfo: mountinfo, stop: make(chan struct{}),
+	g := &guard{notify: inotify(t, unix.IN_NONBLOCK), mountinfo: mountinfo, stop: make(chan struct{}),
 		list: []guarded{{target: "/w/.envrc", host: filepath.Join(dir, ".envrc")}, {target: "/w/libs/other", host: filepath.Join(dir, "libs/other")}}}
 	defer g.notify.Close()
 	ended := make(chan struct{})

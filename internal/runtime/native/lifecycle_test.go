@@ -44,7 +44,7 @@ func TestStop(t *testing.T) {
 	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	must(t, err)
-	if strings.Contains(string(mounts), "/"+t.Name()) { // below our temporary folders: others come and go with other tests
+	if strings.Contains(string(mounts), filepath.Dir(t.TempDir())) { // below our temporary folders: others come and go with other tests
 		t.Errorf("mounts are left:\n%s", mounts)
 	}
 }
@@ -283,6 +283,7 @@ func TestDescriptors(t *testing.T) {
 	defer unix.Close(leak)
 	i, err := boxed(t, baseSpec(t, makeTree(t)), sleeping())
 	must(t, err)
+	waitFor(t, "the guest to have started its command: until then it opens folders of the sandbox", func() bool { return len(descendants(i.PID())) > 1 })
 	proc := "/proc/" + strconv.Itoa(i.PID())
 	entries, err := os.ReadDir(proc + "/fd")
 	must(t, err)

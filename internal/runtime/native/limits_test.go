@@ -77,11 +77,11 @@ func TestGroups(t *testing.T) {
 			t.Skip(err)
 		}
 	}
-	const name = "forage-groups"
+	name := "forage-groups-" + strconv.Itoa(os.Getpid()) // so that two runs on one machine don't meet
 	if out, err := exec.Command("useradd", "-m", "-G", "daemon,bin", name).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	defer exec.Command("userdel", "-r", name).Run()
+	defer exec.Command("userdel", "-r", "-f", name).Run()
 	self, err := os.Executable()
 	must(t, err)
 	copied := filepath.Join(t.TempDir(), "native.test")

@@ -265,10 +265,11 @@ func memoryIsBounded(h *host) {
 func stopEndsEverything(h *host) {
 	b := h.start(h.plan("box"))
 	marker := "4242" + strconv.Itoa(os.Getpid())
+	daemon := "sleep\x00" + marker + "\x00"
 	b.works("(setsid setsid sh -c 'trap \"\" TERM HUP INT; sleep " + marker + "' >/dev/null 2>&1 </dev/null &)")
-	h.eventually("the daemon is found on the host", func() bool { return hostSees("sleep\x00" + marker) })
+	h.eventually("the daemon is found on the host", func() bool { return hostSees(daemon) })
 	b.stop()
-	if hostSees("sleep\x00" + marker) {
+	if hostSees(daemon) {
 		h.Error("a daemon outlived the sandbox")
 	}
 	select {
@@ -352,7 +353,7 @@ func failedStartLeavesNothing(h *host) {
 	if forage.ExitCode(err) != 5 {
 		h.Errorf("an init command that fails: %v", err)
 	}
-	if hostSees("sleep\x00" + marker) {
+	if hostSees("sleep\x00" + marker + "\x00") {
 		h.Error("what it had started still runs")
 	}
 	names, err := h.runtime.List(h.Context())
