@@ -355,3 +355,35 @@ func TestConcurrentRecordsAndRotation(t *testing.T) {
 		t.Errorf("%d different events", len(seen))
 	}
 }
+
+// A line that was half written when it was read is no interrupted one, when its writer has gone since.
+func TestLineThatIsWrittenMeanwhile(t *testing.T) {
+	path := newPath(t)
+	l := openLog(t, path)
+	record(t, l, "a", "b")
+	l.Close()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	half := len(text) - 20
+	if err := os.Truncate(path, int64(half)); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var c chain
+	if err := c.read(f); err != nil || len(c.torn) == 0 || inUse(f) || grown(f) {
+		t.Errorf("half a line: %v, torn %q, in use %v, grown %v", err, c.torn, inUse(f), grown(f))
+	}
+	appendTo(t, path, string(text[half:]))
+	if !grown(f) {
+		t.Error("that it was written to its end is not seen")
+	}
+	if n, err := VerifyFile(path); n != 2 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+}

@@ -57,7 +57,10 @@ func VerifyFile(path string) (n int, err error) {
 	if err := c.read(f); err != nil {
 		return c.events, err
 	}
-	if len(c.torn) == 0 || !inUse(f) { // a line may be half written just now
+	if len(c.torn) > 0 && !inUse(f) { // else a line may be half written just now
+		if grown(f) { // it was, and its writer has ended it since, and let go of the file
+			return VerifyFile(path)
+		}
 		err = c.end()
 	}
 	switch {
@@ -86,7 +89,21 @@ func readHeadAt(path string) (head, error) {
 
 // inUse says whether a Log holds the file.
 func inUse(f *os.File) bool {
-	return unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) != nil
+	if unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) != nil {
+		return true
+	}
+	_ = unix.Flock(int(f.Fd()), unix.LOCK_UN) // or who opens the log would find it in use
+	return false
+}
+
+// grown says whether a file that was read to its end has another one by now.
+func grown(f *os.File) bool {
+	read, err := f.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Size() != read
 }
 
 // chain follows a log from its first line.
