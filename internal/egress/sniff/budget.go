@@ -65,10 +65,11 @@ func (r *sharedReader) Read(p []byte) (int, error) {
 
 // Close gives back what is held, for good.
 func (s *Share) Close() {
-	s.Hold(0)
-	if s != nil && s.budget != nil {
-		s.budget.mu.Lock()
-		s.closed = true
-		s.budget.mu.Unlock()
+	if s == nil || s.budget == nil {
+		return
 	}
+	s.budget.mu.Lock()
+	defer s.budget.mu.Unlock()
+	s.budget.left += s.held
+	s.held, s.closed = 0, true
 }
