@@ -36,7 +36,7 @@ func spawn(t *testing.T, test string, flags uintptr) (*exec.Cmd, *frames.Conn) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	cmd := exec.Command("/proc/self/exe", "-test.run=^"+test+"$", "-test.v", "-test.timeout=60s")
+	cmd := exec.Command("/proc/self/exe", "-test.run=^"+test+"$", "-test.v", "-test.timeout=10m")
 	cmd.Env = append(os.Environ(), roleEnv+"="+test)
 	cmd.ExtraFiles = []*os.File{guest}
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
