@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"runtime"
 	"strings"
@@ -78,6 +79,7 @@ func TestInterceptedContinue(t *testing.T) {
 			}
 			io.Copy(w, r.Body)
 		}), outside...)
+		s.engine.http.outs.secure.ExpectContinueTimeout = patience // on a slow machine a second is over before the server is heard
 		conn, r := s.secure("a.example")
 		io.WriteString(conn, "POST /yes HTTP/1.1\r\nHost: a.example\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n")
 		expectLine(t, r, "HTTP/1.1 100 Continue\r\n")
@@ -90,6 +92,31 @@ func TestInterceptedContinue(t *testing.T) {
 		if status, _ := get(t, r, "POST"); status != http.StatusExpectationFailed {
 			t.Errorf("%d", status)
 		}
+	}
+}
+
+// However often a server says that a body may come, the client hears it once.
+func TestInterceptedContinueIsToldOnce(t *testing.T) {
+	s := newSecureWorld(t, looked(t, inspected("a.example")), nil)
+	s.serve(public+":443", func(conn net.Conn) {
+		secure := tlsServer(conn, s.server)
+		defer secure.Close()
+		r, err := http.ReadRequest(bufio.NewReader(secure))
+		if err != nil {
+			return
+		}
+		io.WriteString(secure, strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", 2))
+		body, _ := io.ReadAll(r.Body)
+		fmt.Fprintf(secure, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	})
+	s.engine.http.outs.secure.ExpectContinueTimeout = patience
+	conn, r := s.secure("a.example")
+	io.WriteString(conn, "POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n")
+	expectLine(t, r, "HTTP/1.1 100 Continue\r\n")
+	expectLine(t, r, "\r\n")
+	io.WriteString(conn, "hello")
+	if status, body := get(t, r, "POST"); status != 200 || body != "hello" {
+		t.Errorf("%d, %q", status, body)
 	}
 }
 

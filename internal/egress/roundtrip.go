@@ -125,6 +125,9 @@ func (j *job) trace(next *httptrace.ClientTrace) *httptrace.ClientTrace {
 			}
 		},
 		Got1xxResponse: func(status int, header textproto.MIMEHeader) error {
+			if status == http.StatusContinue && j.asksFirst() {
+				return nil // net/http says so when the body is read, and a second one is more than the client has asked for
+			}
 			delete(header, "Alt-Svc")
 			if j.applied != nil {
 				clear(header)
@@ -133,6 +136,9 @@ func (j *job) trace(next *httptrace.ClientTrace) *httptrace.ClientTrace {
 		},
 	}
 }
+
+// asksFirst says whether the client waits for 100 (Continue) before it sends its body.
+func (j *job) asksFirst() bool { return j.body != nil && j.body.in.Header.Get("Expect") != "" }
 
 // guardedBody is a push that is read along.
 type guardedBody struct {
