@@ -255,10 +255,10 @@ func (e *Engine) Close() error {
 	for _, listener := range listeners {
 		errs = append(errs, listener.Close())
 	}
-	e.cancel()
 	for _, f := range flows {
 		f.kill()
 	}
+	e.cancel()
 	for _, c := range servers {
 		c.Close()
 	}

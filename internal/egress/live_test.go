@@ -11,6 +11,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -106,19 +107,88 @@ func TestConnectionLimit(t *testing.T) {
 	expectLine(t, bufio.NewReader(w.toName("a.example", 22)), "hello\n")
 }
 
+// When the counters say that a connection is over, there is room for another.
+func TestRoomForAnother(t *testing.T) {
+	w := newWorld(t, mustPolicy(t, "full"), nil)
+	client, server := tcpPair(t)
+	w.engine.start(server, func(f *flow) {
+		over := f.over
+		f.over = func() {
+			over()
+			if open, taken := w.engine.Counters().Open, len(w.engine.slots); open != taken {
+				t.Errorf("%d connections take the room of %d", open, taken)
+			}
+		}
+	})
+	io.ReadAll(client)
+	w.stop()
+}
+
+// lastWords is a connection that is told how it will be closed.
+type lastWords struct {
+	*net.TCPConn
+	told func()
+}
+
+func (c lastWords) SetLinger(seconds int) error {
+	c.told()
+	return c.TCPConn.SetLinger(seconds)
+}
+
+// What is ended from outside is reset before who serves it hears of that: it would close the
+// connection in order, and the client take what it got for all that there is.
+func TestEndsAreResets(t *testing.T) {
+	for name, end := range map[string]func(*flow){
+		"by the policy": func(f *flow) { f.kill() },
+		"by Close":      func(f *flow) { f.e.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, mustPolicy(t, "full"), nil)
+			client, server := tcpPair(t)
+			served := make(chan *flow, 1)
+			var heard func() error
+			var first sync.Once // the world's end is another
+			conn := lastWords{server.(*net.TCPConn), func() {
+				first.Do(func() {
+					if heard() != nil {
+						t.Error("who serves it has heard of the end already")
+					}
+				})
+			}}
+			w.engine.start(conn, func(f *flow) {
+				served <- f
+				<-f.ctx.Done()
+			})
+			f := <-served
+			heard = f.ctx.Err
+			end(f)
+			expectReset(t, client)
+		})
+	}
+}
+
 // Clients that say nothing do not stay.
 func TestSilentClients(t *testing.T) {
-	w := newWorld(t, mustPolicy(t, "full"), func(c *Config) { c.SniffTimeout = 200 * time.Millisecond })
-	w.name("a.example", public)
-	silent := w.toName("a.example", 443)
-	expectReset(t, silent)
+	w := newWorld(t, looked(t, inspected("a.example")), func(c *Config) { c.SniffTimeout = 200 * time.Millisecond })
+	// tunnel has been asked for already when it begins: on a busy machine the time is over before a client has said more.
+	tunnel := func(authority string) net.Conn {
+		client, server := tcpPair(t)
+		client.SetDeadline(time.Now().Add(patience))
+		w.engine.ServeProxyConn(server, []byte("CONNECT "+authority+" HTTP/1.1\r\n\r\n"), nil)
+		const established = "HTTP/1.1 200 Connection established\r\n\r\n"
+		if got, err := io.ReadAll(io.LimitReader(client, int64(len(established)))); string(got) != established {
+			t.Fatalf("%s: %q, %v", authority, got, err)
+		}
+		return client
+	}
+	expectReset(t, tunnel("a.example:443"))
 	w.denied("sniff-timeout")
-	trickling := w.toName("a.example", 443)
+	trickling := tunnel("a.example:443")
 	if _, err := trickling.Write([]byte{22, 3}); err == nil { // else the reset was faster
 		expectReset(t, trickling)
 	}
 	for _, start := range []string{"", "GET / HT"} {
-		for name, conn := range map[string]net.Conn{"HTTP": w.toName("a.example", 80), "the proxy": w.connect(w.proxy), "PROXY header": w.connect(w.forwarded)} {
+		for name, conn := range map[string]net.Conn{"HTTP": tunnel("a.example:80"), "the proxy": w.connect(w.proxy), "PROXY header": w.connect(w.forwarded)} {
 			io.WriteString(conn, start)
 			if got, err := io.ReadAll(conn); errors.Is(err, os.ErrDeadlineExceeded) || bytes.Contains(got, []byte(" 200 ")) {
 				t.Errorf("%s, after %q: %q, %v", name, start, got, err)
