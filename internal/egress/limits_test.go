@@ -117,8 +117,8 @@ func TestBytesMax(t *testing.T) {
 	s.serve(public+":22", pour)
 	s.serveTLS(public+":443", &site{})
 	conn := s.toName("a.example", 22)
-	if n, err := io.Copy(io.Discard, conn); err == nil || n < 1<<20 {
-		t.Errorf("%d bytes, %v", n, err)
+	if _, err := io.Copy(io.Discard, conn); err == nil { // what was on its way to a slow client is lost with the reset
+		t.Error("it ends as if that was all")
 	}
 	if e := s.denied("bytes-max"); e.Host != "a.example" || e.Port != 22 {
 		t.Errorf("%+v", e)
