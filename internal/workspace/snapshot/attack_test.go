@@ -262,6 +262,11 @@ func TestClosed(t *testing.T) {
 		}
 	}
 	t.Cleanup(open)
+	for _, name := range []string{"a", "closed/b", "closed"} {
+		if err := unix.Setxattr(p.path(name), "user.note", []byte(name), 0); err != unix.ENOTSUP {
+			must(t, err)
+		}
+	}
 	must(t, os.Chmod(p.path("a"), 0), os.Chmod(p.path("closed/b"), 0o200), os.Chmod(p.path("closed"), 0), os.Chmod(p.path("listed"), 0o400),
 		os.Chmod(p.path("entered"), 0o300), os.Chmod(p.path("read"), 0o500))
 	want := describe(t, p.folder.Path)

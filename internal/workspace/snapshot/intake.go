@@ -60,9 +60,10 @@ const minCloned = 64 << 10
 // readings is how often a file is read that changes meanwhile.
 const readings = 3
 
-// keep reads file, until it has not changed meanwhile, and fills in e. A file that never holds still
+// keep reads a file, until it has not changed meanwhile, and fills in its entry. One that never holds still
 // is kept as it was read last: each of its parts was there.
-func (in *intake) keep(c *copier, file *os.File, e *entry) error {
+func (in *intake) keep(c *copier, j job) error {
+	file, e := j.file, j.e
 	fd := int(file.Fd())
 	for n := 1; ; n++ {
 		var before, after unix.Stat_t
@@ -75,7 +76,9 @@ func (in *intake) keep(c *copier, file *os.File, e *entry) error {
 		}
 		e.look(&before)
 		e.racy = workspace.Racy(before.Ctim, in.now())
-		e.xattrs = readXattrs(fd)
+		if e.xattrs = j.xattrs; !j.closed {
+			e.xattrs = readXattrs(fd)
+		}
 		err := in.hold(bytesOf(e.xattrs))
 		if err != nil {
 			return err

@@ -208,7 +208,11 @@ func (w *walker) file(dir int, at, name string, st *unix.Stat_t) error {
 	}
 	relock, ok := unlocked(dir, name, st, readable)
 	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	var xattrs []xattr
 	if ok {
+		if err == nil {
+			xattrs = readXattrs(fd) // the kernel goes by the mode for each of them, whatever is open
+		}
 		relock()
 		if met, several := w.linked[inodeOf(st)]; several && met.first == e && unix.Fstat(fd, st) == nil { // it has a new ctime
 			met.seen = identityOf(st)
@@ -226,7 +230,7 @@ func (w *walker) file(dir int, at, name string, st *unix.Stat_t) error {
 		e.kind = 0
 		return gone(err)
 	}
-	w.in.jobs <- job{os.NewFile(uintptr(fd), at), e}
+	w.in.jobs <- job{os.NewFile(uintptr(fd), at), e, ok, xattrs}
 	return nil
 }
 
@@ -307,8 +311,10 @@ func identityOf(st *unix.Stat_t) identity {
 
 // job is a file to be read.
 type job struct {
-	file *os.File
-	e    *entry
+	file   *os.File
+	e      *entry
+	closed bool // its own mode closes it to its owner: xattrs were read before
+	xattrs []xattr
 }
 
 // start makes the readers; stop waits for them, and says what went wrong.
@@ -320,7 +326,7 @@ func (in *intake) start() (stop func() error) {
 			c := newCopier()
 			for j := range in.jobs {
 				if in.failed() == nil {
-					in.fail(in.keep(c, j.file, j.e))
+					in.fail(in.keep(c, j))
 				}
 				j.file.Close()
 			}
