@@ -80,7 +80,7 @@ func (u *User) Command(ctx context.Context, dir string, argv ...string) *exec.Cm
 	}
 	cmd := exec.CommandContext(ctx, program, argv[1:]...)
 	cmd.Dir, cmd.Env = dir, append(slices.Clone(u.Env), "PATH="+u.Path)
-	cmd.WaitDelay = 5 * time.Second
+	cmd.WaitDelay = time.Minute // git leaves a process behind, which has its streams open for a moment
 	return cmd
 }
 
