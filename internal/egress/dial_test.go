@@ -2,7 +2,10 @@ package egress
 
 import (
 	"bufio"
+	"context"
 	"errors"
+	"fmt"
+	"net"
 	"net/netip"
 	"strings"
 	"testing"
@@ -150,18 +153,46 @@ func TestFailedDialResets(t *testing.T) {
 
 // A dead address does not keep a name from being reached.
 func TestDeadAddress(t *testing.T) {
-	w := newWorld(t, mustPolicy(t, "full"), nil)
+	dead, tried := netip.MustParseAddrPort("[2606:4700::1]:22"), make(chan struct{})
+	w := newWorld(t, mustPolicy(t, "full"), func(c *Config) {
+		dial := c.Dial
+		c.Dial = func(ctx context.Context, addr netip.AddrPort) (net.Conn, error) {
+			if addr == dead {
+				close(tried)
+				return dial(ctx, addr)
+			}
+			select { // whatever the scheduler makes of its head start
+			case <-tried:
+				return dial(ctx, addr)
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+	})
 	w.name("two.example", "2606:4700::1", "2606:4700::2", public)
-	w.servers[netip.MustParseAddrPort("[2606:4700::1]:22")] = "" // silent
+	w.servers[dead] = "" // silent
 	w.serve(public+":22", echo)
 	expectLine(t, bufio.NewReader(w.toName("two.example", 22)), "hello\n")
-	_, dials := w.seen()
-	if len(dials) < 2 || dials[0].String() != "[2606:4700::1]:22" || dials[1].String() != public+":22" {
-		t.Errorf("dialled %v", dials)
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.timedOut {
 		t.Error("the dead address was waited for")
+	}
+}
+
+// Addresses are tried in turns of their families, and not without end.
+func TestTakeTurns(t *testing.T) {
+	for _, tt := range []struct{ addrs, want string }{
+		{"[::1]:1 [::2]:1 1.1.1.1:1", "[::1]:1 1.1.1.1:1 [::2]:1"},
+		{"1.1.1.1:1 1.1.1.2:1 [::1]:1 1.1.1.3:1", "1.1.1.1:1 [::1]:1 1.1.1.2:1 1.1.1.3:1"},
+		{"1.1.1.1:1 1.1.1.2:1 1.1.1.3:1 1.1.1.4:1 1.1.1.5:1 1.1.1.6:1 1.1.1.7:1", "1.1.1.1:1 1.1.1.2:1 1.1.1.3:1 1.1.1.4:1 1.1.1.5:1 1.1.1.6:1"},
+	} {
+		var addrs []netip.AddrPort
+		for text := range strings.FieldsSeq(tt.addrs) {
+			addrs = append(addrs, netip.MustParseAddrPort(text))
+		}
+		if got := strings.Trim(fmt.Sprint(takeTurns(addrs)), "[]"); got != strings.Trim(tt.want, "[]") {
+			t.Errorf("%s: %s, want %s", tt.addrs, got, tt.want)
+		}
 	}
 }

@@ -4,12 +4,12 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -208,7 +208,7 @@ type zero struct{}
 
 func (zero) Read(p []byte) (int, error) { return len(p), nil }
 
-// Gigabytes pass in constant memory.
+// A gigabyte passes in constant memory.
 func TestInterceptedBulk(t *testing.T) {
 	const most = 64 << 20
 	for _, tt := range []struct {
@@ -216,7 +216,7 @@ func TestInterceptedBulk(t *testing.T) {
 		outside []string
 		size    int64
 	}{
-		{false, nil, 2 << 30},
+		{false, nil, 1 << 30},
 		{true, []string{"http/1.1"}, 128 << 20},
 	} {
 		if testing.Short() {
@@ -228,14 +228,22 @@ func TestInterceptedBulk(t *testing.T) {
 			n, _ := io.CopyBuffer(struct{ io.Writer }{io.Discard}, r.Body, make([]byte, 64<<10))
 			received.Store(n)
 		}), tt.outside...)
+		idle := inUse() // what tests before have left is not of this one
 		done := make(chan struct{})
-		var peak uint64
+		var peak int64
 		go func() {
 			defer close(done)
 			r, _ := http.NewRequest("POST", "https://a.example/", zeros(tt.size))
 			r.ContentLength = tt.size
 			client := s.client(tt.http2)
-			client.Transport.(*http.Transport).TLSClientConfig.CipherSuites = []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256}
+			transport := client.Transport.(*http.Transport)
+			transport.TLSClientConfig.CipherSuites = []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256}
+			dial := transport.DialContext
+			transport.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				conn, err := dial(ctx, network, addr)
+				conn.SetDeadline(time.Time{}) // it is work, not a wait: a busy machine may need any time for it
+				return conn, err
+			}
 			res, err := client.Do(r)
 			if status, _ := answer(t, res, err); status != 200 {
 				t.Errorf("%d", status)
@@ -247,14 +255,12 @@ func TestInterceptedBulk(t *testing.T) {
 			case <-done:
 				running = false
 			case <-tick.C:
-				var m runtime.MemStats
-				runtime.ReadMemStats(&m)
-				peak = max(peak, m.HeapAlloc)
+				peak = max(peak, inUse()-idle)
 			}
 		}
 		tick.Stop()
 		if received.Load() != tt.size || peak > most {
-			t.Errorf("HTTP/2 %v: %d of %d bytes arrived, %d MiB of heap", tt.http2, received.Load(), tt.size, peak>>20)
+			t.Errorf("HTTP/2 %v: %d of %d bytes arrived, %d MiB over idle", tt.http2, received.Load(), tt.size, peak>>20)
 		}
 	}
 }

@@ -4,21 +4,12 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"runtime"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"forage"
 )
-
-// memory is what Go holds now: of heap and stacks, in bytes.
-func memory() uint64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapInuse + m.StackInuse
-}
 
 // hold puts a server at an address that does nothing with its connections.
 func (w *world) hold(addr string, held chan net.Conn) {
@@ -77,12 +68,12 @@ func TestManyIdle(t *testing.T) {
 			s := newSecureWorld(t, looked(t, inspected("a.example"), forage.Rule{Host: "b.example"}), func(c *Config) { c.MaxConnections = many })
 			held := make(chan net.Conn, many)
 			s.hold(public+":22", held)
-			before := memory()
+			before := inUse()
 			for range many {
 				open(s)
 			}
 			eventually(t, "all of them", func() bool { return s.engine.Counters().Open == many && (name != "tunnels" || len(held) == many) })
-			used := memory() - before
+			used := inUse() - before
 			if t.Logf("%d KiB each", used/many>>10); used > most {
 				t.Errorf("%d MiB are used", used>>20)
 			}

@@ -58,9 +58,13 @@ type memoryLog struct {
 	events []audit.Event
 	fail   bool
 	change chan struct{}
+	before func(audit.Event) // an event is recorded; nil is nothing
 }
 
 func (l *memoryLog) Record(e audit.Event) error {
+	if l.before != nil {
+		l.before(e)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.fail {
