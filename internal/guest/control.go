@@ -111,8 +111,8 @@ func (g *guest) goAhead() (frames.Frame, error) {
 	return frames.Encode(frames.Failed, failure(step, err))
 }
 
-// answerLimit bounds how long an answer takes, whatever tmux does: the host waits
-// longer, for some that ask before it, too.
+// answerLimit bounds how long tmux may take to say how it is: the host waits
+// longer, for some that ask before it, too. To start the agent's window it has as long as at first.
 const answerLimit = 4 * time.Second
 
 func (g *guest) query(frame frames.Frame) (frames.Frame, error) {
@@ -120,7 +120,11 @@ func (g *guest) query(frame frames.Frame) (frames.Frame, error) {
 	if err := frame.Decode(&query); err != nil {
 		return frames.Frame{}, err
 	}
-	ctx, cancel := context.WithTimeout(g.ctx, answerLimit)
+	limit := answerLimit
+	if query.What == "window" {
+		limit = sessionLimit
+	}
+	ctx, cancel := context.WithTimeout(g.ctx, limit)
 	defer cancel()
 	answer := frames.AnswerBody{Session: session.None}
 	var err error

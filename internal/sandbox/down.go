@@ -16,8 +16,8 @@ import (
 const stopGrace = 5 * time.Second
 
 // goneLimit is how long a supervisor that was told to end, or killed, may take
-// to take everything back.
-const goneLimit = 30 * time.Second
+// to take everything back, on a machine that has much else to do.
+const goneLimit = 2 * time.Minute
 
 // Down removes the sandbox and what was made for its workspace. It refuses while work would be lost; with
 // force that work is kept for workspace.RecoveryKept. The files of a direct workspace are the user's and stay. A sandbox whose

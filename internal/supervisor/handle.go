@@ -13,8 +13,12 @@ import (
 	"forage/internal/store"
 )
 
-// queryTimeout bounds how long a guest may take to answer, the questions before included. It gives up on tmux earlier.
-const queryTimeout = 15 * time.Second
+// These bound how long a guest may take to answer, the questions before included, and to start the agent's window. It gives up
+// on tmux earlier.
+const (
+	queryTimeout  = 15 * time.Second
+	windowTimeout = 2 * time.Minute
+)
 
 // maxGrace bounds how long a client may let a sandbox take to end.
 const maxGrace = 10 * time.Minute
@@ -39,7 +43,7 @@ func (s *Sandbox) handle(ctx context.Context, request Request) (Response, error)
 		}
 		return Response{}, s.Record(*request.Event)
 	case OpWindow:
-		_, err := s.query(ctx, "window")
+		_, err := s.query(ctx, "window", windowTimeout)
 		return Response{}, err
 	case OpTraffic:
 		return Response{Traffic: s.traffic()}, nil
@@ -55,14 +59,14 @@ func (s *Sandbox) status(ctx context.Context) Response {
 	if !response.Ready || !s.setup.Plan.Spec.Session {
 		return response
 	}
-	if session, err := s.query(ctx, "session"); err == nil {
+	if session, err := s.query(ctx, "session", queryTimeout); err == nil {
 		response.Tmux = session
 	}
 	return response
 }
 
-func (s *Sandbox) query(ctx context.Context, what string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+func (s *Sandbox) query(ctx context.Context, what string, limit time.Duration) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	answer, err := s.guest.query(ctx, what)
 	if err != nil {
