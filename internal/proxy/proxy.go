@@ -123,6 +123,10 @@ func start(options Options) (_ *Service, err error) {
 			err = errors.Join(err, s.close())
 		}
 	}()
+	if s.files, err = follow.WatchFiles(); err != nil {
+		return nil, err
+	}
+	_ = s.files.Set(options.Watch) // before they are read, so that no change is missed; apply tells what can't be watched
 	loaded, err := options.Load()
 	if err != nil {
 		return nil, err
@@ -139,9 +143,6 @@ func start(options Options) (_ *Service, err error) {
 	// The lock of this log also keeps a second service from taking over our sockets.
 	if s.audit, err = audit.Open(filepath.Join(s.dir, serviceLog), "_proxy"); err != nil {
 		return nil, forage.WithHint(err, "one proxy at a time uses "+s.dir+": stop the other, or give this one another proxy.auditDir")
-	}
-	if s.files, err = follow.WatchFiles(); err != nil {
-		return nil, err
 	}
 	if s.inherited, err = inherited(options.Getenv, firstInherited, loaded.Proxy.Listen); err != nil {
 		return nil, err

@@ -9,7 +9,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"forage"
@@ -215,6 +217,35 @@ func TestSourceFails(t *testing.T) {
 	}
 	if !hasSecretLine(w.events("a")) {
 		t.Errorf("its log: %+v", w.events("a"))
+	}
+}
+
+// TestChangedWhileItStarts: a configuration that is written while it is read is read again.
+func TestChangedWhileItStarts(t *testing.T) {
+	w := newWorld(t)
+	path := w.dir + "/config.toml"
+	writeFile(t, path, []byte("before"))
+	options := w.options()
+	options.Watch = []string{path}
+	load, write := options.Load, sync.OnceFunc(func() { writeFile(t, path, []byte("what comes after")) })
+	options.Load = func() (*config.Config, error) {
+		defer write()
+		return load()
+	}
+	s, err := start(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.s = s
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.run(ctx) }()
+	eventually(t, "it is read again", func() bool {
+		return slices.ContainsFunc(w.events("_proxy"), func(e audit.Event) bool { return strings.HasPrefix(e.Reason, "reloaded since a file has changed") })
+	})
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
 
