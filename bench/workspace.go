@@ -60,7 +60,11 @@ func (b *bench) statusRow(ctx context.Context, what, name, insider string, goal 
 	}
 	status := []string{"time", "git", "--no-optional-locks", "status", "--porcelain"}
 	s := interleave(ctx, max(statusRounds, b.o.runs), inside.measure(status...), outside.measure(status...))
-	return compare(what, s[0], s[1], atMost(goal)), nil
+	r := compare(what, s[0], s[1], atMost(goal))
+	if r.note == "" {
+		r.note = fmt.Sprintf("%d runs", len(s[0].times))
+	}
+	return r, nil
 }
 
 // settle waits until no file counts as written a moment ago.
