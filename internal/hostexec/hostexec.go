@@ -29,12 +29,12 @@ const (
 	DefaultOutput  = 1 << 20 // bytes of each stream
 )
 
-// lockDelay is how long a program that was asked to end has to let go of its locks.
-const lockDelay = 5 * time.Second
+// endDelay is how long a program that was asked to end, or outlives us, has to end when nobody waits for it any more. It takes
+// a moment, on a busy machine a long one.
+const endDelay = 30 * time.Second
 
-// outliveDelay is how long a program that outlives us has to end when nobody waits for it any more. It takes a moment, on a busy
-// machine a long one.
-const outliveDelay = 30 * time.Second
+// outputDelay is how long the output of a program that has ended, or was killed, is waited for: what it started may hold it open.
+var outputDelay = 10 * time.Second
 
 // ErrNoProgram says that a program is not in the system's folders.
 var ErrNoProgram = errors.New("not installed in the system's folders")
@@ -99,16 +99,20 @@ func Run(ctx context.Context, c Command) (Output, error) {
 		cmd.Stdin = bytes.NewReader(c.Stdin)
 	}
 	cmd.Stdout, cmd.Stderr = stdout, stderr
+	var streamed *stream
 	if c.Writer != nil {
-		cmd.Stdout = struct{ io.Writer }{c.Writer} // through a pipe, as above
+		if streamed, cmd.Stdout, err = newStream(); err != nil {
+			return Output{}, err
+		}
+		defer streamed.close()
 	}
 	end := syscall.SIGKILL
-	cmd.WaitDelay = time.Second
-	switch {
-	case c.Locks:
-		end, cmd.WaitDelay = syscall.SIGTERM, lockDelay
-	case c.Outlives:
-		cmd.WaitDelay = outliveDelay
+	cmd.WaitDelay = outputDelay
+	if c.Locks || c.Outlives {
+		cmd.WaitDelay = endDelay
+	}
+	if c.Locks {
+		end = syscall.SIGTERM
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: end}
 	start := cmd.Start
@@ -126,7 +130,15 @@ func Run(ctx context.Context, c Command) (Output, error) {
 		if err = c.bound(cmd.Process.Pid); err != nil {
 			cancel()
 		}
+		if streamed != nil {
+			streamed.begin(c.Writer)
+		}
 		err = errors.Join(err, cmd.Wait())
+		if streamed != nil {
+			if rest := streamed.end(ctx); err == nil {
+				err = rest
+			}
+		}
 		if c.CPU > 0 && spent(cmd.ProcessState, c.CPU) {
 			err = ErrCPU
 		}

@@ -1,6 +1,7 @@
 package hostexec
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +19,7 @@ import (
 
 func TestRunGivesACleanEnvironmentAndExactArguments(t *testing.T) {
 	t.Setenv("FORAGE_SECRET", "must not pass")
-	out, err := Run(t.Context(), Command{Argv: []string{"env"}, Env: []string{"A=b c"}})
+	out, err := Run(t.Context(), Command{Timeout: patience, Argv: []string{"env"}, Env: []string{"A=b c"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +27,7 @@ func TestRunGivesACleanEnvironmentAndExactArguments(t *testing.T) {
 	if !slices.Contains(lines, "A=b c") || strings.Contains(string(out.Stdout), "FORAGE_SECRET") || len(lines) != 3 {
 		t.Errorf("environment is %q, want PATH, LC_ALL and A", lines)
 	}
-	out, err = Run(t.Context(), Command{Argv: []string{"printf", "%s|", "$HOME", "a b", "; id", ""}})
+	out, err = Run(t.Context(), Command{Timeout: patience, Argv: []string{"printf", "%s|", "$HOME", "a b", "; id", ""}})
 	if got, want := string(out.Stdout), "$HOME|a b|; id||"; err != nil || got != want {
 		t.Errorf("arguments arrived as %q (%v), want %q", got, err, want)
 	}
@@ -37,13 +39,13 @@ func TestRunIgnoresTheCallersPath(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir)
-	if _, err := Run(t.Context(), Command{Argv: []string{"planted"}}); !errors.Is(err, ErrNoProgram) {
+	if _, err := Run(t.Context(), Command{Timeout: patience, Argv: []string{"planted"}}); !errors.Is(err, ErrNoProgram) {
 		t.Errorf("a program on the caller's PATH: %v, want ErrNoProgram", err)
 	}
 }
 
 func TestRunReportsExitAndBoundsOutput(t *testing.T) {
-	out, err := Run(t.Context(), Command{Argv: []string{"sh", "-c", "head -c 100000 /dev/zero; echo no >&2; exit 3"}, Output: 10})
+	out, err := Run(t.Context(), Command{Timeout: patience, Argv: []string{"sh", "-c", "head -c 100000 /dev/zero; echo no >&2; exit 3"}, Output: 10})
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != 3 {
 		t.Errorf("exit 3 came back as %v", err)
@@ -58,7 +60,7 @@ func TestRunEndsWhatTheCommandStarted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() {
-		_, err := Run(ctx, Command{Argv: []string{"sh", "-c", "sleep 1000 & echo $! > " + pidFile + "; wait"}, Timeout: time.Minute})
+		_, err := Run(ctx, Command{Argv: []string{"sh", "-c", "sleep 1000 & echo $! > " + pidFile + "; wait"}, Timeout: patience})
 		ended <- err
 	}()
 	var pid string
@@ -77,9 +79,12 @@ func TestRunEndsWhatTheCommandStarted(t *testing.T) {
 	})
 }
 
+// patience is as long as the slowest machine needs for what has to happen.
+const patience = 5 * time.Minute
+
 func await(t *testing.T, what string, met func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !met(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); !met(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited in vain for %s", what)
 		}
@@ -87,34 +92,34 @@ func await(t *testing.T, what string, met func() bool) {
 }
 
 func TestRunStreamsInput(t *testing.T) {
-	out, err := Run(t.Context(), Command{Argv: []string{"wc", "-c"}, Input: io.LimitReader(zeros{}, 10<<20)})
+	out, err := Run(t.Context(), Command{Timeout: patience, Argv: []string{"wc", "-c"}, Input: io.LimitReader(zeros{}, 10<<20)})
 	if got := strings.TrimSpace(string(out.Stdout)); err != nil || got != "10485760" {
 		t.Errorf("%s bytes arrived (%v), want 10485760", got, err)
 	}
 	// Who doesn't read to the end is not waited for.
-	if _, err := Run(t.Context(), Command{Argv: []string{"true"}, Input: io.LimitReader(zeros{}, 10<<20)}); err != nil {
+	if _, err := Run(t.Context(), Command{Timeout: patience, Argv: []string{"true"}, Input: io.LimitReader(zeros{}, 10<<20)}); err != nil {
 		t.Errorf("a program that reads nothing: %v", err)
 	}
 }
 
 func TestRunBoundsMemory(t *testing.T) {
 	// Once it is bound, dd has a buffer of that size, which it writes to.
-	hungry := []string{"sh", "-c", `while [ "$(ulimit -d)" = unlimited ]; do :; done; exec dd if=/dev/zero of=/dev/null bs=256M count=1`}
-	if out, err := Run(t.Context(), Command{Argv: hungry, Memory: 64 << 20}); err == nil {
+	hungry := []string{"sh", "-c", `while [ "$(ulimit -d)" = unlimited ]; do :; done; exec dd if=/dev/zero of=/dev/null bs=64M count=1`}
+	if out, err := Run(t.Context(), Command{Timeout: patience, Argv: hungry, Memory: 16 << 20}); err == nil {
 		t.Errorf("a program had more memory than it may: %s", out.Stderr)
 	}
-	if out, err := Run(t.Context(), Command{Argv: hungry, Memory: 1 << 30}); err != nil {
+	if out, err := Run(t.Context(), Command{Timeout: patience, Argv: hungry, Memory: 256 << 20}); err != nil {
 		t.Errorf("%v: %s", err, out.Stderr)
 	}
 }
 
 func TestRunBoundsTheProcessorsTime(t *testing.T) {
-	out, err := Run(t.Context(), Command{Argv: []string{"sh", "-c", "echo begun; while :; do :; done"}, CPU: time.Second, Timeout: time.Hour})
+	out, err := Run(t.Context(), Command{Timeout: patience, Argv: []string{"sh", "-c", "echo begun; while :; do :; done"}, CPU: time.Second})
 	if !errors.Is(err, ErrCPU) || string(out.Stdout) != "begun\n" {
 		t.Errorf("a program that goes on for ever: %v, it wrote %q", err, out.Stdout)
 	}
 	for _, command := range []string{"exit 1", "kill -9 $$"} {
-		if _, err := Run(t.Context(), Command{Argv: []string{"sh", "-c", command}, CPU: 100 * time.Second}); err == nil || errors.Is(err, ErrCPU) {
+		if _, err := Run(t.Context(), Command{Timeout: patience, Argv: []string{"sh", "-c", command}, CPU: 100 * time.Second}); err == nil || errors.Is(err, ErrCPU) {
 			t.Errorf("%s: %v", command, err)
 		}
 	}
@@ -126,11 +131,11 @@ func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
 func TestRunStreamsOutput(t *testing.T) {
 	var got counter
-	_, err := Run(t.Context(), Command{Argv: []string{"cat"}, Input: io.LimitReader(zeros{}, 10<<20), Writer: &got})
+	_, err := Run(t.Context(), Command{Timeout: patience, Argv: []string{"cat"}, Input: io.LimitReader(zeros{}, 10<<20), Writer: &got})
 	if err != nil || got != 10<<20 {
 		t.Errorf("%d bytes arrived (%v), want 10485760", got, err)
 	}
-	if _, err := Run(t.Context(), Command{Argv: []string{"cat", "/dev/zero"}, Writer: closed{}}); err == nil {
+	if _, err := Run(t.Context(), Command{Timeout: patience, Argv: []string{"cat", "/dev/zero"}, Writer: closed{}}); err == nil {
 		t.Error("a program goes on although nobody takes what it writes")
 	}
 }
@@ -143,7 +148,43 @@ type closed struct{}
 
 func (closed) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
+// slow takes its time over what it is given first, as a reader at a pager does.
+type slow struct {
+	counter
+	begun bool
+}
+
+func (s *slow) Write(p []byte) (int, error) {
+	if !s.begun {
+		time.Sleep(2 * outputDelay)
+	}
+	s.begun = true
+	return s.counter.Write(p)
+}
+
+// TestRunWaitsForWhoeverReads: it is the output that is waited for in vain which has a bound, not who takes it.
+func TestRunWaitsForWhoeverReads(t *testing.T) {
+	defer func(before time.Duration) { outputDelay = before }(outputDelay)
+	outputDelay = time.Second
+	var got slow
+	_, err := Run(t.Context(), Command{Timeout: patience, Argv: []string{"head", "-c", "60000", "/dev/zero"}, Writer: &got})
+	if err != nil || got.counter != 60000 {
+		t.Errorf("%d bytes arrived (%v), want 60000", got.counter, err)
+	}
+	// Whoever holds the output of a program that has ended is not waited for.
+	var pid bytes.Buffer
+	_, err = Run(t.Context(), Command{Timeout: patience, Argv: []string{"sh", "-c", "sleep 1000 & echo $!"}, Writer: &pid})
+	if !errors.Is(err, exec.ErrWaitDelay) {
+		t.Errorf("a program that leaves its output to another: %v", err)
+	}
+	if other, err := strconv.Atoi(strings.TrimSpace(pid.String())); err != nil || unix.Kill(other, unix.SIGKILL) != nil {
+		t.Errorf("%q, %v", pid.String(), err)
+	}
+}
+
 func TestPagerReadsToItsEnd(t *testing.T) {
+	t.Setenv("LESS", "")
+	os.Unsetenv("LESS") // until the test ends
 	terminal, err := os.Create(filepath.Join(t.TempDir(), "terminal"))
 	if err != nil {
 		t.Fatal(err)
@@ -174,7 +215,7 @@ func TestAProgramWithLocksIsAskedToEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() {
-		_, err := Run(ctx, Command{Locks: true, Timeout: time.Minute,
+		_, err := Run(ctx, Command{Locks: true, Timeout: patience,
 			Argv: []string{"sh", "-c", `trap 'rm "$0"; exit' TERM; : > "$0"; while :; do sleep 0.01; done`, lock}})
 		ended <- err
 	}()
@@ -191,7 +232,7 @@ func TestAProgramWithLocksIsAskedToEnd(t *testing.T) {
 // TestAProgramOutlivesThisProcess: unlike others, it ends by itself.
 func TestAProgramOutlivesThisProcess(t *testing.T) {
 	if out := os.Getenv("HOSTEXEC_OUTLIVED"); out != "" {
-		_, err := Run(t.Context(), Command{Locks: true, Outlives: os.Getenv("HOSTEXEC_OUTLIVES") != "",
+		_, err := Run(t.Context(), Command{Timeout: patience, Locks: true, Outlives: os.Getenv("HOSTEXEC_OUTLIVES") != "",
 			Argv: []string{"sh", "-c", `read -r _ <"$0.go"; : >"$0"`, out}})
 		t.Fatalf("it was to be killed meanwhile: %v", err)
 	}
@@ -216,6 +257,9 @@ func TestAProgramOutlivesThisProcess(t *testing.T) {
 				_, err := begin.Write([]byte("\n"))
 				return errors.Is(err, unix.EPIPE)
 			})
+			if _, err := os.Stat(out); err == nil {
+				t.Error("a program that is to end with us went on")
+			}
 			continue
 		}
 		if _, err := begin.Write([]byte("\n")); err != nil {
@@ -243,7 +287,7 @@ func TestAProgramThatOutlivesIsNotKilledInItsMoment(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	ended := make(chan error)
 	go func() {
-		_, err := Run(ctx, Command{Outlives: true, Argv: []string{"sh", "-c", `read -r _ <"$0.go"; : >"$0"`, out}})
+		_, err := Run(ctx, Command{Timeout: patience, Outlives: true, Argv: []string{"sh", "-c", `read -r _ <"$0.go"; : >"$0"`, out}})
 		ended <- err
 	}()
 	begin, err := os.OpenFile(out+".go", os.O_WRONLY, 0) // when the program reads

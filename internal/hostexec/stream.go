@@ -1,0 +1,84 @@
+package hostexec
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"time"
+)
+
+// stream passes a program's output on while it runs, and what is left of it then: for as long as that takes whoever reads, who
+// may have a pager open.
+type stream struct {
+	ours, child *os.File
+	ended       chan struct{} // closed when the program has ended
+	done        chan error
+}
+
+// newStream makes a stream, and the file for the program to write to.
+func newStream() (*stream, *os.File, error) {
+	ours, child, err := os.Pipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	return &stream{ours: ours, child: child, ended: make(chan struct{}), done: make(chan error, 1)}, child, nil
+}
+
+// begin reads what the program, which has been started, writes.
+func (s *stream) begin(out io.Writer) {
+	s.child.Close()
+	go func() {
+		err := s.copy(out)
+		s.ours.Close() // or the program would wait for somebody to read
+		s.done <- err
+	}()
+}
+
+func (s *stream) copy(out io.Writer) error {
+	buf := make([]byte, 32<<10)
+	for {
+		select {
+		case <-s.ended: // out may have taken longer than what was left
+			s.ours.SetReadDeadline(time.Now().Add(outputDelay))
+		default:
+		}
+		n, err := s.ours.Read(buf)
+		if n > 0 {
+			if _, err := out.Write(buf[:n]); err != nil {
+				return err
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return exec.ErrWaitDelay
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// end waits for the rest, when the program has ended. Once nobody waits for it any more, out is left to itself after a while.
+func (s *stream) end(ctx context.Context) error {
+	close(s.ended)
+	s.ours.SetReadDeadline(time.Now().Add(outputDelay))
+	select {
+	case err := <-s.done:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-s.done:
+		return err
+	case <-time.After(outputDelay):
+		return exec.ErrWaitDelay
+	}
+}
+
+func (s *stream) close() {
+	s.child.Close()
+	s.ours.Close()
+}
