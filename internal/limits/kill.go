@@ -15,8 +15,8 @@ import (
 )
 
 // killTimeout bounds how long removal waits for killed processes to be gone.
-// One that sleeps in the kernel (a dead NFS server) outlives any signal.
-const killTimeout = 10 * time.Second
+// On a busy machine they take a while; one that sleeps in the kernel (a dead NFS server) outlives any signal.
+const killTimeout = 30 * time.Second
 
 // removeFolders empties and removes groups. It goes on after an error.
 func removeFolders(paths []string) error {

@@ -249,7 +249,7 @@ func cgroup2(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := removeTree(dir); err != nil {
+		if err := removeFolder(dir); err != nil { // which waits for what has ended to leave it
 			t.Error(err)
 		}
 	})
