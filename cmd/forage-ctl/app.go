@@ -47,12 +47,20 @@ func commandLine(args []string, in, out, errs *os.File) int {
 }
 
 // service opens the sandbox service with what the global flags say.
-func (a *app) service() (*sandbox.Service, error) {
+func (a *app) service() (*sandbox.Service, error) { return a.open(nil) }
+
+// serviceAnyway is service for commands that look after sandboxes that are there already: a mistake in the configuration is told,
+// and keeps nobody from seeing and ending them.
+func (a *app) serviceAnyway() (*sandbox.Service, error) {
+	return a.open(func(err error) { a.note("going on without the configuration: " + err.Error()) })
+}
+
+func (a *app) open(unconfigured func(error)) (*sandbox.Service, error) {
 	me, err := sandbox.Me()
 	if err != nil {
 		return nil, err
 	}
-	service, err := sandbox.New(sandbox.Config{ConfigFile: a.configFile, Caller: me, Notify: a.note})
+	service, err := sandbox.New(sandbox.Config{ConfigFile: a.configFile, Caller: me, Notify: a.note, Unconfigured: unconfigured})
 	if err == nil && a.verbose {
 		a.log().Debug("opened", "configuration", service.Config.Files, "state", service.Places.State, "runtime", service.Places.Runtime)
 	}

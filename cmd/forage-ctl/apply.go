@@ -54,7 +54,7 @@ func runApply(c *cobra.Command, a *app, f format, o sandbox.ApplyOptions, name s
 	if err := notEmpty(c, "into", "part"); err != nil {
 		return err
 	}
-	service, err := a.service()
+	service, err := a.serviceAnyway()
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"strconv"
 	"strings"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"forage"
 	"forage/internal/audit"
 	"forage/internal/sandbox"
 	"forage/internal/term"
@@ -50,19 +53,11 @@ forage-ctl audit work -o json | jq 'select(.kind == "connect") | .host'`,
 }
 
 func runAudit(ctx context.Context, a *app, o *auditOptions, names []string) error {
-	service, err := a.service()
+	service, err := a.serviceAnyway()
 	if err != nil {
 		return err
 	}
-	if len(names) == 0 {
-		if names, err = service.Names(); err != nil {
-			return err
-		}
-	}
-	paths, err := auditPaths(service, names)
-	if err != nil {
-		return err
-	}
+	paths, missing := auditPaths(service, names) // what can't be shown keeps nobody from the rest
 	filter := audit.Filter{Denied: o.denied}
 	show := a.printEvent
 	if o.format.json(a) {
@@ -70,30 +65,44 @@ func runAudit(ctx context.Context, a *app, o *auditOptions, names []string) erro
 		show = func(e audit.Event) error { return lines.Encode(e) }
 	}
 	if o.follow {
-		return followAll(ctx, paths, filter, show)
+		return firstError(missing, followAll(ctx, paths, filter, show))
 	}
+	failed := []error{missing}
 	for _, path := range paths {
 		for event, err := range audit.EventsOf(path, filter) {
-			if err == nil {
-				err = show(event)
-			}
 			if err != nil {
+				failed = append(failed, err)
+				break
+			}
+			if err := show(event); err != nil {
 				return err
 			}
 		}
 	}
-	return nil
+	return errors.Join(failed...)
 }
 
+// auditPaths are the logs of those sandboxes, without names those of all; the error names the others.
 func auditPaths(service *sandbox.Service, names []string) ([]string, error) {
-	paths := make([]string, len(names))
-	for i, name := range names {
+	var failed []error
+	all := len(names) == 0
+	if all {
 		var err error
-		if paths[i], err = service.AuditPath(name); err != nil {
-			return nil, err
+		names, err = service.Names()
+		failed = append(failed, err)
+	}
+	var paths []string
+	for _, name := range names {
+		path, err := service.AuditPath(name)
+		switch {
+		case err == nil:
+			paths = append(paths, path)
+		case all && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, forage.ErrNotFound)): // nothing happened yet, or it is gone meanwhile
+		default:
+			failed = append(failed, err)
 		}
 	}
-	return paths, nil
+	return paths, errors.Join(failed...)
 }
 
 // followAll shows the events of several logs as they are written, until ctx ends.

@@ -43,7 +43,7 @@ account that owns the file.`,
 }
 
 func runAuditVerify(a *app, f format, name string) error {
-	service, err := a.service()
+	service, err := a.serviceAnyway()
 	if err != nil {
 		return err
 	}

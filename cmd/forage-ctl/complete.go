@@ -20,7 +20,7 @@ func (a *app) completeName(c *cobra.Command, args []string, prefix string) ([]st
 
 // completeNames offers the sandboxes that args does not name yet.
 func (a *app) completeNames(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	service, err := a.service()
+	service, err := a.open(func(error) {}) // the command says what is wrong with the configuration
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}

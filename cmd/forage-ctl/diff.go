@@ -54,7 +54,7 @@ func runDiff(c *cobra.Command, a *app, o *diffOptions, name string) error {
 	if err := notEmpty(c, "part"); err != nil {
 		return err
 	}
-	service, err := a.service()
+	service, err := a.serviceAnyway()
 	if err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ forage-ctl down --all`,
 }
 
 func runDown(ctx context.Context, a *app, o *downOptions, names []string) error {
-	service, err := a.service()
+	service, err := a.serviceAnyway()
 	if err != nil {
 		return err
 	}

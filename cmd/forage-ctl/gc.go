@@ -35,7 +35,7 @@ of runs, and images that no sandbox uses.`,
 }
 
 func runGC(c *cobra.Command, a *app, o *gcOptions) error {
-	service, err := a.service()
+	service, err := a.serviceAnyway()
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ func runLogs(c *cobra.Command, a *app, o sandbox.LogOptions, name string) error 
 	if c.Flags().Changed("lines") && o.Lines < 0 {
 		return usageError(c, "--lines %d: must not be negative", o.Lines)
 	}
-	service, err := a.service()
+	service, err := a.serviceAnyway()
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ func newPs(a *app) *cobra.Command {
 }
 
 func runPs(c *cobra.Command, a *app, f format) error {
-	service, err := a.service()
+	service, err := a.serviceAnyway()
 	if err != nil {
 		return err
 	}

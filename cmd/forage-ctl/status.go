@@ -29,7 +29,7 @@ func newStatus(a *app) *cobra.Command {
 }
 
 func runStatus(c *cobra.Command, a *app, f format, name string) error {
-	service, err := a.service()
+	service, err := a.serviceAnyway()
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ sandbox that is stopped already succeeds.`,
 }
 
 func runStop(c *cobra.Command, a *app, name string) error {
-	service, err := a.service()
+	service, err := a.serviceAnyway()
 	if err != nil {
 		return err
 	}

@@ -52,7 +52,7 @@ func runTop(c *cobra.Command, a *app, o topOptions, names []string) error {
 	if o.interval < 100*time.Millisecond {
 		return usageError(c, "--interval %v: must be 100ms or longer", o.interval)
 	}
-	service, err := a.service()
+	service, err := a.serviceAnyway()
 	if err != nil {
 		return err
 	}

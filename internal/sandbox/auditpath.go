@@ -3,10 +3,13 @@ package sandbox
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+
+	"forage"
 )
 
-// AuditPath is where the audit log of a sandbox is, or of a run that has ended.
+// AuditPath is where the audit log of a sandbox is, or of a run that has ended; it is an fs.ErrNotExist where nothing was started yet.
 func (s *Service) AuditPath(name string) (string, error) {
 	path := s.Places.Of(name).Audit
 	_, err := os.Stat(path)
@@ -19,5 +22,5 @@ func (s *Service) AuditPath(name string) (string, error) {
 	if _, err := s.Store.Load(name); err != nil {
 		return "", err
 	}
-	return "", fmt.Errorf("sandbox %q has no audit log: it has not been started yet", name)
+	return "", forage.Errorf(fs.ErrNotExist, "sandbox %q has no audit log: it has not been started yet", name)
 }

@@ -24,6 +24,9 @@ type Config struct {
 	ConfigFile string // --config; "" looks in the usual places
 	Caller     Caller
 	Notify     func(note string) // is told what the user should know before a sandbox starts; nil: nobody is
+	// Unconfigured is told what is wrong with the configuration, where nothing is planned or started: what runs can be seen and
+	// ended without it. nil: it is an error.
+	Unconfigured func(error)
 }
 
 // Service plans, starts and removes the sandboxes of one user.
@@ -86,16 +89,13 @@ func (c Caller) abs(path string) (string, error) {
 func New(c Config) (*Service, error) {
 	getenv := func(name string) string { value, _ := c.Caller.Getenv(name); return value }
 	env := config.Env{UID: c.Caller.UID, Home: c.Caller.Home, Getenv: getenv, File: c.ConfigFile}
-	cfg, err := config.Load(env)
+	cfg, read, err := configuration(env)
+	if err != nil && c.Unconfigured != nil {
+		c.Unconfigured(err)
+		cfg, err = &config.Config{}, nil
+	}
 	if err != nil {
 		return nil, err
-	}
-	read, err := env.Places()
-	if err != nil {
-		return nil, err
-	}
-	if dir, err := env.OwnDir(); err == nil { // which is read another time, if --config names another file now
-		read = append(read, filepath.Join(dir, "config.toml"), filepath.Join(dir, "config.json"))
 	}
 	places, err := store.FindPlaces(store.Environment{UID: c.Caller.UID, Home: c.Caller.Home, Getenv: getenv})
 	if err != nil {
@@ -115,6 +115,22 @@ func New(c Config) (*Service, error) {
 		Runtimes:   supervisor.Runtimes{Dir: places.Runtime},
 		Workspaces: supervisor.Workspaces{Places: workspace.PlacesIn(places.State, places.Runtime)}, Caller: c.Caller,
 	}, nil
+}
+
+// configuration is what is configured, and all files that say so, whether or not they are there.
+func configuration(env config.Env) (*config.Config, []string, error) {
+	cfg, err := config.Load(env)
+	if err != nil {
+		return nil, nil, err
+	}
+	read, err := env.Places()
+	if err != nil {
+		return nil, nil, err
+	}
+	if dir, err := env.OwnDir(); err == nil { // which is read another time, if --config names another file now
+		read = append(read, filepath.Join(dir, "config.toml"), filepath.Join(dir, "config.json"))
+	}
+	return cfg, read, nil
 }
 
 // Options is what `up` and `run` were asked for, before configuration is merged in.
