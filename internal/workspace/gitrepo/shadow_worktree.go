@@ -50,11 +50,15 @@ func (r *Repository) unfinished(name string) string { return r.admin(name) + ".l
 // that what is left, wherever this ends, can be told from anybody else's.
 func (s *Shadow) makeWorktree(t Worktree) error {
 	admin, unfinished := s.Repository.admin(t.Name), s.Repository.unfinished(t.Name)
-	for { // whoever removes the last worktree removes the folder of all of them
-		if err := os.MkdirAll(filepath.Dir(admin), 0o777); err != nil {
+	for { // whoever removes the last worktree removes the folder of all of them: to os.MkdirAll it then is there, and isn't
+		err := os.MkdirAll(filepath.Dir(admin), 0o777)
+		if errors.Is(err, fs.ErrExist) && gone(filepath.Dir(admin)) {
+			continue
+		}
+		if err != nil {
 			return err
 		}
-		err := os.Mkdir(unfinished, 0o777)
+		err = os.Mkdir(unfinished, 0o777)
 		if err == nil {
 			break
 		}
