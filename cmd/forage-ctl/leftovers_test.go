@@ -17,7 +17,7 @@ import (
 
 // sweepDeadline is how long what a script started may take to go away after
 // everything was taken down.
-const sweepDeadline = time.Minute
+const sweepDeadline = conditionDeadline
 
 // sweep ends a script: it takes down what still runs and fails the test when
 // anything but that is left.

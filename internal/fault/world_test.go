@@ -24,7 +24,7 @@ import (
 )
 
 // patience bounds every wait for something that has to happen.
-const patience = 2 * time.Minute
+const patience = 4 * time.Minute
 
 var program string // the built forage-ctl
 
