@@ -26,6 +26,7 @@ type ptyState struct {
 	mu      sync.Mutex
 	shown   string // and not yet expected
 	changed chan struct{}
+	read    chan struct{} // closed when nothing more is read from it
 	ended   chan error
 }
 
@@ -113,14 +114,15 @@ func (s *ptyState) start(ts *testscript.TestScript, size string, argv []string) 
 		return err
 	}
 	s.cmd, s.master, s.shown = cmd, master, ""
-	s.changed, s.ended = make(chan struct{}, 1), make(chan error, 1)
-	go s.read(master)
+	s.changed, s.read, s.ended = make(chan struct{}, 1), make(chan struct{}), make(chan error, 1)
+	go s.keep(master)
 	go func() { s.ended <- cmd.Wait() }()
 	return nil
 }
 
-// read keeps what the terminal shows, until it is gone.
-func (s *ptyState) read(master *os.File) {
+// keep keeps what the terminal shows, until it is gone.
+func (s *ptyState) keep(master *os.File) {
+	defer close(s.read)
 	buffer := make([]byte, 4096)
 	for {
 		n, err := master.Read(buffer)
@@ -176,9 +178,10 @@ func (s *ptyState) exits(want string) error {
 	}
 }
 
-// forget closes the terminal and returns what it shows.
+// forget closes the terminal and returns what it shows. The next one begins with nothing of it.
 func (s *ptyState) forget() string {
 	s.master.Close()
+	<-s.read
 	s.cmd.Process.Kill()
 	s.cmd = nil
 	s.mu.Lock()
