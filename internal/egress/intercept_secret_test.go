@@ -337,12 +337,12 @@ func TestSetCredentials(t *testing.T) {
 func TestSetKeepsSecretsWithTheirPolicy(t *testing.T) {
 	s, keys := newSecretWorld(t, &vault{value: testSecret}, "a.example")
 	judged, changed := make(chan struct{}), make(chan struct{})
-	s.log.before = func(e audit.Event) { // a request that is judged waits until that is recorded
+	s.log.setBefore(func(e audit.Event) { // a request that is judged waits until that is recorded
 		if e.Kind == audit.HTTP && e.Method == "POST" && e.Reason == "" {
 			close(judged)
 			<-changed
 		}
-	}
+	})
 	client := s.client(true)
 	ended := make(chan int, 1)
 	go func() {

@@ -62,8 +62,11 @@ type memoryLog struct {
 }
 
 func (l *memoryLog) Record(e audit.Event) error {
-	if l.before != nil {
-		l.before(e)
+	l.mu.Lock()
+	before := l.before
+	l.mu.Unlock()
+	if before != nil {
+		before(e)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,6 +83,12 @@ func (l *memoryLog) setFailing(fail bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.fail = fail
+}
+
+func (l *memoryLog) setBefore(before func(audit.Event)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.before = before
 }
 
 // wait returns the first event that matches, waiting for it.
