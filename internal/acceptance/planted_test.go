@@ -13,14 +13,15 @@ import (
 )
 
 // plant puts a secret into all places that a search looks at, each in another
-// form. The secrets come in files of the workspace, which it removes.
+// form. The secrets come in files of the workspace, which it removes. Then it has no more children that come and go: one that has not
+// executed anything yet has its memory, and would be gone when a debugger asks for it.
 const plant = `cd /workspace
 read -r kept < memory
 variable=$(cat environment)
-VARIABLE=$variable sleep 600 &
+VARIABLE=$variable sleep infinity &
 until tr '\0' '\n' </proc/$!/environ | grep -q ^VARIABLE=; do sleep 0.01; done
-sh -c 'sleep 600; :' sh "$(cat arguments)" &
-until tr '\0' '\n' </proc/$!/cmdline | grep -qx 'sleep 600; :'; do sleep 0.01; done
+sh -c 'sleep infinity; :' sh "$(cat arguments)" &
+until tr '\0' '\n' </proc/$!/cmdline | grep -qx 'sleep infinity; :'; do sleep 0.01; done
 cp home ~/planted
 base64 -w0 < tmp > /tmp/planted
 od -An -v -tx1 < shm | tr -d ' \n' > /dev/shm/planted
@@ -30,7 +31,7 @@ ln -s "$(cat link)" ~/link
 cat log
 rm memory environment arguments home tmp shm work name link log
 : > ready
-while :; do sleep 1; : "$kept"; done`
+wait; : "$kept"`
 
 // TestSearchFindsPlanted: the search by which other tests find no secret finds one
 // in each of the places that it looks at.

@@ -16,7 +16,7 @@ import (
 )
 
 // patience bounds every wait for something that has to happen, a real agent's whole task too.
-const patience = 4 * time.Minute
+const patience = 8 * time.Minute
 
 // program is Forage as a stranger runs it, an ordinary user with folders of their own for this
 // test. It was built before: compiling is no part of what has to be done in time.

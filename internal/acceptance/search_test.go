@@ -337,7 +337,7 @@ func (s *search) dump(t *testing.T, pid int) bool {
 		return false
 	}
 	core := filepath.Join(t.TempDir(), "core")
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	followed := make(chan struct{})
 	stop, stopped := context.WithCancel(ctx)

@@ -49,7 +49,7 @@ func (h *host) tour(dir string, commands []string) {
 			if strings.HasPrefix(command, "jj ") && bin != "" {
 				continue // it has a git of its own
 			}
-			out, err := user.Try(dir, "sh", "-c", "GIT_EDITOR=true GIT_PAGER=cat timeout 20 "+command+" </dev/null")
+			out, err := user.Try(dir, "sh", "-c", "GIT_EDITOR=true GIT_PAGER=cat timeout 120 "+command+" </dev/null")
 			if exit, ok := err.(*exec.ExitError); ok && exit.ExitCode() == 124 {
 				h.Errorf("%s in %s doesn't end\n%s", command, dir, out)
 			}
