@@ -133,18 +133,19 @@ func resolvePattern(pattern string) string {
 	for plain < len(parts) && !strings.ContainsAny(parts[plain], `*?[\`) {
 		plain++
 	}
-	for n := plain; n > 0; n-- { // the longest part that is there
-		real, err := filepath.EvalSymlinks("/" + strings.Join(parts[:n], "/"))
+	at, there := "/", 0 // one after the other: a project's file may name any number of links
+	for ; there < plain; there++ {
+		real, err := filepath.EvalSymlinks(filepath.Join(at, parts[there]))
 		if err != nil {
-			continue
+			break
 		}
-		resolved := filepath.Join(quotePattern(real), strings.Join(parts[n:], "/"))
-		if resolved == filepath.Clean(pattern) {
-			return ""
-		}
-		return resolved
+		at = real
 	}
-	return ""
+	resolved := filepath.Join(quotePattern(at), strings.Join(parts[there:], "/"))
+	if resolved == filepath.Clean(pattern) {
+		return ""
+	}
+	return resolved
 }
 
 func split(path string) []string {

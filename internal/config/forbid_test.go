@@ -75,6 +75,21 @@ func TestCheckMountThroughLinks(t *testing.T) {
 	}
 }
 
+// TestCheckMountThroughManyLinks: more of them than are followed at once.
+func TestCheckMountThroughManyLinks(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(dir, filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	c := mustLoad(t, fmt.Sprintf("[forbid]\nmounts = ['%s/secret']", dir+strings.Repeat("/link", 300)))
+	if c.Forbid.CheckMount(dir+"/secret") == nil {
+		t.Error("not denied")
+	}
+}
+
 func TestCheckFlagNetworkRuntime(t *testing.T) {
 	c := mustLoad(t, "[forbid]\nflags = ['mount', 'env']\nnetworks = ['full']\nruntimes = ['docker']")
 	for what, err := range map[string]error{
