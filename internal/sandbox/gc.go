@@ -86,20 +86,10 @@ func (s *Service) GC(ctx context.Context, dryRun bool) ([]Action, error) {
 	errs := []error{c.records(ctx), c.leftovers(ctx), c.workspaces(ctx), c.audits(), c.sweep(), c.images(), c.oldSnapshots(), c.quarantines()}
 	if dryRun {
 		for i := range c.actions {
-			c.actions[i].What = would(c.actions[i].What)
+			c.actions[i].What = "would have " + c.actions[i].What
 		}
 	}
 	return c.actions, errors.Join(errs...)
-}
-
-// would is an action of which nothing was done: "would remove ..." for "removed ...".
-func would(what string) string {
-	verb, rest, _ := strings.Cut(what, " ")
-	plain, ok := map[string]string{"removed": "remove", "finished": "finish", "stopped": "stop", "left": "leave", "let": "let"}[verb]
-	if !ok {
-		return what
-	}
-	return "would " + plain + " " + rest
 }
 
 // imagesKept is how long an unpacked image stays that no sandbox uses.

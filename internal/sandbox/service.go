@@ -193,5 +193,5 @@ type NetworkChange struct {
 // Action is something that gc did, or would do.
 type Action struct {
 	Sandbox string `json:"sandbox"`
-	What    string `json:"what"` // "removed the run-time folder", in a rehearsal "would remove the run-time folder"
+	What    string `json:"what"` // "removed the run-time folder", in a rehearsal "would have removed the run-time folder"
 }
