@@ -61,9 +61,9 @@ type Command struct {
 	// Locks says that the program takes locks that outlive it if it is killed, and lets them go when it is asked to
 	// end: it is asked first, also when this process dies.
 	Locks bool
-	// Outlives says that the program ends by itself in a moment and is not to be kept from it, if this process dies: asked
-	// to end in the instant in which it takes a lock, it would leave that. Without Locks, which says that asking is
-	// of use, it is not asked when the context ends either, and killed only if it takes much longer than that moment.
+	// Outlives says that the program ends by itself in a moment and is not to be kept from it, whether the context ends or this
+	// process dies: asked to end in the instant in which it takes a lock, it would leave that. It is killed only if it takes
+	// much longer than that moment; what it has done is done, and no error because of the context.
 	// Whoever waits for a lock of ours waits for it too: see Hold.
 	Outlives bool
 	Writer   io.Writer // gets standard output, all of it, in the place of Output.Stdout; when it fails, so does the program
@@ -121,8 +121,8 @@ func Run(ctx context.Context, c Command) (Output, error) {
 		start = func() error { return startHolding(cmd) }
 	}
 	cmd.Cancel = func() error {
-		if c.Outlives && !c.Locks {
-			return nil
+		if c.Outlives {
+			return os.ErrProcessDone // as good as: Wait says how it ended
 		}
 		return syscall.Kill(-cmd.Process.Pid, end)
 	}
@@ -143,7 +143,7 @@ func Run(ctx context.Context, c Command) (Output, error) {
 			err = ErrCPU
 		}
 	}
-	if ctx.Err() != nil {
+	if ctx.Err() != nil && !(c.Outlives && err == nil) {
 		err = context.Cause(ctx)
 		if cmd.Process != nil {
 			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what was only asked to end, and what it left

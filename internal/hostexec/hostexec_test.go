@@ -270,8 +270,16 @@ func TestAProgramOutlivesThisProcess(t *testing.T) {
 	}
 }
 
-// TestAProgramThatOutlivesIsNotKilledInItsMoment: not when the context ends either, and a lock of ours is held for as long as it runs.
-func TestAProgramThatOutlivesIsNotKilledInItsMoment(t *testing.T) {
+// TestAProgramThatOutlivesIsLeftItsMoment: it is neither asked to end nor killed when the context ends, a lock of ours is
+// held for as long as it runs, and how it ends counts.
+func TestAProgramThatOutlivesIsLeftItsMoment(t *testing.T) {
+	enough := errors.New("enough")
+	for status, want := range map[string]error{"0": nil, "3": enough} {
+		t.Run(status, func(t *testing.T) { leftItsMoment(t, enough, status, want) })
+	}
+}
+
+func leftItsMoment(t *testing.T, cause error, status string, want error) {
 	out := filepath.Join(t.TempDir(), "out")
 	if err := unix.Mkfifo(out+".go", 0o600); err != nil {
 		t.Fatal(err)
@@ -287,15 +295,14 @@ func TestAProgramThatOutlivesIsNotKilledInItsMoment(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	ended := make(chan error)
 	go func() {
-		_, err := Run(ctx, Command{Timeout: patience, Outlives: true, Argv: []string{"sh", "-c", `read -r _ <"$0.go"; : >"$0"`, out}})
+		_, err := Run(ctx, Command{Timeout: patience, Locks: true, Outlives: true, Argv: []string{"sh", "-c", `read -r _ <"$0.go"; : >"$0"; exit $1`, out, status}})
 		ended <- err
 	}()
 	begin, err := os.OpenFile(out+".go", os.O_WRONLY, 0) // when the program reads
 	if err != nil {
 		t.Fatal(err)
 	}
-	enough := errors.New("enough")
-	cancel(enough)
+	cancel(cause)
 	letGo()
 	held.Close()
 	other, err := os.Open(out + ".lock")
@@ -308,8 +315,8 @@ func TestAProgramThatOutlivesIsNotKilledInItsMoment(t *testing.T) {
 	}
 	_, _ = begin.Write([]byte("\n"))
 	begin.Close()
-	if err := <-ended; !errors.Is(err, enough) {
-		t.Errorf("%v, want %v", err, enough)
+	if err := <-ended; !errors.Is(err, want) {
+		t.Errorf("%v, want %v", err, want)
 	}
 	if err := unix.Flock(int(other.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		t.Errorf("the lock after its end: %v", err)

@@ -225,10 +225,9 @@ func (s *Shadow) run(ctx context.Context, c Call) (hostexec.Output, error) {
 	if dir == "" {
 		dir = s.Dir
 	}
-	out, err := hostexec.Run(ctx, hostexec.Command{Locks: true,
+	out, err := hostexec.Run(ctx, hostexec.Command{Locks: true, Outlives: c.Args[0] == "update-ref",
 		Argv: append([]string{"git"}, c.Args...), Env: append(env, c.Env...), Dir: dir,
-		Outlives: c.Args[0] == "update-ref" && c.Stdin == nil && c.Input == nil,
-		Stdin:    c.Stdin, Input: c.Input, Timeout: timeout, Output: bound + 1, Memory: callMemory, CPU: cpu, Writer: c.Writer,
+		Stdin: c.Stdin, Input: c.Input, Timeout: timeout, Output: bound + 1, Memory: callMemory, CPU: cpu, Writer: c.Writer,
 	})
 	if err != nil {
 		return out, gitError(err, out)
