@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -232,14 +231,7 @@ func TestChangedWhileItStarts(t *testing.T) {
 		defer write()
 		return load()
 	}
-	s, err := start(options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.s = s
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- s.run(ctx) }()
+	stop, ended := w.run(options)
 	eventually(t, "it is read again", func() bool {
 		return slices.ContainsFunc(w.events("_proxy"), func(e audit.Event) bool { return strings.HasPrefix(e.Reason, "reloaded since a file has changed") })
 	})
@@ -271,14 +263,7 @@ func TestNotify(t *testing.T) {
 		}
 	}()
 	w.env["NOTIFY_SOCKET"] = path
-	s, err := start(w.options())
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.s = s
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- s.run(ctx) }()
+	stop, ended := w.run(w.options())
 	wantTold := func(beginning string) {
 		t.Helper()
 		if got := <-told; !strings.HasPrefix(got, beginning) {
@@ -286,7 +271,7 @@ func TestNotify(t *testing.T) {
 		}
 	}
 	wantTold("READY=1\nSTATUS=clients: a, b; listening on ")
-	s.changes <- struct{}{}
+	w.s.changes <- struct{}{}
 	wantTold("RELOADING=1\nMONOTONIC_USEC=")
 	wantTold("READY=1\n")
 	stop()
@@ -301,14 +286,7 @@ func TestDrain(t *testing.T) {
 	w := newWorld(t)
 	options := w.options()
 	options.Drain = patience
-	s, err := start(options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.s = s
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- s.run(ctx) }()
+	stop, ended := w.run(options)
 	c := w.client("a", tokenA)
 	under := w.startStream(c)
 	address := w.address(config.ListenTCP)

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bufio"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -116,6 +117,19 @@ func (w *world) start() *world {
 		}
 	})
 	return w
+}
+
+// run serves until stop is called, and says how that ended.
+func (w *world) run(options Options) (stop func(), ended <-chan error) {
+	w.t.Helper()
+	var err error
+	if w.s, err = start(options); err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	result := make(chan error, 1)
+	go func() { result <- w.s.run(ctx) }()
+	return stop, result
 }
 
 func (w *world) options() Options {
