@@ -2,11 +2,10 @@ package egress
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
-	"time"
 
+	"forage/internal/accept"
 	"forage/internal/audit"
 	"forage/internal/egress/relay"
 	"forage/internal/egress/sniff"
@@ -41,33 +40,8 @@ func (e *Engine) accept(listener net.Listener, serve func(*flow)) {
 	}
 	go func() {
 		defer e.running.Done()
-		for wait := time.Duration(0); ; {
-			conn, err := listener.Accept()
-			switch {
-			case err == nil:
-				wait = 0
-				e.start(conn, serve)
-			case errors.Is(err, net.ErrClosed) || e.ctx.Err() != nil:
-				return
-			default: // out of descriptors, or the peer is gone
-				wait = min(max(2*wait, 5*time.Millisecond), time.Second)
-				if !pause(e.ctx, wait) {
-					return
-				}
-			}
-		}
+		accept.Each(e.ctx.Done(), listener, func(conn net.Conn) { e.start(conn, serve) })
 	}()
-}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 func newFlow(e *Engine, client net.Conn) *flow {

@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -119,4 +120,15 @@ func (e *Engine) countLocked(f *flow) bool {
 	n := moved - f.counted
 	f.counted = moved
 	return n <= 0 || e.config.Account.Bytes(n)
+}
+
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }

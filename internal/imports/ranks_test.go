@@ -18,6 +18,7 @@ var rooms = []room{
 	{"hostexec", 0, "starting a host program needs nothing but the standard library"},
 	{"term", 0, "escaping and tables work on strings, wherever they come from"},
 	{"frames", 0, "the control channel is spoken by host and guest, which share nothing else"},
+	{"accept", 0, "who is let in is decided above"},
 	{"unixsock", 0, "long socket paths are a matter of the kernel alone"},
 	{"sshkeys", 0, "keys are made and read the same on both sides"},
 	{"probe", 0, "attacks from inside, knowing nothing of what it attacks"},

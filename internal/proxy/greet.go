@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"forage/internal/accept"
 	"forage/internal/audit"
 	"forage/internal/config"
 	"forage/internal/egress"
@@ -22,24 +23,13 @@ import (
 
 // accept greets each connection to a listener, until that is closed.
 func (s *Service) accept(listener net.Listener, at config.ProxyListen) {
-	for wait := time.Duration(0); ; {
-		conn, err := listener.Accept()
-		switch {
-		case err == nil:
-			wait = 0
-			guest := s.pending.enter(conn) // here, in the order in which they came
-			if guest == nil {
-				relay.Reset(conn)
-				return
-			}
+	accept.Each(nil, listener, func(conn net.Conn) {
+		if guest := s.pending.enter(conn); guest != nil { // here, in the order in which they came
 			s.running.Go(func() { s.greet(guest, at) })
-		case errors.Is(err, net.ErrClosed):
-			return
-		default: // out of descriptors, or the peer is gone
-			wait = min(max(2*wait, 5*time.Millisecond), time.Second)
-			time.Sleep(wait)
+		} else {
+			relay.Reset(conn)
 		}
-	}
+	})
 }
 
 // greeting is a connection whose client is not known yet.

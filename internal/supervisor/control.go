@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"forage"
+	"forage/internal/accept"
 	"forage/internal/unixsock"
 )
 
@@ -35,7 +36,7 @@ func newControl(dir string, handle func(context.Context, Request) (Response, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &control{listener: listener, handle: handle, ctx: ctx, cancel: cancel}
-	c.served.Go(func() { accept(ctx, listener, c.serve) })
+	c.served.Go(func() { accept.Each(ctx.Done(), listener, c.serve) })
 	return c, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"forage"
+	"forage/internal/accept"
 	"forage/internal/audit"
 	"forage/internal/unixsock"
 )
@@ -47,7 +48,7 @@ func newRelay(listen string, port int, socket string, record func(audit.Event) e
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &relay{listener: listener, socket: socket, record: record, slots: make(chan struct{}, maxRelayed),
 		rate: rate.NewLimiter(relayedPerSecond, relayedBurst), ctx: ctx, cancel: cancel}
-	r.served.Go(func() { accept(ctx, listener, r.admit) })
+	r.served.Go(func() { accept.Each(ctx.Done(), listener, r.admit) })
 	return r, nil
 }
 

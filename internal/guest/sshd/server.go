@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"forage/internal/accept"
 	"forage/internal/guest/boot"
 	"forage/internal/guest/wire"
 )
@@ -102,29 +103,15 @@ func (s *Server) authorize(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissi
 	return nil, nil
 }
 
-// acceptPause is how long accepting waits when there is no room for one more connection.
-const acceptPause = 20 * time.Millisecond
-
-// Serve accepts connections until the listener is closed. While there is no room for one more (accept(2): EMFILE,
-// ENFILE, ENOBUFS, ENOMEM), who connects waits.
+// Serve accepts connections until the listener is closed.
 func (s *Server) Serve(listener net.Listener) {
-	for {
-		conn, err := listener.Accept()
-		switch {
-		case errors.Is(err, net.ErrClosed):
-			return
-		case err != nil:
-			select {
-			case <-time.After(acceptPause):
-			case <-s.closing:
-				return
-			}
-		case s.admit(conn):
+	accept.Each(s.closing, listener, func(conn net.Conn) {
+		if s.admit(conn) {
 			go s.serve(conn)
-		default:
+		} else {
 			conn.Close()
 		}
-	}
+	})
 }
 
 // Close ends all connections and hangs up all terminals.

@@ -1,7 +1,6 @@
-package supervisor
+package accept
 
 import (
-	"context"
 	"net"
 	"testing"
 
@@ -26,23 +25,23 @@ func (l *crowdedListener) Accept() (net.Conn, error) {
 	return nil, net.ErrClosed
 }
 
-// TestAcceptOutlivesACrowd: a moment without descriptors doesn't close a sandbox's doors for good.
-func TestAcceptOutlivesACrowd(t *testing.T) {
+// TestOutlivesACrowd: a moment without descriptors doesn't close a door for good.
+func TestOutlivesACrowd(t *testing.T) {
 	listener := &crowdedListener{refusals: 2, conns: make(chan net.Conn, 1)}
 	conn, other := net.Pipe()
 	defer other.Close()
 	listener.conns <- conn
 	close(listener.conns)
 	served := 0
-	accept(t.Context(), listener, func(conn net.Conn) { served++; conn.Close() })
+	Each(nil, listener, func(conn net.Conn) { served++; conn.Close() })
 	if served != 1 {
 		t.Errorf("%d connections were served after a moment without descriptors, want 1", served)
 	}
 }
 
-// TestAcceptEndsInACrowd: whoever closes waits for it.
-func TestAcceptEndsInACrowd(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	accept(ctx, &crowdedListener{refusals: 1 << 30}, func(net.Conn) { t.Error("something was served") })
+// TestEndsInACrowd: whoever closes waits for it.
+func TestEndsInACrowd(t *testing.T) {
+	done := make(chan struct{})
+	close(done)
+	Each(done, &crowdedListener{refusals: 1 << 30}, func(net.Conn) { t.Error("something was served") })
 }
