@@ -89,15 +89,7 @@ func Run(ctx context.Context, c Command) (Output, error) {
 	defer cancel()
 	bound := orDefault(c.Output, DefaultOutput)
 	stdout, stderr := &capped{left: bound}, &capped{left: bound}
-	cmd := exec.CommandContext(ctx, program, c.Argv[1:]...)
-	cmd.Env = append(environment(), c.Env...)
-	cmd.Dir = orDefault(c.Dir, "/")
-	switch {
-	case c.Input != nil:
-		cmd.Stdin = struct{ io.Reader }{c.Input} // through a pipe: the program gets no descriptor of ours
-	case c.Stdin != nil:
-		cmd.Stdin = bytes.NewReader(c.Stdin)
-	}
+	cmd := c.prepare(ctx, program)
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	var streamed *stream
 	if c.Writer != nil {
@@ -106,25 +98,9 @@ func Run(ctx context.Context, c Command) (Output, error) {
 		}
 		defer streamed.close()
 	}
-	end := syscall.SIGKILL
-	cmd.WaitDelay = outputDelay
-	if c.Locks || c.Outlives {
-		cmd.WaitDelay = endDelay
-	}
-	if c.Locks {
-		end = syscall.SIGTERM
-	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: end}
 	start := cmd.Start
 	if c.Outlives {
-		cmd.SysProcAttr.Pdeathsig = 0
 		start = func() error { return startHolding(cmd) }
-	}
-	cmd.Cancel = func() error {
-		if c.Outlives {
-			return os.ErrProcessDone // as good as: Wait says how it ended
-		}
-		return syscall.Kill(-cmd.Process.Pid, end)
 	}
 	if err = start(); err == nil {
 		if err = c.bound(cmd.Process.Pid); err != nil {
@@ -153,6 +129,31 @@ func Run(ctx context.Context, c Command) (Output, error) {
 		err = fmt.Errorf("running %s: %w", filepath.Base(program), err)
 	}
 	return Output{stdout.kept, stderr.kept}, err
+}
+
+// prepare says what program is to get, and how it is to end.
+func (c Command) prepare(ctx context.Context, program string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, program, c.Argv[1:]...)
+	cmd.Env = append(environment(), c.Env...)
+	cmd.Dir = orDefault(c.Dir, "/")
+	switch {
+	case c.Input != nil:
+		cmd.Stdin = struct{ io.Reader }{c.Input} // through a pipe: the program gets no descriptor of ours
+	case c.Stdin != nil:
+		cmd.Stdin = bytes.NewReader(c.Stdin)
+	}
+	end := syscall.SIGKILL
+	cmd.WaitDelay = outputDelay
+	if c.Locks {
+		end, cmd.WaitDelay = syscall.SIGTERM, endDelay
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: end}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, end) }
+	if c.Outlives {
+		cmd.WaitDelay, cmd.SysProcAttr.Pdeathsig = endDelay, 0
+		cmd.Cancel = func() error { return os.ErrProcessDone } // as good as: Wait says how it ended
+	}
+	return cmd
 }
 
 // bound bounds a process that was just started, and what that starts. One that has ended already needs no bound.
