@@ -48,7 +48,7 @@ type Command struct {
 	// Env is added to PATH and LC_ALL=C.UTF-8, which is all there is otherwise.
 	Env     []string
 	Stdin   []byte        // nil is /dev/null
-	Input   io.Reader     // in the place of Stdin: what is too big to hold. It must end by itself
+	Input   io.Reader     // in the place of Stdin: what is too big to hold. A Read of it may go on when the program has ended
 	Dir     string        // "" is the root folder
 	Timeout time.Duration // 0 is DefaultTimeout
 	Output  int           // bytes of each stream that are kept; 0 is DefaultOutput
@@ -91,13 +91,16 @@ func Run(ctx context.Context, c Command) (Output, error) {
 	stdout, stderr := &capped{left: bound}, &capped{left: bound}
 	cmd := c.prepare(ctx, program)
 	cmd.Stdout, cmd.Stderr = stdout, stderr
-	var streamed *stream
-	if c.Writer != nil {
-		if streamed, cmd.Stdout, err = newStream(); err != nil {
-			return Output{}, err
-		}
-		defer streamed.close()
+	fed, err := feedFor(cmd, c.Input)
+	if err != nil {
+		return Output{}, err
 	}
+	defer fed.close()
+	streamed, err := streamFor(cmd, c.Writer)
+	if err != nil {
+		return Output{}, err
+	}
+	defer streamed.close()
 	start := cmd.Start
 	if c.Outlives {
 		start = func() error { return startHolding(cmd) }
@@ -106,12 +109,11 @@ func Run(ctx context.Context, c Command) (Output, error) {
 		if err = c.bound(cmd.Process.Pid); err != nil {
 			cancel()
 		}
-		if streamed != nil {
-			streamed.begin(c.Writer)
-		}
+		fed.begin()
+		streamed.begin()
 		err = errors.Join(err, cmd.Wait())
-		if streamed != nil {
-			if rest := streamed.end(ctx); err == nil {
+		for _, rest := range []error{fed.end(), streamed.end(ctx)} {
+			if err == nil {
 				err = rest
 			}
 		}
@@ -136,10 +138,7 @@ func (c Command) prepare(ctx context.Context, program string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, program, c.Argv[1:]...)
 	cmd.Env = append(environment(), c.Env...)
 	cmd.Dir = orDefault(c.Dir, "/")
-	switch {
-	case c.Input != nil:
-		cmd.Stdin = struct{ io.Reader }{c.Input} // through a pipe: the program gets no descriptor of ours
-	case c.Stdin != nil:
+	if c.Stdin != nil {
 		cmd.Stdin = bytes.NewReader(c.Stdin)
 	}
 	end := syscall.SIGKILL

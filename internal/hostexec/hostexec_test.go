@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -124,6 +125,43 @@ func TestRunBoundsTheProcessorsTime(t *testing.T) {
 		}
 	}
 }
+
+// TestRunDoesNotWaitForInput: what a program that has ended would have read next is not waited for, be it that it has ended by
+// itself, was killed, or is not wanted any more.
+func TestRunDoesNotWaitForInput(t *testing.T) {
+	for _, script := range []string{"read -r _", "read -r _; exit 3", "read -r _; kill -9 $$", "read -r _; echo asked; exec sleep 1000"} {
+		ctx, cancel := context.WithCancel(t.Context())
+		asked, ask := io.Pipe() // which nobody ends
+		ended := make(chan error, 1)
+		go func() {
+			_, err := Run(ctx, Command{Argv: []string{"sh", "-c", script}, Timeout: patience, Locks: true, Input: asked, Writer: canceler(cancel)})
+			ended <- err
+		}()
+		if _, err := io.WriteString(ask, "question\n"); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-ended:
+			if (err == nil) != (script == "read -r _") {
+				t.Errorf("%s: %v", script, err)
+			}
+		case <-time.After(patience):
+			t.Errorf("%s: it is waited for in vain", script)
+		}
+		cancel()
+		ask.Close()
+	}
+	lost := errors.New("lost")
+	_, err := Run(t.Context(), Command{Argv: []string{"cat"}, Timeout: patience, Input: io.MultiReader(strings.NewReader("half"), iotest.ErrReader(lost))})
+	if !errors.Is(err, lost) {
+		t.Errorf("what could not be read is %v", err)
+	}
+}
+
+// canceler gives a program up as soon as it writes something.
+type canceler context.CancelFunc
+
+func (c canceler) Write(p []byte) (int, error) { c(); return len(p), nil }
 
 type zeros struct{}
 

@@ -10,33 +10,41 @@ import (
 )
 
 // stream passes a program's output on while it runs, and what is left of it then: for as long as that takes whoever reads, who
-// may have a pager open.
+// may have a pager open. A nil stream passes nothing on.
 type stream struct {
+	out         io.Writer
 	ours, child *os.File
 	ended       chan struct{} // closed when the program has ended
 	done        chan error
 }
 
-// newStream makes a stream, and the file for the program to write to.
-func newStream() (*stream, *os.File, error) {
+// streamFor makes cmd write to out; nil leaves it as it is.
+func streamFor(cmd *exec.Cmd, out io.Writer) (*stream, error) {
+	if out == nil {
+		return nil, nil
+	}
 	ours, child, err := os.Pipe()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return &stream{ours: ours, child: child, ended: make(chan struct{}), done: make(chan error, 1)}, child, nil
+	cmd.Stdout = child
+	return &stream{out: out, ours: ours, child: child, ended: make(chan struct{}), done: make(chan error, 1)}, nil
 }
 
-// begin reads what the program, which has been started, writes.
-func (s *stream) begin(out io.Writer) {
+// begin is for when the program has been started.
+func (s *stream) begin() {
+	if s == nil {
+		return
+	}
 	s.child.Close()
 	go func() {
-		err := s.copy(out)
+		err := s.copy()
 		s.ours.Close() // or the program would wait for somebody to read
 		s.done <- err
 	}()
 }
 
-func (s *stream) copy(out io.Writer) error {
+func (s *stream) copy() error {
 	buf := make([]byte, 32<<10)
 	for {
 		select {
@@ -46,7 +54,7 @@ func (s *stream) copy(out io.Writer) error {
 		}
 		n, err := s.ours.Read(buf)
 		if n > 0 {
-			if _, err := out.Write(buf[:n]); err != nil {
+			if _, err := s.out.Write(buf[:n]); err != nil {
 				return err
 			}
 		}
@@ -63,6 +71,9 @@ func (s *stream) copy(out io.Writer) error {
 
 // end waits for the rest, when the program has ended. Once nobody waits for it any more, out is left to itself after a while.
 func (s *stream) end(ctx context.Context) error {
+	if s == nil {
+		return nil
+	}
 	close(s.ended)
 	s.ours.SetReadDeadline(time.Now().Add(outputDelay))
 	select {
@@ -79,6 +90,8 @@ func (s *stream) end(ctx context.Context) error {
 }
 
 func (s *stream) close() {
-	s.child.Close()
-	s.ours.Close()
+	if s != nil {
+		s.child.Close()
+		s.ours.Close()
+	}
 }
