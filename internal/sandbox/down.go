@@ -17,7 +17,7 @@ const stopGrace = 5 * time.Second
 
 // goneLimit is how long a supervisor that was told to end, or killed, may take
 // to take everything back, on a machine that has much else to do.
-const goneLimit = 2 * time.Minute
+var goneLimit = 2 * time.Minute
 
 // Down removes the sandbox and what was made for its workspace. It refuses while work would be lost; with
 // force that work is kept for workspace.RecoveryKept. The files of a direct workspace are the user's and stay. A sandbox whose
@@ -111,15 +111,16 @@ func (s *Service) halt(ctx context.Context, record store.Record) error {
 		return nil
 	}
 	err := s.client(record.Name).End(ctx, stopGrace)
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+	if err == nil {
+		err = s.awaitEnd(ctx, record.Name)
 	}
-	if err != nil {
-		// A supervisor that can't do its work is ended; the sandbox ends with it.
-		// One that can't be reached is on its way out by itself: whoever started
-		// it has gone, or else would hold the sandbox.
-		err = errors.Join(err, supervisor.Kill(dir))
+	if err == nil || ctx.Err() != nil {
+		return err
 	}
+	// A supervisor that can't do its work is ended; the sandbox ends with it.
+	// One that can't be reached is on its way out by itself: whoever started
+	// it has gone, or else would hold the sandbox.
+	err = errors.Join(err, supervisor.Kill(dir))
 	if waitErr := s.awaitEnd(ctx, record.Name); waitErr != nil {
 		return errors.Join(waitErr, err)
 	}
@@ -128,15 +129,17 @@ func (s *Service) halt(ctx context.Context, record store.Record) error {
 
 // awaitEnd waits until no supervisor stands behind the sandbox.
 func (s *Service) awaitEnd(ctx context.Context, name string) error {
+	dir := s.Places.Of(name).Dir
 	gone := make(chan error, 1)
-	go func() { gone <- supervisor.WaitGone(s.Places.Of(name).Dir) }()
+	go func() { gone <- supervisor.WaitGone(dir) }()
 	select {
 	case err := <-gone:
 		return err
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-time.After(goneLimit):
-		return fmt.Errorf("the supervisor of %s does not end", name)
+		return forage.WithHint(fmt.Errorf("the supervisor of %s does not end", name),
+			"it is a process called `forage-ctl supervisor` that has a file open in "+dir+": end it with kill -KILL")
 	}
 }
 

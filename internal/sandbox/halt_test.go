@@ -1,0 +1,66 @@
+package sandbox
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"forage/internal/store"
+	"forage/internal/supervisor"
+	"forage/internal/unixsock"
+)
+
+// TestHaltEndsWhoeverDoesNot: a supervisor that says its sandbox has ended, and stays, is no hindrance.
+func TestHaltEndsWhoeverDoesNot(t *testing.T) {
+	if dir := os.Getenv("FORAGE_STAYS"); dir != "" {
+		stay(dir)
+	}
+	defer func(before time.Duration) { goneLimit = before }(goneLimit)
+	s := newService(t)
+	dir := s.Places.Of("box").Dir
+	other := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
+	other.Env = append(os.Environ(), "FORAGE_STAYS="+dir)
+	out, err := other.StdoutPipe()
+	if err == nil {
+		err = other.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Wait()
+	defer other.Process.Kill()
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Fatalf("it has not begun: %q, %v", line, err)
+	}
+	goneLimit = 10 * time.Second // the wait for its end is in vain
+	if err := s.halt(t.Context(), store.Record{Name: "box"}); err != nil || supervisor.Alive(dir) {
+		t.Errorf("it stays: %v", err)
+	}
+}
+
+// stay is a supervisor that answers that all is well, and does nothing.
+func stay(dir string) {
+	_, err := supervisor.Acquire(dir)
+	if err != nil {
+		panic(err)
+	}
+	listener, err := unixsock.Listen(filepath.Join(dir, "control.sock"))
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println("begun")
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			panic(err)
+		}
+		json.NewEncoder(conn).Encode(supervisor.Response{})
+		json.NewDecoder(conn).Decode(&supervisor.Request{})
+		conn.Close()
+	}
+}
