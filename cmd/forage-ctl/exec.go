@@ -45,7 +45,7 @@ func runExec(c *cobra.Command, a *app, o *execOptions, args []string) error {
 	if err := o.terminal.check(c); err != nil {
 		return err
 	}
-	service, err := a.service()
+	service, err := a.serviceAnyway()
 	if err != nil {
 		return err
 	}

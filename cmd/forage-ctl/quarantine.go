@@ -44,7 +44,7 @@ func runQuarantine(c *cobra.Command, a *app, f format, o sandbox.QuarantineOptio
 	if o.All && len(o.Paths) > 0 {
 		return usageError(c, "--all and --paths exclude one another")
 	}
-	service, err := a.service()
+	service, err := a.serviceAnyway()
 	if err != nil {
 		return err
 	}

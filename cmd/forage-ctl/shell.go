@@ -22,7 +22,7 @@ func runShell(c *cobra.Command, a *app, name string) error {
 	if err != nil {
 		return err
 	}
-	service, err := a.service()
+	service, err := a.serviceAnyway()
 	if err != nil {
 		return err
 	}

@@ -102,7 +102,7 @@ func runSnapshot(c *cobra.Command, a *app, o *snapshotOptions, args []string) er
 }
 
 func createSnapshot(c *cobra.Command, a *app, o *snapshotOptions, args []string) error {
-	service, err := a.service()
+	service, err := a.serviceAnyway()
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func (a *app) saySkipped(s snapshot.Snapshot) {
 }
 
 func listSnapshots(_ *cobra.Command, a *app, o *snapshotOptions, args []string) error {
-	service, err := a.service()
+	service, err := a.serviceAnyway()
 	if err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func byteSize(n int64) string {
 }
 
 func restoreSnapshot(c *cobra.Command, a *app, o *snapshotOptions, args []string) error {
-	service, err := a.service()
+	service, err := a.serviceAnyway()
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func restoreSnapshot(c *cobra.Command, a *app, o *snapshotOptions, args []string
 }
 
 func deleteSnapshot(_ *cobra.Command, a *app, _ *snapshotOptions, args []string) error {
-	service, err := a.service()
+	service, err := a.serviceAnyway()
 	if err != nil {
 		return err
 	}
@@ -201,7 +201,7 @@ func (a *app) completeSnapshot(c *cobra.Command, args []string, prefix string) (
 			offered = append(offered, verb.name)
 		}
 	case 2:
-		service, err := a.service()
+		service, err := a.open(func(error) {})
 		if err != nil || args[1] != "restore" && args[1] != "delete" {
 			break
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"forage"
 	"forage/internal/supervisor"
 )
 
@@ -28,6 +29,9 @@ func (s *Service) Traffic(ctx context.Context, names []string) ([]Traffic, error
 	traffic := make([]Traffic, 0, len(names))
 	for _, name := range names {
 		one, err := s.trafficOf(ctx, name)
+		if all && errors.Is(err, forage.ErrNotFound) {
+			continue // it was removed meanwhile
+		}
 		errs = append(errs, err)
 		if err == nil && (one.Running || !all) {
 			traffic = append(traffic, one)
@@ -42,12 +46,15 @@ func (s *Service) trafficOf(ctx context.Context, name string) (Traffic, error) {
 		return Traffic{}, err
 	}
 	one := Traffic{Sandbox: name, Running: s.alive(name)}
-	if !one.Running {
-		one.Traffic, err = supervisor.TrafficBefore(s.Places.Of(name).Usage, record.Plan.Traffic)
-		return one, err
+	if one.Running {
+		ctx, cancel := context.WithTimeout(ctx, askTimeout)
+		defer cancel()
+		one.Traffic, err = s.client(name).Traffic(ctx)
+		if !supervisor.Closed(err) {
+			return one, err
+		}
+		one.Running = false // it is starting, or ending
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	one.Traffic, err = s.client(name).Traffic(ctx)
+	one.Traffic, err = supervisor.TrafficBefore(s.Places.Of(name).Usage, record.Plan.Traffic)
 	return one, err
 }
