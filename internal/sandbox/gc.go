@@ -144,24 +144,36 @@ func (c *collector) records(ctx context.Context) error {
 	records, err := c.readable() // what can't be read may stand for work: only its owner can say
 	errs := []error{err}
 	for _, record := range records {
-		what := unsettled(record)
-		if what == "" || c.alive(record.Name) {
-			continue
+		if unsettled(record) != "" && !c.alive(record.Name) {
+			errs = append(errs, c.unlessBusy(record.Name, func() error { return c.settle(ctx, record.Name) }))
 		}
-		errs = append(errs, c.unlessBusy(record.Name, func() error {
-			if c.alive(record.Name) {
-				return nil
-			}
-			return c.do(record.Name, what, func() error {
-				_, err := c.settled(ctx, record.Name)
-				if errors.Is(err, forage.ErrNotFound) {
-					return nil
-				}
-				return err
-			})
-		}))
 	}
 	return errors.Join(errs...)
+}
+
+// settle settles the record of a sandbox whose lock the caller holds, unless it has ended in order since it was listed.
+func (c *collector) settle(ctx context.Context, name string) error {
+	if c.alive(name) {
+		return nil
+	}
+	record, err := c.Store.Load(name)
+	if errors.Is(err, forage.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	what := unsettled(record)
+	if what == "" {
+		return nil
+	}
+	return c.do(name, what, func() error {
+		_, err := c.settled(ctx, name)
+		if errors.Is(err, forage.ErrNotFound) {
+			return nil
+		}
+		return err
+	})
 }
 
 // leftovers removes what is on this host of sandboxes that are not on record,

@@ -84,6 +84,21 @@ func TestEndIsNotTakenForDeath(t *testing.T) {
 	}
 }
 
+// Nor has gc something to do about it.
+func TestGCWhileOneEnds(t *testing.T) {
+	for range 20 {
+		s := newService(t)
+		_, end := running(t, s)
+		var ending sync.WaitGroup
+		ending.Go(end)
+		actions, err := s.GC(t.Context(), true)
+		ending.Wait()
+		if err != nil || len(actions) > 0 {
+			t.Fatalf("gc would do %v, %v", actions, err)
+		}
+	}
+}
+
 // Several may collect at the same time, and while sandboxes are removed.
 func TestCollectorsTogether(t *testing.T) {
 	s := newService(t)
