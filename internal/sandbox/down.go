@@ -110,7 +110,7 @@ func (s *Service) halt(ctx context.Context, record store.Record) error {
 	if !supervisor.Alive(dir) {
 		return nil
 	}
-	err := s.client(record.Name).End(ctx, stopGrace)
+	err := s.askToEnd(ctx, record.Name)
 	if err == nil {
 		err = s.awaitEnd(ctx, record.Name)
 	}
@@ -125,6 +125,13 @@ func (s *Service) halt(ctx context.Context, record store.Record) error {
 		return errors.Join(waitErr, err)
 	}
 	return nil
+}
+
+// askToEnd has a supervisor end its sandbox.
+func (s *Service) askToEnd(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, goneLimit, fmt.Errorf("it has not ended within %v", goneLimit))
+	defer cancel()
+	return s.client(name).End(ctx, stopGrace)
 }
 
 // awaitEnd waits until no supervisor stands behind the sandbox.

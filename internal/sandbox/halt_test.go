@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,16 +16,23 @@ import (
 	"forage/internal/unixsock"
 )
 
-// TestHaltEndsWhoeverDoesNot: a supervisor that says its sandbox has ended, and stays, is no hindrance.
+// TestHaltEndsWhoeverDoesNot: a supervisor that says its sandbox has ended, and stays, is no hindrance, and neither is one that says
+// nothing.
 func TestHaltEndsWhoeverDoesNot(t *testing.T) {
 	if dir := os.Getenv("FORAGE_STAYS"); dir != "" {
-		stay(dir)
+		stay(dir, os.Getenv("FORAGE_ANSWERS") == "true")
 	}
+	for _, answers := range []string{"true", "false"} {
+		t.Run("answers="+answers, func(t *testing.T) { haltStaying(t, answers) })
+	}
+}
+
+func haltStaying(t *testing.T, answers string) {
 	defer func(before time.Duration) { goneLimit = before }(goneLimit)
 	s := newService(t)
 	dir := s.Places.Of("box").Dir
-	other := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
-	other.Env = append(os.Environ(), "FORAGE_STAYS="+dir)
+	other := exec.Command(os.Args[0], "-test.run=^TestHaltEndsWhoeverDoesNot$")
+	other.Env = append(os.Environ(), "FORAGE_STAYS="+dir, "FORAGE_ANSWERS="+answers)
 	out, err := other.StdoutPipe()
 	if err == nil {
 		err = other.Start()
@@ -43,8 +51,8 @@ func TestHaltEndsWhoeverDoesNot(t *testing.T) {
 	}
 }
 
-// stay is a supervisor that answers that all is well, and does nothing.
-func stay(dir string) {
+// stay is a supervisor that answers that all is well, or nothing, and does nothing.
+func stay(dir string, answers bool) {
 	_, err := supervisor.Acquire(dir)
 	if err != nil {
 		panic(err)
@@ -58,6 +66,10 @@ func stay(dir string) {
 		conn, err := listener.Accept()
 		if err != nil {
 			panic(err)
+		}
+		if !answers {
+			go io.Copy(io.Discard, conn)
+			continue
 		}
 		json.NewEncoder(conn).Encode(supervisor.Response{})
 		json.NewDecoder(conn).Decode(&supervisor.Request{})

@@ -13,7 +13,7 @@ import (
 	"forage/internal/supervisor"
 )
 
-// askTimeout bounds how long a supervisor may take to say how it is, the time that it gives its guest included, or to end.
+// askTimeout bounds how long a supervisor may take to say how it is, the time that it gives its guest included.
 const askTimeout = 20 * time.Second
 
 // List returns every sandbox, by name. The error names the records that can't
