@@ -24,9 +24,8 @@ const (
 // and dials one of those that were checked. Errors: *deniedError (recorded)
 // where an address is not allowed, otherwise what failed.
 func (c *claim) dial(ctx context.Context) (net.Conn, error) {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := c.bound(ctx)
 	defer cancel()
-	defer context.AfterFunc(c.f.ctx, cancel)()
 	conn, err := c.dialRoute(ctx)
 	for errors.Is(err, errChanged) && c.again() {
 		conn, err = c.dialRoute(ctx)
@@ -39,6 +38,13 @@ func (c *claim) dial(ctx context.Context) (net.Conn, error) {
 		return nil, errChanged
 	}
 	return conn, nil
+}
+
+// bound makes a context end with the flow too: a transport's does not, since it dials for whoever comes next.
+func (c *claim) bound(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(c.f.ctx, cancel)
+	return ctx, func() { stop(); cancel() }
 }
 
 func (c *claim) dialRoute(ctx context.Context) (net.Conn, error) {

@@ -117,6 +117,8 @@ func (h *httpSide) dialClear(ctx context.Context, network, addr string) (net.Con
 	if err := j.claim.commit(netip.AddrPort{}); err != nil {
 		return nil, err
 	}
+	ctx, cancel := j.claim.bound(ctx)
+	defer cancel()
 	conn, err := h.e.dialProxy(ctx)
 	return h.e.keep(conn, netip.AddrPort{}, err)
 }
