@@ -261,6 +261,9 @@ func takeAway(w forage.Workspace) error {
 	return gitrepo.RemovePrivate(*w.Repository)
 }
 
+// askPatience is how long a remote may take to say what it has by now: some accept a connection and never say anything.
+var askPatience = time.Minute
+
 // askRemote looks whether commits that seem to be nowhere else were pushed meanwhile.
 func (p Provider) askRemote(ctx context.Context, w forage.Workspace) {
 	if !forage.IsURL(w.Source) {
@@ -269,5 +272,7 @@ func (p Provider) askRemote(ctx context.Context, w forage.Workspace) {
 	if status, err := p.Status(ctx, w); err == nil && status.CommitsCount == 0 && len(status.Elsewhere) == 0 {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, askPatience)
+	defer cancel()
 	_ = p.remote(w).Fetch(ctx, w.Repository.Store) // not to be had: then they count as unsaved
 }

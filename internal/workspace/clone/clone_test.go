@@ -1,11 +1,14 @@
 package clone_test
 
 import (
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"forage"
 	"forage/internal/testgit"
@@ -103,6 +106,48 @@ func TestFromAURL(t *testing.T) {
 	s.Git(inside.Work.Path, "push", "-q", url, "forage-box:pushed")
 	if _, err := s.provider().Remove(t.Context(), inside.Work, workspace.RemoveSaved); err != nil {
 		t.Errorf("the commit %s was pushed, and yet: %v", tip, err)
+	}
+}
+
+// TestARemoteThatDoesNotAnswerIsNotWaitedFor: a clone can be removed when where it is from is there and says nothing.
+func TestARemoteThatDoesNotAnswerIsNotWaitedFor(t *testing.T) {
+	server := testgit.NewServer(t)
+	server.Repo(t, "repo.git")
+	var mute atomic.Bool
+	ended := make(chan struct{})
+	remote := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !mute.Load() {
+			server.ServeHTTP(w, r)
+			return
+		}
+		select {
+		case <-ended:
+		case <-r.Context().Done():
+		}
+	}))
+	defer remote.Close()
+	defer close(ended)
+	s := newSite(t)
+	inside := s.make(remote.URL + "/repo.git")
+	inside.Commit("new.txt", "x\n")
+	mute.Store(true)
+	defer func(before time.Duration) { *clone.AskPatience = before }(*clone.AskPatience)
+	*clone.AskPatience = time.Second
+	removed := make(chan error, 1)
+	go func() {
+		_, err := s.provider().Remove(t.Context(), inside.Work, workspace.RemoveSaved)
+		removed <- err
+	}()
+	select {
+	case err := <-removed:
+		if forage.ExitCode(err) != 7 {
+			t.Errorf("whether the commit was pushed is not known, and yet: %v", err)
+		}
+	case <-time.After(5 * time.Minute):
+		t.Fatal("the remote is waited for")
+	}
+	if kept, err := s.provider().Remove(t.Context(), inside.Work, workspace.RemoveForced); err != nil || len(kept) == 0 {
+		t.Errorf("kept %v (%v)", kept, err)
 	}
 }
 

@@ -60,7 +60,7 @@ func (m Remote) git(ctx context.Context, store string, timeout time.Duration, ar
 	if store != "" {
 		env = append(env, "GIT_DIR="+store)
 	}
-	out, err := hostexec.Run(ctx, hostexec.Command{Argv: append(argv, args...), Env: env, Timeout: timeout, Output: 64 << 20})
+	out, err := hostexec.Run(ctx, hostexec.Command{Argv: append(argv, args...), Env: env, Timeout: timeout, Output: 64 << 20, Locks: store != ""})
 	if err != nil {
 		return "", forage.WithHint(
 			fmt.Errorf("reaching %s: %w", publicURL(m.URL), gitError(err, out)),

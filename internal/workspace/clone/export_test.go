@@ -1,0 +1,4 @@
+package clone
+
+// AskPatience is for tests.
+var AskPatience = &askPatience
