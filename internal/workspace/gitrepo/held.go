@@ -20,20 +20,26 @@ var readByGit = []string{".gitignore", ".gitattributes"}
 var errHeld = errors.New("git would wait for it")
 
 // unlessHeld is ctx for a git that works in a folder which somebody hostile writes to. It ends when git waits there for what
-// never comes: a FIFO in the place of a file that git reads.
+// never comes: a FIFO in the place of a file that git reads, be it that it was there before git or has come to be there since.
 func unlessHeld(ctx context.Context, folder string) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	timer := time.AfterFunc(heldPatience, func() {
-		if name := heldBy(ctx, folder); name != "" {
-			cancel(forage.WithHint(
-				forage.Errorf(forage.ErrRefused, "%s is neither a file nor a folder: %w for ever", name, errHeld),
-				"remove it, if need be with the sandbox stopped"))
+	go func() {
+		for pause := heldPatience; ; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(pause):
+			}
+			begun := time.Now()
+			if name := heldBy(ctx, folder); name != "" {
+				cancel(forage.WithHint(
+					forage.Errorf(forage.ErrRefused, "%s is neither a file nor a folder: %w for ever", name, errHeld),
+					"remove it, if need be with the sandbox stopped"))
+			}
+			pause = heldPatience + 10*time.Since(begun) // a big folder is looked through now and then
 		}
-	})
-	return ctx, func() {
-		timer.Stop()
-		cancel(nil)
-	}
+	}()
+	return ctx, func() { cancel(nil) }
 }
 
 // heldBy finds something that git reads and can't be read; "" is nothing. Names are looked at, and nothing is opened but folders.

@@ -1,11 +1,14 @@
 package gitrepo
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -38,6 +41,30 @@ func TestGitDoesNotWaitForAFIFO(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestGitDoesNotWaitForALateFIFO: what git waits for may have come to be there while it ran.
+func TestGitDoesNotWaitForALateFIFO(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := unlessHeld(t.Context(), dir)
+		defer stop()
+		time.Sleep(10 * heldPatience)
+		synctest.Wait()
+		if ctx.Err() != nil {
+			t.Fatalf("nothing holds it up: %v", context.Cause(ctx))
+		}
+		if err := unix.Mkfifo(filepath.Join(dir, ".gitignore"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Hour):
+		}
+		if err := context.Cause(ctx); !errors.Is(err, errHeld) {
+			t.Errorf("a FIFO has come to be there: %v", err)
+		}
+	})
 }
 
 func TestFoldersAndLinksHoldNothingUp(t *testing.T) {
