@@ -91,7 +91,12 @@ func (h *httpSide) present(change uint64) *transports {
 	if h.outs.change < change {
 		old := h.outs
 		h.outs = h.newTransports(change)
-		defer old.close()
+		if h.e.enter() {
+			go func() { // a server that takes no goodbye is not waited for: there is something to cut
+				defer h.e.running.Done()
+				old.close()
+			}()
+		}
 	}
 	return h.outs
 }
