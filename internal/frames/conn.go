@@ -63,6 +63,13 @@ func NewConn(sock *net.UnixConn, bound Bound) *Conn {
 // Close ends the channel; the other end reads io.EOF. It unblocks Send and Receive.
 func (c *Conn) Close() error { return c.sock.Close() }
 
+// PeerDied says that nobody is at the other end any more, although it may be open still, in a message that nobody receives
+// (unix(7), SCM_RIGHTS): Receive returns what has come, and then io.EOF; Send fails.
+func (c *Conn) PeerDied() {
+	c.sock.CloseRead()
+	c.sock.CloseWrite()
+}
+
 // SetDeadline bounds Send and Receive from now on, as net.Conn's; the zero time is no bound.
 func (c *Conn) SetDeadline(t time.Time) error { return c.sock.SetDeadline(t) }
 

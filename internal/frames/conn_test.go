@@ -408,3 +408,35 @@ func BenchmarkBoot(b *testing.B) {
 		}
 	}
 }
+
+// TestPeerDied: what the dead have sent arrives, and then the end, whoever holds their descriptor.
+func TestPeerDied(t *testing.T) {
+	host, guest := channel(t)
+	for range 2 {
+		if err := guest.Send(Frame{Kind: Ready}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	host.PeerDied()
+	for range 2 {
+		if f, _, err := host.Receive(); err != nil || f.Kind != Ready {
+			t.Errorf("got %v, %v", f.Kind, err)
+		}
+	}
+	if _, _, err := host.Receive(); !errors.Is(err, io.EOF) {
+		t.Errorf("after the last: %v", err)
+	}
+	if err := host.Send(Frame{Kind: Go}); !errors.Is(err, unix.EPIPE) {
+		t.Errorf("sending: %v", err)
+	}
+	waiting, _ := channel(t)
+	received := make(chan error, 1)
+	go func() {
+		_, _, err := waiting.Receive()
+		received <- err
+	}()
+	waiting.PeerDied()
+	if err := <-received; !errors.Is(err, io.EOF) {
+		t.Errorf("who waits gets %v", err)
+	}
+}

@@ -20,6 +20,7 @@ var rooms = []room{
 	{"frames", 0, "the control channel is spoken by host and guest, which share nothing else"},
 	{"accept", 0, "who is let in is decided above"},
 	{"unixsock", 0, "long socket paths are a matter of the kernel alone"},
+	{"pipe", 0, "reading from a pipe whose writers die is a matter of the kernel alone"},
 	{"sshkeys", 0, "keys are made and read the same on both sides"},
 	{"probe", 0, "attacks from inside, knowing nothing of what it attacks"},
 	{"preset", 0, "facts about services, which everybody may look up"},

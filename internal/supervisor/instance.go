@@ -51,13 +51,17 @@ func (s *Sandbox) openLog() (*os.File, error) {
 		log.Close()
 		return nil, fmt.Errorf("making the log's pipe: %w", err)
 	}
-	filled := make(chan struct{})
+	ended, filled := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(filled)
 		defer read.Close()
-		log.fill(read)
+		log.fill(read, ended)
 	}()
-	s.undo.add(func() error { <-filled; return nil })
+	s.undo.add(func() error { // when nothing runs inside any more
+		close(ended)
+		<-filled
+		return nil
+	})
 	return write, nil
 }
 

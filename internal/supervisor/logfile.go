@@ -5,6 +5,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+
+	"forage/internal/pipe"
 )
 
 // maxLog bounds NAME.log, in bytes; the older half of what is kept is NAME.log.1.
@@ -59,11 +61,11 @@ func (l *logFile) Write(p []byte) (int, error) {
 
 func (l *logFile) Close() error { return l.file.Close() }
 
-// fill copies from r until it ends. When the log can't be written (the disk is
+// fill copies from a pipe until it ends, or all who write into it have. When the log can't be written (the disk is
 // full) the rest is thrown away, so that the agent is never held up by it.
-func (l *logFile) fill(r io.Reader) {
+func (l *logFile) fill(r *os.File, ended <-chan struct{}) {
 	defer l.Close()
-	if _, err := io.Copy(l, r); err != nil {
-		io.Copy(io.Discard, r)
+	if err := pipe.Copy(l, r, ended); err != nil {
+		pipe.Copy(io.Discard, r, ended)
 	}
 }

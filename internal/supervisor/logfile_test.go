@@ -1,12 +1,12 @@
 package supervisor
 
 import (
-	"bytes"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestLogIsBounded(t *testing.T) {
@@ -17,7 +17,12 @@ func TestLogIsBounded(t *testing.T) {
 	}
 	log.limit = 1000
 	line := strings.Repeat("x", 99) + "\n"
-	log.fill(struct{ io.Reader }{strings.NewReader(strings.Repeat(line, 1000))})
+	read, write := pipeFor(t)
+	go func() {
+		defer write.Close()
+		io.WriteString(write, strings.Repeat(line, 1000))
+	}()
+	log.fill(read, nil)
 	for _, name := range []string{path, path + ".1"} {
 		text, err := os.ReadFile(name)
 		if err != nil {
@@ -40,20 +45,49 @@ func TestLogThatCannotBeWrittenIsDrained(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := &logFile{path: "/dev/full", file: full, limit: 1 << 30}
-	source := &countingReader{Reader: bytes.NewReader(make([]byte, 1<<20))}
-	log.fill(source)
-	if source.n != 1<<20 {
-		t.Errorf("only %d bytes were taken", source.n)
+	read, write := pipeFor(t)
+	taken := make(chan int)
+	go func() {
+		defer write.Close()
+		n, _ := write.Write(make([]byte, 1<<20))
+		taken <- n
+	}()
+	go log.fill(read, nil)
+	if n := <-taken; n != 1<<20 {
+		t.Errorf("only %d bytes were taken", n)
 	}
 }
 
-type countingReader struct {
-	io.Reader
-	n int
+// Whoever still has the pipe open when nothing runs inside any more is not waited for.
+func TestLogOfTheDead(t *testing.T) {
+	s := &Sandbox{setup: Setup{LogPath: filepath.Join(t.TempDir(), "box.log")}}
+	write, err := s.openLog()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer write.Close()
+	io.WriteString(write, "last words")
+	undone := make(chan error, 1)
+	go func() { undone <- s.undo.run() }()
+	select {
+	case err := <-undone:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(5 * time.Minute):
+		t.Fatal("the log's end is waited for in vain")
+	}
+	if text, err := os.ReadFile(s.setup.LogPath); err != nil || string(text) != "last words" {
+		t.Errorf("the log holds %q (%v)", text, err)
+	}
 }
 
-func (r *countingReader) Read(p []byte) (int, error) {
-	n, err := r.Reader.Read(p)
-	r.n += n
-	return n, err
+func pipeFor(t *testing.T) (read, write *os.File) {
+	t.Helper()
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { read.Close(); write.Close() })
+	return read, write
 }

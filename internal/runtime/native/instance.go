@@ -38,7 +38,7 @@ func newInstance(p *process, control *frames.Conn, group *bound, dir string) *in
 // watch waits for the end and removes what is left on the host.
 func (i *instance) watch() {
 	<-i.process.done
-	<-i.process.stderr.done
+	i.control.PeerDied()
 	i.err = errors.Join(i.group.remove(), removeState(i.dir))
 	i.guarding.Lock()
 	i.over = true

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"forage"
 	"forage/internal/frames"
 	"forage/internal/runtime"
+	"forage/internal/unixsock"
 )
 
 func sleeping() script { return script{Argv: []string{"/bin/sh", "-c", "sleep 1000"}} }
@@ -110,6 +112,45 @@ func TestGuestKilled(t *testing.T) {
 	}
 	if _, _, err := i.Control().Receive(); err == nil {
 		t.Error("the channel still answers")
+	}
+}
+
+// TestDescriptorsOutlive: a guest can have what it has open outlive it, in a message that nobody receives. Neither its channel nor
+// what it says on standard error is waited for then.
+func TestDescriptorsOutlive(t *testing.T) {
+	spec, run := baseSpec(t, makeTree(t)), t.TempDir()
+	i, err := boxedIn(t, run, spec, script{Argv: []string{"/bin/sh", "-c", "echo started"}, Leak: true})
+	must(t, err)
+	defer closeListeners(i.Egress())
+	defer i.Control().Close()
+	conn, err := unixsock.Dial(t.Context(), filepath.Join(i.dir, "ssh.sock")) // which reads nothing
+	must(t, err)
+	defer conn.Close()
+	if got := answer(t, i); got.Out != "started\n" {
+		t.Fatalf("got %+v", got)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, _, err := i.Control().Receive()
+		ended <- err
+	}()
+	i.process.kill()
+	patience := time.After(5 * time.Minute)
+	select {
+	case <-i.Done():
+	case <-patience:
+		t.Fatal("its end is waited for in vain")
+	}
+	select {
+	case err := <-ended:
+		if !errors.Is(err, io.EOF) {
+			t.Errorf("the channel ends with %v", err)
+		}
+	case <-patience:
+		t.Error("the channel's end is waited for in vain")
+	}
+	if err := i.Err(); err == nil || !strings.Contains(err.Error(), "signal 9") {
+		t.Errorf("it ended with %v", err)
 	}
 }
 

@@ -3,7 +3,6 @@ package native
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	goruntime "runtime"
 	"strings"
@@ -11,6 +10,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"forage/internal/pipe"
 )
 
 // setupCaps is what building the inside takes, in the new user namespace only.
@@ -40,7 +41,7 @@ type process struct {
 	mu     sync.Mutex // over pidfd
 	pidfd  int        // -1 once it has been reaped
 	stderr *tail
-	done   chan struct{} // closed when it has been reaped
+	done   chan struct{} // closed when it has been reaped, and what it said is in stderr
 	status unix.WaitStatus
 }
 
@@ -58,12 +59,12 @@ func spawn(program string, control *os.File, ids idMaps, cgroup *os.File) (*proc
 		return nil, err
 	}
 	defer null.Close()
-	errRead, errWrite, err := os.Pipe()
+	stderr, errWrite, err := newTail()
 	if err != nil {
 		return nil, err
 	}
 	defer errWrite.Close()
-	p := &process{pidfd: -1, done: make(chan struct{}), stderr: newTail(errRead)}
+	p := &process{pidfd: -1, done: make(chan struct{}), stderr: stderr}
 	started := make(chan error)
 	go func() {
 		goruntime.LockOSThread() // and never unlocked: the thread ends with the goroutine
@@ -74,7 +75,7 @@ func spawn(program string, control *os.File, ids idMaps, cgroup *os.File) (*proc
 		}
 	}()
 	if err := <-started; err != nil {
-		errRead.Close()
+		close(stderr.ended)
 		return nil, err
 	}
 	return p, nil
@@ -112,6 +113,8 @@ func (p *process) reap() {
 	unix.Close(p.pidfd)
 	p.pidfd = -1
 	p.mu.Unlock()
+	close(p.stderr.ended)
+	<-p.stderr.done
 	close(p.done)
 }
 
@@ -150,21 +153,27 @@ func (p *process) err() error {
 // tail keeps the last of what the guest says on standard error, which is only
 // ever something when it crashes. It is untrusted text.
 type tail struct {
-	mu   sync.Mutex
-	text []byte
-	done chan struct{}
+	mu    sync.Mutex
+	text  []byte
+	ended chan struct{} // closed when nobody is left to say anything
+	done  chan struct{} // closed when all is in text
 }
 
 const tailSize = 2 << 10
 
-func newTail(r *os.File) *tail {
-	t := &tail{done: make(chan struct{})}
+// newTail makes a tail and the file that fills it.
+func newTail() (*tail, *os.File, error) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	t := &tail{ended: make(chan struct{}), done: make(chan struct{})}
 	go func() {
 		defer close(t.done)
-		defer r.Close()
-		io.Copy(t, r)
+		defer read.Close()
+		pipe.Copy(t, read, t.ended)
 	}()
-	return t
+	return t, write, nil
 }
 
 func (t *tail) Write(b []byte) (int, error) {

@@ -189,7 +189,6 @@ func (i *instance) endedEarly(ctx context.Context, err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
 		i.process.kill()
 		<-i.process.done
-		<-i.process.stderr.done
 		if ended := i.process.err(); ended != nil {
 			return forage.Errorf(forage.ErrStart, "%w", ended)
 		}

@@ -1,0 +1,71 @@
+// Package pipe reads what others write into pipes, for as long as they live. It starts and ends nobody.
+package pipe
+
+import (
+	"errors"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// bufferSize is as much as a pipe holds.
+const bufferSize = 64 << 10
+
+// Copy copies what is written into the pipe of which src is our end, until its end or, once ended is closed, until all that is
+// in the pipe then is copied. The pipe's end alone is not to be waited for: whoever writes can put the other end into a message
+// that nobody receives (unix(7), SCM_RIGHTS), and it stays open when they are dead. src is the caller's to close.
+func Copy(dst io.Writer, src *os.File, ended <-chan struct{}) error {
+	finished := make(chan struct{})
+	defer close(finished)
+	go func() {
+		select {
+		case <-ended:
+			src.SetReadDeadline(time.Unix(1, 0))
+		case <-finished:
+		}
+	}()
+	buf := make([]byte, bufferSize)
+	for {
+		n, err := src.Read(buf)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return copyNow(dst, src, buf)
+		}
+		if n > 0 {
+			if _, err := dst.Write(buf[:n]); err != nil {
+				return err
+			}
+		}
+		if err != nil {
+			return ending(err)
+		}
+	}
+}
+
+// copyNow copies what can be read at once, whatever the deadline.
+func copyNow(dst io.Writer, src *os.File, buf []byte) error {
+	raw, err := src.SyscallConn()
+	if err != nil {
+		return err
+	}
+	for {
+		n := 0
+		if err := raw.Control(func(fd uintptr) { n, _ = unix.Read(int(fd), buf) }); err != nil { // which does not block: it has deadlines
+			return err
+		}
+		if n <= 0 {
+			return nil
+		}
+		if _, err := dst.Write(buf[:n]); err != nil {
+			return err
+		}
+	}
+}
+
+func ending(err error) error {
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
