@@ -33,6 +33,9 @@ func signer(t *testing.T) ssh.Signer {
 	return s
 }
 
+// patience is how long anything may take that must happen.
+const patience = 5 * time.Minute
+
 // socketPair is a connection and its other end.
 func socketPair(t *testing.T) (net.Conn, net.Conn) {
 	t.Helper()
@@ -56,7 +59,14 @@ func socketPair(t *testing.T) (net.Conn, net.Conn) {
 // hostileGuest logs anybody in and then does what serve says with the first session.
 func hostileGuest(t *testing.T, serve func(*ssh.ServerConn, ssh.NewChannel)) *Client {
 	t.Helper()
-	near, far := socketPair(t)
+	return hostileGuestOver(t, func(conn net.Conn) net.Conn { return conn }, serve)
+}
+
+// hostileGuestOver is hostileGuest that reads and writes its end of the connection in its own way.
+func hostileGuestOver(t *testing.T, over func(net.Conn) net.Conn, serve func(*ssh.ServerConn, ssh.NewChannel)) *Client {
+	t.Helper()
+	near, end := socketPair(t)
+	far := over(end)
 	host := signer(t)
 	config := &ssh.ServerConfig{PublicKeyCallback: func(ssh.ConnMetadata, ssh.PublicKey) (*ssh.Permissions, error) { return nil, nil }}
 	config.AddHostKey(host)
@@ -93,7 +103,7 @@ func within(t *testing.T, ctx context.Context, client *Client, command Command, 
 	select {
 	case r := <-done:
 		return r.exit, r.err
-	case <-time.After(time.Minute):
+	case <-time.After(patience):
 		buf := make([]byte, 1<<16)
 		t.Fatalf("Run does not return:\n%s", buf[:runtime.Stack(buf, true)])
 		return Exit{}, nil

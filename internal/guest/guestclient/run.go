@@ -71,7 +71,7 @@ func (c *Client) Run(ctx context.Context, command Command, stdio Stdio) (Exit, e
 	terminal := newTerminal(command, stdio)
 	r := &run{
 		client: c, terminal: terminal, stdio: stdio, tty: command.TTY,
-		ended: make(chan struct{}), received: make(chan os.Signal, 8),
+		ended: make(chan struct{}), received: make(chan os.Signal, 8), toTell: make(chan message, maxToTell),
 	}
 	// Before the program starts, so that none is lost.
 	signal.Notify(r.received, r.wanted()...)
@@ -126,6 +126,7 @@ type run struct {
 	tty      bool
 
 	received chan os.Signal // what this process is told
+	toTell   chan message   // what the guest is to be told
 
 	exit   *Exit         // as the guest said; read after ended
 	ended  chan struct{} // closed when the channel is
@@ -139,6 +140,7 @@ func (r *run) relay(ctx context.Context) (Exit, error) {
 	defer stopInput()
 	var signalled sync.WaitGroup
 	signalled.Go(func() { r.signals(ctx) })
+	go r.telling()
 
 	var outputs sync.WaitGroup
 	outputs.Go(func() { r.copyOut(r.stdio.Out) })
@@ -213,7 +215,7 @@ func (r *run) copyOut(out io.Writer) {
 		r.hangUp(syscall.SIGHUP)
 		return
 	}
-	r.channel.SendRequest(wire.EndOfWrite, false, nil)
+	r.tell(wire.EndOfWrite, nil)
 	copyStream(nil, r.channel)
 }
 
@@ -224,10 +226,10 @@ func (r *run) copyErr(out io.Writer) {
 }
 
 // hangUp gives the program up, as a terminal that goes away does. A guest that
-// doesn't close its end too loses the connection.
+// doesn't close its end too, or takes nothing any more, loses the connection.
 func (r *run) hangUp(why syscall.Signal) {
 	r.gaveUp.CompareAndSwap(0, int32(why))
-	r.channel.Close()
+	go r.channel.Close()
 	go func() {
 		limit := time.NewTimer(killGrace)
 		defer limit.Stop()

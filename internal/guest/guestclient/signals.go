@@ -112,11 +112,41 @@ func (r *run) receive(sig syscall.Signal, ending *ending) {
 
 func (r *run) resize() {
 	columns, rows := r.terminal.size()
-	r.channel.SendRequest("window-change", false, ssh.Marshal(struct{ Columns, Rows, Width, Height uint32 }{columns, rows, 0, 0}))
+	r.tell("window-change", ssh.Marshal(struct{ Columns, Rows, Width, Height uint32 }{columns, rows, 0, 0}))
 }
 
 func (r *run) signal(sig syscall.Signal) {
-	r.channel.SendRequest("signal", false, ssh.Marshal(struct{ Name string }{wire.SignalName(sig)}))
+	r.tell("signal", ssh.Marshal(struct{ Name string }{wire.SignalName(sig)}))
+}
+
+// message is a request that the guest is sent and does not answer.
+type message struct {
+	name    string
+	payload []byte
+}
+
+// maxToTell is how many messages may wait for a guest to take the one before.
+const maxToTell = 64
+
+// tell has the guest told something. That it is told is not waited for: one that takes nothing any more must not keep us from
+// giving it up.
+func (r *run) tell(name string, payload []byte) {
+	select {
+	case r.toTell <- message{name, payload}:
+	default:
+	}
+}
+
+// telling tells the guest one thing after the other, until the channel is closed.
+func (r *run) telling() {
+	for {
+		select {
+		case m := <-r.toTell:
+			r.channel.SendRequest(m.name, false, m.payload)
+		case <-r.ended:
+			return
+		}
+	}
 }
 
 // ending is how far the end of a program has been asked for.

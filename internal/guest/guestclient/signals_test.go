@@ -32,11 +32,15 @@ func TestSecondSignal(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var sent signalled
-			ending := newEnding(&run{channel: &sent})
+			r := &run{channel: &sent, toTell: make(chan message, maxToTell), ended: make(chan struct{})}
+			go r.telling()
+			defer close(r.ended)
+			ending := newEnding(r)
 			defer ending.stop()
 			ending.interrupt(unix.SIGINT)
 			time.Sleep(after)
 			ending.interrupt(unix.SIGINT)
+			synctest.Wait()
 			if !slices.Equal(sent.names, want) {
 				t.Errorf("after %v: sent %q, want %q", after, sent.names, want)
 			}
