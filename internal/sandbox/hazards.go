@@ -35,7 +35,7 @@ func writable(plan forage.Plan, modes ...forage.WorkspaceMode) []forage.Workspac
 func (s *Service) look(ctx context.Context, plan forage.Plan, modes ...forage.WorkspaceMode) (baselines, error) {
 	before := baselines{}
 	for _, w := range writable(plan, modes...) {
-		found, err := hazard.Take(w.Path, s.namedByGit(ctx, w)...)
+		found, err := hazard.Take(ctx, w.Path, s.namedByGit(ctx, w)...)
 		if err != nil {
 			return nil, err
 		}
@@ -92,7 +92,7 @@ func (s *Service) hazards(ctx context.Context, plan forage.Plan, before baseline
 	var all []Hazard
 	var failed []error
 	for _, w := range writable(plan, modes...) {
-		found, err := hazard.Scan(w.Path, before[w.Name], s.namedByGit(ctx, w)...)
+		found, err := hazard.Scan(ctx, w.Path, before[w.Name], s.namedByGit(ctx, w)...)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // the workspace is gone, and so is what could be executed
 		}
@@ -113,6 +113,8 @@ const looksPatience = 3 * time.Second
 
 // CountHazards adds to each status how many hazards there are, as far as that can be found out in time.
 func (s *Service) CountHazards(ctx context.Context, statuses []Status) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // whoever is not waited for any more ends
 	type look struct{ at, count int }
 	done := make(chan look, len(statuses))
 	places := make(chan struct{}, 2) // more only slow each other down

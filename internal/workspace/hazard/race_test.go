@@ -22,7 +22,7 @@ func TestRenamesElsewhere(t *testing.T) {
 	if err := os.WriteFile(from, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	before, err := hazard.Take(root)
+	before, err := hazard.Take(t.Context(), root)
 	if err != nil {
 		t.Fatal(err)
 	}

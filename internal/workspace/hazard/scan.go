@@ -2,6 +2,7 @@ package hazard
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"path"
 	"runtime"
@@ -20,8 +21,8 @@ import (
 type Baseline map[string]string
 
 // Take looks through the folder root as Scan does, and returns all that it would show. hooks are as in Scan.
-func Take(root string, hooks ...string) (Baseline, error) {
-	s, err := scan(root, nil, hooks)
+func Take(ctx context.Context, root string, hooks ...string) (Baseline, error) {
+	s, err := scan(ctx, root, nil, hooks)
 	if err != nil {
 		return nil, err
 	}
@@ -31,11 +32,11 @@ func Take(root string, hooks ...string) (Baseline, error) {
 // Scan looks through the folder root, which is hostile and may change meanwhile. Findings that are in
 // baseline with the same content are left out. hooks are files and folders below root, relative to it, that git is configured to
 // execute. The worst come first; of one kind no more than maxFindings are named.
-func Scan(root string, baseline Baseline, hooks ...string) ([]Finding, error) {
+func Scan(ctx context.Context, root string, baseline Baseline, hooks ...string) ([]Finding, error) {
 	if baseline == nil {
 		baseline = Baseline{}
 	}
-	s, err := scan(root, baseline, hooks)
+	s, err := scan(ctx, root, baseline, hooks)
 	if err != nil {
 		return nil, err
 	}
@@ -50,12 +51,18 @@ const (
 	maxContent  = 1 << 20 // bytes of a file that are compared
 )
 
+// maxMetadata bounds the bytes of repositories' own folders that are compared: in one there may be any number of others, and the holes
+// of a file cost whoever makes them nothing.
+var maxMetadata int64 = 4 << 30
+
 // scanner looks through one tree, in several places of it at once.
 type scanner struct {
+	ctx     context.Context
 	root    int
 	before  Baseline // nil: everything is new, and only put down
 	hooks   map[string]bool
 	entries atomic.Int64
+	read    atomic.Int64   // bytes of repositories' own folders
 	others  sync.WaitGroup // goroutines that look beside the first
 	free    chan struct{}  // has room while another one may be started
 
@@ -80,7 +87,7 @@ type linked struct {
 // maxLinked bounds how many such folders are looked through once more.
 const maxLinked = 100
 
-func scan(root string, before Baseline, hooks []string) (*scanner, error) {
+func scan(ctx context.Context, root string, before Baseline, hooks []string) (*scanner, error) {
 	top, err := workspace.OpenFolder(root)
 	if err != nil {
 		return nil, fmt.Errorf("looking through %s: %w", root, err)
@@ -88,7 +95,7 @@ func scan(root string, before Baseline, hooks []string) (*scanner, error) {
 	defer top.Close()
 	fd := int(top.Fd())
 	s := &scanner{
-		root: fd, before: before, hooks: map[string]bool{}, free: make(chan struct{}, min(runtime.GOMAXPROCS(0)-1, maxOthers)),
+		ctx: ctx, root: fd, before: before, hooks: map[string]bool{}, free: make(chan struct{}, min(runtime.GOMAXPROCS(0)-1, maxOthers)),
 		now: Baseline{}, found: map[Kind][]Finding{}, count: map[Kind]int{}, named: map[string]bool{},
 	}
 	for _, dir := range hooks {
@@ -107,6 +114,9 @@ func scan(root string, before Baseline, hooks []string) (*scanner, error) {
 			s.others.Wait()
 			unix.Close(fd)
 		}
+	}
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("looking through %s: %w", root, context.Cause(ctx))
 	}
 	return s, nil
 }

@@ -48,7 +48,7 @@ func plant(t *testing.T, root string, files ...string) {
 
 func scan(t *testing.T, root string, before hazard.Baseline, hooks ...string) []string {
 	t.Helper()
-	findings, err := hazard.Scan(root, before, hooks...)
+	findings, err := hazard.Scan(t.Context(), root, before, hooks...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestScanFinds(t *testing.T) {
 			if diff := cmp.Diff(test.want, scan(t, root, nil)); diff != "" {
 				t.Error(diff)
 			}
-			before, err := hazard.Take(root)
+			before, err := hazard.Take(t.Context(), root)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -185,7 +185,7 @@ func TestScanShowsChanges(t *testing.T) {
 			root := t.TempDir()
 			plant(t, root, "Makefile", "lib/.git/config", "lib/.git/HEAD", "lib/.git/hooks/a", "lib/.git/modules/a/b/HEAD", "lib/.git/modules/a/b/config",
 				"run.sh +x", "node_modules/.bin/x +x", "up -> ../x", "d/x", "through -> d/x", "conf/envrc", "conf/claude/settings.json", ".envrc -> conf/envrc", ".claude -> conf/claude", "loop -> loop", ".vscode -> .")
-			before, err := hazard.Take(root)
+			before, err := hazard.Take(t.Context(), root)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -218,7 +218,7 @@ func TestScanIsBounded(t *testing.T) {
 		plant(t, root, fmt.Sprintf("%03d/Makefile", i))
 	}
 	plant(t, root, "zzz/.git/config")
-	findings, err := hazard.Scan(root, nil)
+	findings, err := hazard.Scan(t.Context(), root, nil)
 	if err != nil || len(findings) != 201 || findings[0].Path != "zzz/.git" || !strings.Contains(findings[1].Why, "100 more") {
 		t.Fatalf("%d findings, first %+v, error %v", len(findings), findings[:2], err)
 	}
@@ -245,12 +245,12 @@ func BenchmarkScan50000(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	before, err := hazard.Take(root)
+	before, err := hazard.Take(b.Context(), root)
 	if err != nil {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		if _, err := hazard.Scan(root, before); err != nil {
+		if _, err := hazard.Scan(b.Context(), root, before); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -271,7 +271,7 @@ func TestBranchesAreNoFinding(t *testing.T) {
 		if err := os.WriteFile(config, []byte("[core]\n\tbare = false\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		before, err := hazard.Take(root)
+		before, err := hazard.Take(t.Context(), root)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -288,7 +288,7 @@ func TestBranchesAreNoFinding(t *testing.T) {
 func TestWorktreesAreNoFinding(t *testing.T) {
 	root := t.TempDir()
 	plant(t, root, "lib/.git/HEAD")
-	before, err := hazard.Take(root)
+	before, err := hazard.Take(t.Context(), root)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -126,11 +126,18 @@ func (s *scanner) metadataState(dir int, name, file string) string {
 
 // executing adds the files in the repository's folder dir that have programs executed.
 func (s *scanner) executing(d *digest, dir int) {
+	if s.enough(d, 0) {
+		return
+	}
+	content := func(text string) {
+		s.read.Add(int64(len(text)))
+		d.text(text)
+	}
 	for _, name := range executing {
 		below, isFolder := strings.CutSuffix(name, "/")
 		if !isFolder {
 			d.text(name)
-			d.text(withoutBranches(readBelow(dir, name)))
+			content(withoutBranches(readBelow(dir, name)))
 			continue
 		}
 		fd := openBelow(dir, below)
@@ -139,13 +146,26 @@ func (s *scanner) executing(d *digest, dir int) {
 		}
 		list, _ := listFolder(fd)
 		for _, e := range list[:min(len(list), 1000)] {
+			if s.enough(d, 0) {
+				break
+			}
 			d.text(name + e.name)
 			target, _ := readLink(fd, e.name)
-			d.text(target + readFile(fd, e.name))
+			content(target + readFile(fd, e.name))
 		}
 		d.text(fmt.Sprint(len(list)))
 		unix.Close(fd)
 	}
+}
+
+// enough says that no more of repositories' own folders is to be looked at, this deep. Then d becomes what it never was.
+func (s *scanner) enough(d *digest, depth int) bool {
+	seen := s.entries.Add(1)
+	if seen <= maxEntries && depth <= maxDepth && s.read.Load() <= maxMetadata && s.ctx.Err() == nil {
+		return false
+	}
+	d.text(fmt.Sprint("unseen ", seen))
+	return true
 }
 
 // nested does the same for all repositories below the folder name.
@@ -155,8 +175,7 @@ func (s *scanner) nested(d *digest, dir int, name string, depth int) {
 		return
 	}
 	defer unix.Close(fd)
-	if seen := s.entries.Add(1); seen > maxEntries || depth > maxDepth {
-		d.text(fmt.Sprint("unseen ", seen)) // never what it was
+	if s.enough(d, depth) {
 		return
 	}
 	list, _ := listFolder(fd)

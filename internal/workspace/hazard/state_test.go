@@ -30,7 +30,7 @@ func TestChangedMetadata(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		before, err := hazard.Take(root)
+		before, err := hazard.Take(t.Context(), root)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -43,6 +43,9 @@ func (s *scanner) folder(f folder) {
 			}
 			return
 		}
+		if s.ctx.Err() != nil {
+			return
+		}
 		s.entry(f, e)
 	}
 }
