@@ -50,6 +50,9 @@ var errIndexBusy = errors.New("the index is in use")
 
 // settleIndex works on a copy: the lock is held for the moment of the exchange only.
 func (s *Shadow) settleIndex(ctx context.Context, index, folder, commit string) error {
+	if _, err := os.Lstat(index + ".lock"); err == nil { // before it is worked for in vain
+		return errIndexBusy
+	}
 	copied := filepath.Join(s.Dir, "settle.index")
 	before, err := os.Stat(index)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -1,10 +1,15 @@
 package gitrepo
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+
+	"forage"
 )
 
 // plantNested makes a repository below the working folder whose configuration has git run something, and returns the file
@@ -109,6 +114,26 @@ func TestTheIndexKeepsTheTimesOfFiles(t *testing.T) {
 	out := b.outside.Git("ls-files", "--debug", "a")
 	if !hasTimes(out) {
 		t.Errorf("the index has forgotten a file's times:\n%s", out)
+	}
+}
+
+// TestALockedIndexIsWaitedForAndNotWorkedFor: in a big repository each try would take long, and a git that was killed leaves its lock.
+func TestALockedIndexIsWaitedForAndNotWorkedFor(t *testing.T) {
+	b := newBox(t, newHost(t), "box")
+	r, err := Open(t.Context(), b.host.Dir)
+	must(t, err)
+	s, err := r.Shadow(b.scratch)
+	must(t, err)
+	defer s.Close()
+	admin, err := r.adminDir(b.work.Path)
+	must(t, err)
+	write(t, filepath.Join(admin, "index.lock"), "")
+	err = s.bringIndexTo(t.Context(), b.work.Path, b.work.Base)
+	if !errors.Is(err, forage.ErrRefused) || !strings.Contains(forage.Hint(err), "index.lock") {
+		t.Errorf("it is locked: %v (%s)", err, forage.Hint(err))
+	}
+	if _, err := os.Stat(filepath.Join(s.Dir, "settle.index")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("another index was made: %v", err)
 	}
 }
 
