@@ -126,6 +126,13 @@ func (c *Client) bound(ctx context.Context, limit time.Duration) (done func()) {
 	return func() { timer.Stop(); stop() }
 }
 
+// closeChannel closes a channel. A guest that takes nothing any more loses the connection.
+func (c *Client) closeChannel(channel ssh.Channel) {
+	limit := time.AfterFunc(killGrace, func() { c.conn.Close() })
+	defer limit.Stop()
+	channel.Close()
+}
+
 func whyBroken(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:

@@ -3,21 +3,22 @@ package guestclient
 import (
 	"io"
 	"os"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/sys/unix"
 )
 
 // relayInput copies in to the program's stdin until in ends, the program reads no more,
-// or stop is called. After stop has returned nothing more is read from a file.
-func relayInput(channel ssh.Channel, in io.Reader) (stop func()) {
+// or stop is called, which calls end to close the channel. After stop has returned nothing more is read from a file.
+func relayInput(channel ssh.Channel, in io.Reader, end func()) (stop func()) {
 	file, ok := in.(*os.File)
 	switch {
 	case in == nil || ok && file == nil:
 		channel.CloseWrite()
 		return func() {}
 	case ok:
-		if relay, err := newFileRelay(channel, file); err == nil {
+		if relay, err := newFileRelay(channel, file, end); err == nil {
 			return relay.stop
 		}
 	}
@@ -32,6 +33,7 @@ func relayInput(channel ssh.Channel, in io.Reader) (stop func()) {
 // still runs, so that what is typed for the next program stays there.
 type fileRelay struct {
 	channel ssh.Channel
+	end     func() // closes channel
 	file    *os.File
 	fd      int
 	wake    *os.File // readable once stop is called
@@ -39,27 +41,34 @@ type fileRelay struct {
 	done    chan struct{}
 }
 
-func newFileRelay(channel ssh.Channel, file *os.File) (*fileRelay, error) {
+func newFileRelay(channel ssh.Channel, file *os.File, end func()) (*fileRelay, error) {
 	wake, waker, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
-	r := &fileRelay{channel: channel, file: file, fd: int(file.Fd()), wake: wake, waker: waker, done: make(chan struct{})}
+	r := &fileRelay{channel: channel, end: end, file: file, fd: int(file.Fd()), wake: wake, waker: waker, done: make(chan struct{})}
 	go r.copy()
 	return r, nil
 }
 
 // stop ends the relay. A write under way ends since the channel is closed by now; a read
-// does not wait.
+// does not wait, unless another program that has the same input took first what there was, or a file's disk is gone. Then
+// the read is left behind.
 func (r *fileRelay) stop() {
 	r.waker.Close()
-	r.channel.Close()
-	<-r.done
-	r.wake.Close()
+	r.end()
+	select {
+	case <-r.done:
+	case <-time.After(readDelay):
+	}
 }
+
+// readDelay is how long a read that does not wait may take, on a busy machine.
+const readDelay = 5 * time.Second
 
 func (r *fileRelay) copy() {
 	defer close(r.done)
+	defer r.wake.Close()
 	buf := make([]byte, 64<<10)
 	for r.readable() {
 		n, err := unix.Read(r.fd, buf)

@@ -86,7 +86,7 @@ func (c *Client) Run(ctx context.Context, command Command, stdio Stdio) (Exit, e
 	if err != nil {
 		return Exit{}, fmt.Errorf("running %s: %w", command.Argv[0], err)
 	}
-	defer r.channel.Close()
+	defer r.client.closeChannel(r.channel)
 	switch err := terminal.makeRaw(); {
 	case errors.Is(err, syscall.EIO): // the terminal is gone already
 		return Exit{Signal: syscall.SIGHUP}, nil
@@ -136,7 +136,7 @@ type run struct {
 // relay carries streams and signals until the program has ended and all its
 // output is out.
 func (r *run) relay(ctx context.Context) (Exit, error) {
-	stopInput := relayInput(r.channel, r.stdio.In)
+	stopInput := relayInput(r.channel, r.stdio.In, func() { r.client.closeChannel(r.channel) })
 	defer stopInput()
 	var signalled sync.WaitGroup
 	signalled.Go(func() { r.signals(ctx) })
