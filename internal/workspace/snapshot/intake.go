@@ -20,9 +20,9 @@ import (
 type intake struct {
 	objects
 	ctx     context.Context
+	giveUp  context.CancelCauseFunc // of ctx
 	now     func() time.Time
 	jobs    chan job
-	err     atomic.Pointer[error]
 	added   atomic.Int64 // bytes
 	listing bool         // digests are wanted, and no contents
 

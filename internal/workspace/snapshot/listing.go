@@ -63,7 +63,9 @@ func Compare(ctx context.Context, listing string, f Folder, cache string) ([]Dif
 		return nil, fmt.Errorf("reading the listing %s: %w", listing, err)
 	}
 	last, _ := readListing(cache) // without it everything is read
-	in := &intake{ctx: ctx, now: time.Now, listing: true}
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	in := &intake{ctx: ctx, giveUp: giveUp, now: time.Now, listing: true}
 	now, err := in.take(f, last, nil)
 	if err != nil {
 		return nil, fmt.Errorf("looking through %s: %w", f.Path, err)

@@ -104,7 +104,9 @@ func (s Store) create(ctx context.Context, r Request, needed *manifest) (*manife
 	m := &manifest{Snapshot: Snapshot{
 		Sandbox: r.Sandbox, Of: r.Of, Label: r.Label, Automatic: r.Automatic, Ignored: r.Ignored, Made: s.now().UTC(),
 	}}
-	in := &intake{objects: objects{dir: s.Dir}, ctx: ctx, now: s.now, maxCopied: r.MaxCopied}
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	in := &intake{objects: objects{dir: s.Dir}, ctx: ctx, giveUp: giveUp, now: s.now, maxCopied: r.MaxCopied}
 	for _, f := range r.Folders {
 		c, err := in.take(f, before.contents(f.Name), needed.contents(f.Name))
 		if err != nil {

@@ -49,8 +49,8 @@ func (in *intake) take(f Folder, before, needed *contents) (*contents, error) {
 	}
 	w := &walker{in: in, folder: f, before: before, needed: needed, linked: make(map[inode]met)}
 	stop := in.start()
-	err = w.visit(root, "", false, nil)
-	if err = errors.Join(err, stop()); err != nil {
+	in.fail(w.visit(root, "", false, nil))
+	if err := stop(); err != nil {
 		return nil, err
 	}
 	w.settle()
@@ -326,7 +326,9 @@ func (in *intake) start() (stop func() error) {
 			c := newCopier()
 			for j := range in.jobs {
 				if in.failed() == nil {
-					in.fail(in.keep(c, j))
+					if err := in.keep(c, j); err != nil {
+						in.fail(fmt.Errorf("keeping contents: %w", err))
+					}
 				}
 				j.file.Close()
 			}
@@ -341,18 +343,15 @@ func (in *intake) start() (stop func() error) {
 
 // failed is the first error, or why to end early.
 func (in *intake) failed() error {
-	if err := in.err.Load(); err != nil {
-		return *err
-	}
 	if in.ctx.Err() != nil {
 		return context.Cause(in.ctx)
 	}
 	return nil
 }
 
+// fail has all who read end.
 func (in *intake) fail(err error) {
 	if err != nil {
-		err = fmt.Errorf("keeping contents: %w", err)
-		in.err.CompareAndSwap(nil, &err)
+		in.giveUp(err)
 	}
 }
