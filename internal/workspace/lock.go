@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"forage"
 )
 
 // lockPause is how long to wait before asking for a lock again: flock(2) can't be waited for and given up.
@@ -30,8 +32,17 @@ func Lock(ctx context.Context, file string) (unlock func(), err error) {
 	return func() { _ = held.Close() }, nil
 }
 
-// Flock waits for a lock of flock(2) on an open file: how is unix.LOCK_EX or unix.LOCK_SH.
+// lockPatience is how long a lock is waited for. What is done under one takes moments or, of the greatest repositories, minutes; who
+// was stopped meanwhile (Ctrl-Z) never lets go of it.
+const lockPatience = 10 * time.Minute
+
+// Flock waits for a lock of flock(2) on an open file: how is unix.LOCK_EX or unix.LOCK_SH. forage.ErrRefused: somebody never lets
+// go of it.
 func Flock(ctx context.Context, file *os.File, how int) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, lockPatience, forage.WithHint(
+		forage.Errorf(forage.ErrRefused, "another process has not let go of %s within %v", file.Name(), lockPatience),
+		"`fuser -v "+file.Name()+"` shows who has it: wait for its end, or end it, and do this again"))
+	defer cancel()
 	for {
 		err := unix.Flock(int(file.Fd()), how|unix.LOCK_NB)
 		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
