@@ -87,6 +87,15 @@ func (s *Service) runIn(ctx context.Context, sandbox *supervisor.Sandbox, spec f
 	}
 	client := login.client
 	defer client.Close()
+	over := make(chan struct{})
+	defer close(over)
+	go func() {
+		select {
+		case <-sandbox.Done():
+			client.GuestDied()
+		case <-over:
+		}
+	}()
 	if opts.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, opts.Timeout, errTimeout)
@@ -124,7 +133,7 @@ var errTimeout = errors.New("out of time")
 
 // claim puts a run on record and takes its run-time folder.
 func (s *Service) claim(ctx context.Context, plan forage.Plan, hostKey []byte) (store.Record, *supervisor.Lock, error) {
-	unlock, err := s.Store.Lock(ctx, plan.Name)
+	unlock, err := s.lock(ctx, plan.Name)
 	if err != nil {
 		return store.Record{}, nil, err
 	}

@@ -30,6 +30,7 @@ const (
 // Client is a connection to a guest. Several programs may run over it at once.
 type Client struct {
 	conn ssh.Conn
+	sock net.Conn // below conn
 }
 
 // Dial connects to the guest behind the unix socket at path, whatever its
@@ -69,11 +70,26 @@ func New(ctx context.Context, conn net.Conn, signer ssh.Signer, hostKey ssh.Publ
 			channel.Reject(ssh.Prohibited, "the host opens channels, not the sandbox")
 		}
 	}()
-	return &Client{conn: client}, nil
+	return &Client{conn: client, sock: conn}, nil
 }
 
 // Close ends the connection and with it all programs that run over it.
 func (c *Client) Close() error { return c.conn.Close() }
+
+// GuestDied says that the guest is dead, although its end of the connection may be open still, in a message that nobody
+// receives (unix(7), SCM_RIGHTS): what has come is read, and then the connection ends.
+func (c *Client) GuestDied() {
+	halves, ok := c.sock.(interface {
+		CloseRead() error
+		CloseWrite() error
+	})
+	if !ok {
+		c.sock.Close()
+		return
+	}
+	halves.CloseRead()
+	halves.CloseWrite()
+}
 
 // SFTP opens the sandbox's files, relative to its working directory. The names and
 // contents that come back are the sandbox's: they are not to be trusted as paths. Closing it

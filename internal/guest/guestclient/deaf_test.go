@@ -110,6 +110,23 @@ func TestDeafGuestSpeaksNonsense(t *testing.T) {
 	}
 }
 
+// A guest that is dead need not have closed its end, nor have taken what it was sent.
+func TestDeadGuest(t *testing.T) {
+	for name, input := range map[string]io.Reader{"no input": nil, "stuck input": zeros{}} {
+		t.Run(name, func(t *testing.T) {
+			client, granted := deafGuest(t)
+			go func() {
+				<-granted
+				time.Sleep(filling)
+				client.GuestDied()
+			}()
+			if exit, err := within(t, t.Context(), client, command, Stdio{In: input}); !errors.Is(err, ErrLost) {
+				t.Errorf("got %+v, %v", exit, err)
+			}
+		})
+	}
+}
+
 // Another program may take the input that this one was told of. What comes next is not waited for when the program has ended.
 func TestInputThatAnotherTook(t *testing.T) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
