@@ -56,7 +56,7 @@ func (s *Service) Down(ctx context.Context, name string, force bool) error {
 
 // downOrphan removes what was made for a sandbox whose record is gone. notFound is the answer if there is nothing.
 func (s *Service) downOrphan(ctx context.Context, name string, how workspace.Removal, notFound error) error {
-	unlock, err := s.Store.Lock(ctx, name)
+	unlock, err := s.lock(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (s *Service) downOrphan(ctx context.Context, name string, how workspace.Rem
 
 // removeBroken removes a sandbox whose record can't be read: everything that is found by its name.
 func (s *Service) removeBroken(ctx context.Context, name string) error {
-	unlock, err := s.Store.Lock(ctx, name)
+	unlock, err := s.lock(ctx, name)
 	if err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ func (s *Service) Fork(ctx context.Context, name, other string) (Status, error) 
 		return Status{}, err
 	}
 	s.tell(s.missingSecrets(plan))
-	unlock, err := s.Store.Lock(ctx, other)
+	unlock, err := s.lock(ctx, other)
 	if err != nil {
 		return Status{}, err
 	}

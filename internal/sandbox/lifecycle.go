@@ -76,7 +76,7 @@ func (s *Service) up(ctx context.Context, opts Options) (Status, error) {
 	}
 	plan := planned.plan
 	s.tell(append(planned.notes, logoutNote(s.Caller.UID, s.Caller.User, "/")))
-	unlock, err := s.Store.Lock(ctx, plan.Name)
+	unlock, err := s.lock(ctx, plan.Name)
 	if err != nil {
 		return Status{}, err
 	}
@@ -118,7 +118,7 @@ func (s *Service) tidy(ctx context.Context, name string) error {
 	if err != nil || unsettled(record) == "" || s.alive(name) {
 		return nil // what is wrong is met again
 	}
-	unlock, err := s.Store.Lock(ctx, name)
+	unlock, err := s.lock(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -364,7 +364,7 @@ func (s *Service) Reset(ctx context.Context, name string) error {
 // locked runs f with the record of a sandbox that no other process is
 // changing, after finishing whatever was interrupted before.
 func (s *Service) locked(ctx context.Context, name string, f func(store.Record) error) error {
-	unlock, err := s.Store.Lock(ctx, name)
+	unlock, err := s.lock(ctx, name)
 	if err != nil {
 		return err
 	}

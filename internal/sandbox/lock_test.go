@@ -1,0 +1,36 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestWhoWaitsForASandboxIsToldSo: another command may be at work on it, or have been stopped.
+func TestWhoWaitsForASandboxIsToldSo(t *testing.T) {
+	s := newService(t)
+	unlock, err := s.Store.Lock(t.Context(), "box")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	told := make(chan string, 1)
+	s.notify = func(text string) { told <- text }
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Stop(ctx, "box") }()
+	select {
+	case text := <-told:
+		if !strings.Contains(text, "box") {
+			t.Errorf("told is %q", text)
+		}
+	case <-time.After(5 * time.Minute):
+		t.Error("nothing is said")
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("it ends with %v", err)
+	}
+}
