@@ -10,10 +10,16 @@ import (
 	"time"
 
 	"forage"
+	"forage/internal/workspace"
 	"forage/internal/workspace/gitrepo"
 )
 
 func (t *target) index() string { return filepath.Join(t.repo.GitDir, "index") }
+
+// maxIndex bounds the user's index, in bytes: millions of files.
+const maxIndex = 1 << 30
+
+func (t *target) readIndex() ([]byte, error) { return workspace.ReadFile(t.index(), 0, maxIndex) }
 
 // prepared is where an index is written before it becomes, by a hard link, the lock of the user's: so the lock that a killed
 // apply leaves is known for ours.
@@ -46,9 +52,11 @@ func (i *installation) exchangeIndex(ctx context.Context, from, to []byte, made 
 		return err
 	}
 	if err := os.Link(i.prepared(), lock); err != nil {
-		return forage.Errorf(forage.ErrRefused, "locking the index: %w", err)
+		return forage.WithHint(
+			forage.Errorf(forage.ErrRefused, "locking the index: %w", err),
+			"wait for the git command that is running there, and apply again; if there is none, remove "+lock)
 	}
-	now, err := os.ReadFile(name)
+	now, err := i.readIndex()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

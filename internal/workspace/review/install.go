@@ -101,7 +101,7 @@ func (i *installation) git(ctx context.Context, stdin []byte, args ...string) ([
 
 // begin copies the user's index: all work is done on the copy, so that the user's is locked for no longer than a rename.
 func (i *installation) begin(ctx context.Context) (err error) {
-	i.original, err = os.ReadFile(i.target.index())
+	i.original, err = i.readIndex()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

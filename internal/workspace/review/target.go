@@ -11,6 +11,7 @@ import (
 
 	"forage"
 	"forage/internal/term"
+	"forage/internal/workspace"
 	"forage/internal/workspace/gitrepo"
 )
 
@@ -148,10 +149,13 @@ func inTheWay(branch, other string) error {
 		"name another with --into")
 }
 
+// maxHeadName bounds a file that names a branch, in bytes.
+const maxHeadName = 64 << 10
+
 // used refuses a branch that a rebase or bisect goes back to when it ends: it would find it elsewhere.
 func (t *target) used(checkout gitrepo.Checkout) error {
 	for name, what := range map[string]string{"rebase-merge/head-name": "rebased", "rebase-apply/head-name": "rebased", "BISECT_START": "bisected"} {
-		text, err := os.ReadFile(filepath.Join(checkout.GitDir, name))
+		text, err := workspace.ReadFile(filepath.Join(checkout.GitDir, name), 0, maxHeadName)
 		if err == nil && strings.TrimPrefix(strings.TrimSpace(string(text)), "refs/heads/") == t.branch {
 			return forage.WithHint(
 				forage.Errorf(forage.ErrRefused, "%s is being %s in %s", t.branch, what, checkout.Folder),
