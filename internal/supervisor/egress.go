@@ -56,7 +56,7 @@ func (s *Sandbox) makeEgress(context.Context) error {
 	if s.engine, err = egress.New(config); err != nil {
 		return err
 	}
-	s.undo.add(s.engine.Close)
+	s.undo.add("egress", s.engine.Close)
 	return nil
 }
 
@@ -73,7 +73,7 @@ func (s *Sandbox) openAccount() (_ *meter.Account, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.undo.add(ledger.Close)
+	s.undo.add("the count of what is used", ledger.Close)
 	return s.account, nil
 }
 
@@ -85,7 +85,7 @@ func (s *Sandbox) prepareSecrets(ctx context.Context) error {
 		return nil
 	}
 	life, end := context.WithCancel(context.WithoutCancel(ctx)) // ctx is that of the start
-	s.undo.add(func() error { end(); return nil })
+	s.undo.add("the sources of secrets", func() error { end(); return nil })
 	sources, err := outlet.Sources(life, plan.Secrets, s.setup.SecretEnv, s.engine.HostTransport, s.secretFailed)
 	if err != nil {
 		return err

@@ -36,7 +36,7 @@ func (s *Sandbox) startRuntime(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.undo.add(func() error { return s.instance.Stop(context.Background(), 0) })
+	s.undo.add("what runs inside", func() error { return s.instance.Stop(context.Background(), 0) })
 	return nil
 }
 
@@ -57,7 +57,7 @@ func (s *Sandbox) openLog() (*os.File, error) {
 		defer read.Close()
 		log.fill(read, ended)
 	}()
-	s.undo.add(func() error { // when nothing runs inside any more
+	s.undo.add("the log", func() error { // when nothing runs inside any more
 		close(ended)
 		<-filled
 		return nil

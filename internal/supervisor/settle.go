@@ -16,7 +16,7 @@ func (s *Sandbox) openDoors() error {
 	if err != nil {
 		return err
 	}
-	s.undo.add(control.Close)
+	s.undo.add("the control socket", control.Close)
 	if s.setup.Port == 0 {
 		return nil
 	}
@@ -24,7 +24,7 @@ func (s *Sandbox) openDoors() error {
 	if err != nil {
 		return err
 	}
-	s.undo.add(relay.Close)
+	s.undo.add("the SSH port", relay.Close)
 	return nil
 }
 

@@ -127,7 +127,7 @@ func (s *Sandbox) openAudit(context.Context) error {
 		return err
 	}
 	s.audit = log
-	s.undo.add(log.Close)
+	s.undo.add("the audit log", log.Close)
 	return s.Record(audit.Event{Kind: audit.Lifecycle, Verdict: "allow", Reason: "starting on " + s.setup.Plan.Runtime})
 }
 

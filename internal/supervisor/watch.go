@@ -164,7 +164,7 @@ func (s *Sandbox) importCommits() {
 			i.run(ctx)
 		}
 	}()
-	s.undo.add(func() error {
+	s.undo.add("the import of commits", func() error {
 		cancel()
 		<-ended
 		return nil
