@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -80,7 +81,7 @@ func acquire(dir string) (*Lock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("locking the run-time folder: %w", err)
 	}
-	for {
+	for deadline := time.Now().Add(waiterLimit); ; {
 		err := setLock(file, unix.F_OFD_SETLK, unix.F_WRLCK)
 		if err == nil {
 			return newLock(file, dir), nil
@@ -94,8 +95,21 @@ func acquire(dir string) (*Lock, error) {
 			return nil, errors.Join(err, forage.Errorf(forage.ErrRefused, "the sandbox is already running"))
 		}
 		// Somebody who waited for the last supervisor's end holds it for a moment.
+		if time.Now().After(deadline) {
+			file.Close()
+			return nil, forage.WithHint(fmt.Errorf("locking %s: %w", file.Name(), errWaiter), "a stopped `forage-ctl logs -f` may: continue it or end it")
+		}
+		time.Sleep(waiterPause)
 	}
 }
+
+// How long, and how often, it is looked whether somebody has let go of a lock that they hold for a moment.
+const (
+	waiterLimit = 10 * time.Second
+	waiterPause = time.Millisecond
+)
+
+var errWaiter = errors.New("somebody who waited for the sandbox's end holds the lock, and does not let go of it")
 
 // inherited is the lock that the process which started this one took for it, as its descriptor fd.
 func inherited(fd uintptr) (*Lock, error) {

@@ -7,6 +7,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"forage"
 	"forage/internal/hostexec"
@@ -102,6 +105,37 @@ func TestLockIsHandedOver(t *testing.T) {
 		})
 	}
 	takers.Wait()
+}
+
+// Whoever waited for a supervisor's end holds the lock for a moment. One that is stopped in that moment is not waited for for good.
+func TestLockOfStoppedWaiter(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "box")
+	lock, err := acquire(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock.close()
+	waiter, err := openLock(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer waiter.Close()
+	if err := setLock(waiter, unix.F_OFD_SETLK, unix.F_RDLCK); err != nil {
+		t.Fatal(err)
+	}
+	acquired := make(chan error, 1)
+	go func() {
+		_, err := Acquire(dir)
+		acquired <- err
+	}()
+	select {
+	case err := <-acquired:
+		if !errors.Is(err, errWaiter) {
+			t.Errorf("got %v", err)
+		}
+	case <-time.After(5 * time.Minute):
+		t.Error("it waits in vain")
+	}
 }
 
 // What a program does that outlives a killed supervisor, or run, is done before anybody else has the sandbox.
