@@ -74,7 +74,14 @@ type Output struct {
 	Stdout, Stderr []byte
 }
 
-// Run runs c and waits for it. The error is ErrNoProgram, ErrCPU, the context's, or an
+// overdue is the context.DeadlineExceeded of a program that took that long.
+type overdue time.Duration
+
+func (o overdue) Error() string { return fmt.Sprintf("it has not ended within %v", time.Duration(o)) }
+
+func (overdue) Is(target error) bool { return target == context.DeadlineExceeded }
+
+// Run runs c and waits for it. The error is ErrNoProgram, ErrCPU, the context's, context.DeadlineExceeded at c.Timeout, or an
 // *exec.ExitError; the output is there in each case. What the command started is
 // killed with it.
 func Run(ctx context.Context, c Command) (Output, error) {
@@ -85,8 +92,11 @@ func Run(ctx context.Context, c Command) (Output, error) {
 	if err != nil {
 		return Output{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, orDefault(c.Timeout, DefaultTimeout))
+	timeout := orDefault(c.Timeout, DefaultTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, overdue(timeout))
 	defer cancel()
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
 	bound := orDefault(c.Output, DefaultOutput)
 	stdout, stderr := &capped{left: bound}, &capped{left: bound}
 	cmd := c.prepare(ctx, program)
@@ -107,7 +117,7 @@ func Run(ctx context.Context, c Command) (Output, error) {
 	}
 	if err = start(); err == nil {
 		if err = c.bound(cmd.Process.Pid); err != nil {
-			cancel()
+			giveUp(fmt.Errorf("bounding what it may take: %w", err))
 		}
 		fed.begin()
 		streamed.begin()
@@ -159,17 +169,26 @@ func (c Command) prepare(ctx context.Context, program string) *exec.Cmd {
 func (c Command) bound(pid int) error {
 	var errs []error
 	if c.Memory > 0 {
-		errs = append(errs, unix.Prlimit(pid, unix.RLIMIT_DATA, &unix.Rlimit{Cur: c.Memory, Max: c.Memory}, nil))
+		errs = append(errs, boundTo(pid, unix.RLIMIT_DATA, c.Memory))
 	}
 	if c.CPU > 0 { // with both the same it is killed, and leaves no core
-		seconds := uint64(c.CPU / time.Second)
-		errs = append(errs, unix.Prlimit(pid, unix.RLIMIT_CPU, &unix.Rlimit{Cur: seconds, Max: seconds}, nil))
+		errs = append(errs, boundTo(pid, unix.RLIMIT_CPU, uint64(c.CPU/time.Second)))
 	}
 	err := errors.Join(errs...)
 	if errors.Is(err, unix.ESRCH) {
 		return nil
 	}
 	return err
+}
+
+// boundTo sets both limits of getrlimit(2), to the hard one if that is less: only root may have more.
+func boundTo(pid, resource int, most uint64) error {
+	var now unix.Rlimit
+	if err := unix.Prlimit(pid, resource, nil, &now); err != nil {
+		return err
+	}
+	most = min(most, now.Max)
+	return unix.Prlimit(pid, resource, &unix.Rlimit{Cur: most, Max: most}, nil)
 }
 
 // spent says whether a program was killed for the time it took, which the kernel counts for that by ticks.

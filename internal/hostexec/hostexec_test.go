@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -123,6 +124,38 @@ func TestRunBoundsTheProcessorsTime(t *testing.T) {
 		if _, err := Run(t.Context(), Command{Timeout: patience, Argv: []string{"sh", "-c", command}, CPU: 100 * time.Second}); err == nil || errors.Is(err, ErrCPU) {
 			t.Errorf("%s: %v", command, err)
 		}
+	}
+}
+
+func TestRunSaysHowLongItWaited(t *testing.T) {
+	_, err := Run(t.Context(), Command{Argv: []string{"sleep", "1000"}, Timeout: 50 * time.Millisecond})
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "within 50ms") {
+		t.Errorf("it ends with %v", err)
+	}
+}
+
+// TestRunUnderATighterBound: where less is allowed than what c allows, that holds.
+func TestRunUnderATighterBound(t *testing.T) {
+	const tight = 1 << 30
+	if os.Getenv("FORAGE_TIGHT") == "" {
+		again := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
+		again.Env = append(os.Environ(), "FORAGE_TIGHT=1")
+		if out, err := again.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	if os.Geteuid() == 0 { // who may have more than that
+		if err := syscall.Setuid(65534); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_DATA, &unix.Rlimit{Cur: tight, Max: tight}); err != nil {
+		t.Fatal(err)
+	}
+	out, err := Run(t.Context(), Command{Argv: []string{"sh", "-c", "read -r _; ulimit -d; ulimit -Hd"}, Input: strings.NewReader("\n"), Timeout: patience, Memory: 2 * tight, CPU: time.Hour})
+	if want := strings.Repeat(strconv.Itoa(tight>>10)+"\n", 2); err != nil || string(out.Stdout) != want {
+		t.Errorf("got %q, %v, want %q", out.Stdout, err, want)
 	}
 }
 
