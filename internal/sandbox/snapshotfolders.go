@@ -83,10 +83,10 @@ func (s *Service) ignoredBy(ctx context.Context, w forage.Workspace) (_ map[stri
 	}
 	list, err := shadow.Git(ctx, gitrepo.Call{
 		Args:     []string{"ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory"},
-		WorkTree: w.Path, Index: index, Output: maxIgnored,
+		WorkTree: w.Path, Index: index, Output: maxIgnored, Brief: true,
 	})
 	if err != nil {
-		return nil, err
+		return nil, gitrepo.TooLong(err)
 	}
 	return onlyIgnored(strings.Split(strings.TrimRight(string(list), "\x00"), "\x00")), nil
 }

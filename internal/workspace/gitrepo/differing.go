@@ -34,7 +34,7 @@ func TooLong(err error) error {
 // at its end, the folders into which git can't look: there may be work in one, of which its list says nothing.
 func (s *Shadow) differing(ctx context.Context, folder, index string) (list []byte, closed []string, err error) {
 	out, err := s.run(ctx, Call{
-		Args: []string{"ls-files", "-z", "-o", "--exclude-standard"}, WorkTree: folder, Index: index, Timeout: lookTimeout, Brief: true,
+		Args: []string{"ls-files", "-z", "-o", "--exclude-standard"}, WorkTree: folder, Index: index, Brief: true,
 	})
 	if err != nil {
 		return nil, nil, TooLong(err)
@@ -77,7 +77,7 @@ func (s *Shadow) compare(ctx context.Context, folder, index string, args ...stri
 // attributes asks for attributes of names, each of which ends with a zero byte, as files of a folder say them.
 func (s *Shadow) attributes(ctx context.Context, folder, index string, names []byte, which ...string) ([]byte, error) {
 	list, err := s.Git(ctx, Call{
-		Args: append([]string{"check-attr", "-z", "--stdin"}, which...), Stdin: names, WorkTree: folder, Index: index, Timeout: lookTimeout, Brief: true,
+		Args: append([]string{"check-attr", "-z", "--stdin"}, which...), Stdin: names, WorkTree: folder, Index: index, Brief: true,
 	})
 	return list, TooLong(err)
 }

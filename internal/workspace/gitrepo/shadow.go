@@ -175,7 +175,7 @@ type Call struct {
 	WorkTree string    // GIT_WORK_TREE; "" for commands that need none
 	Index    string    // GIT_INDEX_FILE; "" is the shadow's own, which is empty at first
 	Env      []string
-	Timeout  time.Duration // 0 is callTimeout
+	Timeout  time.Duration // 0 is callTimeout, or for one that is brief lookTimeout
 	Brief    bool          // it compares names with patterns from inside: see briefCPU
 	Output   int           // bytes of stdout that are kept; more is an error. 0 is callOutput
 	Writer   io.Writer     // gets stdout in the place of that
@@ -211,12 +211,9 @@ func (s *Shadow) run(ctx context.Context, c Call) (hostexec.Output, error) {
 	if c.Index != "" {
 		env = append(env, "GIT_INDEX_FILE="+c.Index)
 	}
-	timeout, bound, cpu := c.Timeout, c.Output, time.Duration(0)
+	timeout, bound, cpu := cmp.Or(c.Timeout, callTimeout), c.Output, time.Duration(0)
 	if c.Brief {
-		cpu = cmp.Or(s.brief, briefCPU)
-	}
-	if timeout == 0 {
-		timeout = callTimeout
+		timeout, cpu = cmp.Or(c.Timeout, lookTimeout), cmp.Or(s.brief, briefCPU)
 	}
 	if bound == 0 {
 		bound = callOutput

@@ -153,7 +153,7 @@ func CopyIndex(from, to string) error { return workspace.CopyFile(from, to, maxI
 // forgetIgnored takes out of a kept index what was untracked when it was added, and is ignored now.
 func (w *treeWriter) forgetIgnored(ctx context.Context) error {
 	ignored, err := w.shadow.Git(ctx, Call{
-		Args: []string{"ls-files", "-z", "-c", "-i", "--exclude-standard"}, WorkTree: w.folder.Path, Index: w.index, Timeout: lookTimeout, Brief: true,
+		Args: []string{"ls-files", "-z", "-c", "-i", "--exclude-standard"}, WorkTree: w.folder.Path, Index: w.index, Brief: true,
 	})
 	if err != nil || len(ignored) == 0 {
 		return TooLong(err)
