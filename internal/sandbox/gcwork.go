@@ -81,6 +81,8 @@ func (c *collector) worthKeeping(ctx context.Context, w forage.Workspace) string
 	if err != nil {
 		return err.Error()
 	}
+	ctx, enough := within(ctx, savePatience)
+	defer enough()
 	if !c.dryRun {
 		if _, err := provider.Update(ctx, w); err != nil {
 			return err.Error()

@@ -16,8 +16,10 @@ import (
 func BeforeRemoval(
 	ctx context.Context, p workspace.Provider, w forage.Workspace, how workspace.Removal, places workspace.Places,
 ) (kept []workspace.Recovery, branch string, err error) {
-	_, updateErr := p.Update(ctx, w)
-	status, err := p.Status(ctx, w)
+	looking, enough := context.WithTimeout(ctx, KeepPatience)
+	defer enough()
+	_, updateErr := p.Update(looking, w)
+	status, err := p.Status(looking, w)
 	if err != nil {
 		return nil, "", err
 	}

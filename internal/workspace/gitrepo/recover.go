@@ -104,8 +104,14 @@ func (k *keeping) tip(ctx context.Context, state imported) (tip, ref string, err
 	return tip, ref, err
 }
 
+// KeepPatience is how long is taken before a removal to look for work, and again to bring its commits, all together: who was inside can
+// make objects that take git days.
+const KeepPatience = time.Hour
+
 // take brings a commit to the staging, where it passes git's checks on its way to the host.
 func (k *keeping) take(ctx context.Context, id string) error {
+	ctx, cancel := context.WithDeadline(ctx, k.made.Add(KeepPatience))
+	defer cancel()
 	return k.staging.transfer(ctx, k.host, []string{id}, nil)
 }
 

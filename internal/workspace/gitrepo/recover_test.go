@@ -1,11 +1,13 @@
 package gitrepo
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -43,7 +45,8 @@ func TestKeepHoldsAllWork(t *testing.T) {
 	b.inside.Git("checkout", "-q", "-b", "feature")
 	feature := b.inside.Commit("f", "feature\n")
 	b.inside.Git("checkout", "-q", b.work.Branch)
-	tip := b.inside.Commit("c", "three\n")
+	b.inside.Commit("c", "three\n")
+	tip := b.inside.Git("rev-parse", "HEAD")
 	write(t, filepath.Join(b.work.Path, "a"), "uncommitted\n")
 	write(t, filepath.Join(b.work.Path, "sub/new"), "new\n")
 	refs, _ := b.keep()
@@ -125,7 +128,8 @@ func TestKeepOfWhatGitCannotHold(t *testing.T) {
 // sandbox from being removed, or takes the host's memory.
 func TestKeepOfFilesThatGitCannotRead(t *testing.T) {
 	b := newBox(t, newHost(t), "box")
-	tip := b.inside.Commit("c", "three\n")
+	b.inside.Commit("c", "three\n")
+	tip := b.inside.Git("rev-parse", "HEAD")
 	write(t, filepath.Join(b.work.Path, "new"), "nowhere else\n")
 	write(t, filepath.Join(b.work.Path, ".gitignore"), "")
 	must(t, os.Truncate(filepath.Join(b.work.Path, ".gitignore"), 8<<30)) // takes no place on the disk
@@ -172,4 +176,21 @@ func TestKeepOfBillionsOfFiles(t *testing.T) {
 	if b.has(planted) || b.host.Git("show", refs["work"]+":new") != "nowhere else" {
 		t.Errorf("kept %+v, %+v", refs, kept)
 	}
+}
+
+// TestKeepEnds: objects that take git days have the repository inside kept as it is, and a removal with force goes on.
+func TestKeepEnds(t *testing.T) {
+	b := newBox(t, newHost(t), "box")
+	b.inside.Commit("c", "three\n")
+	tip := b.inside.Git("rev-parse", "HEAD")
+	i, err := openImport(t.Context(), Open, b.work, b.scratch)
+	must(t, err)
+	s, err := newStaging(i.host.Repository, i.from)
+	must(t, err)
+	k := &keeping{importing: i, staging: s, sandbox: "box", made: time.Now().UTC().Add(-2 * KeepPatience).Truncate(time.Second)}
+	must(t, k.run(t.Context()))
+	if text, err := os.ReadFile(filepath.Join(k.aside(), "git", "refs/heads", b.work.Repository.Head)); err != nil || strings.TrimSpace(string(text)) != tip {
+		t.Errorf("kept: %q, %v, want %s", text, err, tip)
+	}
+	must(t, errors.Join(s.close(), i.close()))
 }

@@ -59,6 +59,8 @@ func (s *Shadow) keepAll(ctx context.Context, w forage.Workspace, sandbox string
 
 // lookToKeep is look for what has no more heads than can be kept one by one.
 func (s *Shadow) lookToKeep(ctx context.Context, w forage.Workspace) (*inside, error) {
+	ctx, cancel := context.WithTimeout(ctx, gitrepo.KeepPatience)
+	defer cancel()
 	in, err := s.look(ctx, w)
 	if err != nil || len(in.others) <= gitrepo.MaxKept {
 		return in, err

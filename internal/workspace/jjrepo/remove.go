@@ -18,8 +18,10 @@ import (
 // BeforeRemoval brings w up to date and does what how says about work that is nowhere else. Without an error
 // w may be removed: its bookmark is gone, or stays for a reason.
 func (s *Shadow) BeforeRemoval(ctx context.Context, w forage.Workspace, how workspace.Removal) ([]workspace.Recovery, error) {
-	_, importErr := s.Import(ctx, w)
-	status, err := s.Unsaved(ctx, w)
+	looking, enough := context.WithTimeout(ctx, gitrepo.KeepPatience)
+	defer enough()
+	_, importErr := s.Import(looking, w)
+	status, err := s.Unsaved(looking, w)
 	if err := errors.Join(importErr, err); err != nil {
 		if ctx.Err() != nil {
 			return nil, err
