@@ -143,6 +143,7 @@ func startScript(t *testing.T, dir, file string, who caller) {
 		cmd.Env = append(cmd.Env, "GOCOVERDIR="+coverage)
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: who.credential, Pdeathsig: unix.SIGKILL}
+	cmd.WaitDelay = time.Minute // a script that took too long may have left somebody who holds its output
 	out, err := cmd.CombinedOutput()
 	switch {
 	case err != nil:
