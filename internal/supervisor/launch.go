@@ -51,11 +51,22 @@ func Spawn(ctx context.Context, launch Launch, errPath string) error {
 		return fmt.Errorf("starting the supervisor: %w", err)
 	}
 	defer out.Close()
-	if err := spawn(launch.paths().Dir, inRead, outWrite, errPath); err != nil {
+	process, err := spawn(launch.paths().Dir, inRead, outWrite, errPath)
+	if err != nil {
 		return fmt.Errorf("starting the supervisor: %w", err)
 	}
+	defer process.Release()
+	told := make(chan struct{})
+	defer close(told)
 	// Whatever ends this process or ctx closes `in`: the supervisor, if not yet done, gives up.
-	stop := context.AfterFunc(ctx, func() { in.Close() })
+	stop := context.AfterFunc(ctx, func() {
+		in.Close()
+		select {
+		case <-told:
+		case <-time.After(giveUpLimit):
+			process.Kill()
+		}
+	})
 	defer stop()
 	if _, err := in.Write(message); err != nil { // it has ended, or ctx has: either way it has no more to read
 		in.Close()
@@ -71,40 +82,40 @@ func Spawn(ctx context.Context, launch Launch, errPath string) error {
 	return report.Failure.err()
 }
 
+// giveUpLimit is how long a supervisor may take to take back a start that is not wanted any more.
+var giveUpLimit = 2 * time.Minute
+
 func (l Launch) paths() Paths {
 	return Places{store.Places{State: l.StateDir, Runtime: l.RuntimeDir}}.Of(l.Name)
 }
 
 // spawn starts this program again as the supervisor that holds the run-time folder dir. It closes stdin and stdout.
-func spawn(dir string, stdin, stdout *os.File, errPath string) error {
+func spawn(dir string, stdin, stdout *os.File, errPath string) (*os.Process, error) {
 	defer stdin.Close()
 	defer stdout.Close()
 	lock, err := Acquire(dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := startHolding(lock, stdin, stdout, errPath); err != nil {
-		return errors.Join(err, lock.Release())
+	process, err := startHolding(lock, stdin, stdout, errPath)
+	if err != nil {
+		return nil, errors.Join(err, lock.Release())
 	}
-	return lock.close() // which leaves the lock to the supervisor: it is of what both have open
+	return process, lock.close() // which leaves the lock to the supervisor: it is of what both have open
 }
 
-func startHolding(lock *Lock, stdin, stdout *os.File, errPath string) error {
+func startHolding(lock *Lock, stdin, stdout *os.File, errPath string) (*os.Process, error) {
 	stderr, err := os.OpenFile(errPath, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer stderr.Close()
-	process, err := os.StartProcess("/proc/self/exe", []string{"forage-ctl", Argument}, &os.ProcAttr{
+	return os.StartProcess("/proc/self/exe", []string{"forage-ctl", Argument}, &os.ProcAttr{
 		Dir:   "/",
 		Env:   supervisorEnv(),
 		Files: []*os.File{stdin, stdout, stderr, lockFD: lock.file},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
-	if err != nil {
-		return err
-	}
-	return process.Release()
 }
 
 // supervisorEnv is what a supervisor keeps of the caller's environment: what
