@@ -257,7 +257,9 @@ func (s *Service) prepareFiles(record store.Record, hostKey []byte) error {
 func (s *Service) Start(ctx context.Context, name string) error {
 	return s.locked(ctx, name, func(store.Record) error {
 		if s.alive(name) {
-			if err := s.client(name).StartWindow(ctx); err == nil || s.alive(name) {
+			asked, answered := asking(ctx, name, answerLimit)
+			defer answered()
+			if err := s.client(name).StartWindow(asked); err == nil || s.alive(name) {
 				return err
 			}
 		}

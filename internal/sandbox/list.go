@@ -13,9 +13,6 @@ import (
 	"forage/internal/supervisor"
 )
 
-// askTimeout bounds how long a supervisor may take to say how it is, the time that it gives its guest included.
-const askTimeout = 20 * time.Second
-
 // List returns every sandbox, by name. The error names the records that can't
 // be read; the others are there all the same.
 func (s *Service) List(ctx context.Context) ([]Status, error) {
@@ -75,7 +72,7 @@ func (s *Service) Status(ctx context.Context, name string) (Status, error) {
 // status asks the supervisor, if one is alive; a record alone is not believed. One whose sandbox has just ended is
 // about to write down why, and is waited for.
 func (s *Service) status(ctx context.Context, record store.Record) Status {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := asking(ctx, record.Name, askTimeout)
 	defer cancel()
 	for {
 		status, ending := s.statusNow(ctx, record)

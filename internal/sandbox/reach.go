@@ -47,7 +47,9 @@ func (s *Service) reach(ctx context.Context, name, method string, argv []string,
 	if err != nil {
 		return 0, err
 	}
-	if err := s.client(name).Record(ctx, execEvent(method, argv)); err != nil {
+	asked, answered := asking(ctx, name, answerLimit)
+	defer answered()
+	if err := s.client(name).Record(asked, execEvent(method, argv)); err != nil {
 		return 0, err
 	}
 	client, err := s.connect(ctx, record)

@@ -47,7 +47,7 @@ func (s *Service) trafficOf(ctx context.Context, name string) (Traffic, error) {
 	}
 	one := Traffic{Sandbox: name, Running: s.alive(name)}
 	if one.Running {
-		ctx, cancel := context.WithTimeout(ctx, askTimeout)
+		ctx, cancel := asking(ctx, name, askTimeout)
 		defer cancel()
 		one.Traffic, err = s.client(name).Traffic(ctx)
 		if !supervisor.Closed(err) {
