@@ -29,6 +29,7 @@ type job struct {
 	event  audit.Event     // its lines in the audit log
 
 	body     *countedBody
+	sent     *freeBody // body, or what is made of it, as the server gets it
 	writer   *countedWriter
 	applied  *credential.Applied
 	upgraded bool

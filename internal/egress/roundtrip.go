@@ -48,6 +48,10 @@ func (h *httpSide) roundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	r = r.WithContext(httptrace.WithClientTrace(j.ctx, j.trace(httptrace.ContextClientTrace(r.Context()))))
+	if r.Body != nil {
+		j.sent = newFreeBody(r.Body, r.ContentLength)
+		r.Body = j.sent
+	}
 	res, err := h.present(j.claim.changed()).of(j.scheme, isWebSocket(r.Header)).RoundTrip(r)
 	if err != nil {
 		j.unanswered(r)
@@ -120,9 +124,14 @@ func (c *claim) changed() uint64 {
 func (j *job) trace(next *httptrace.ClientTrace) *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{
 		GotConn: func(info httptrace.GotConnInfo) {
-			if addr, ok := dialledAddr(info.Conn); ok {
-				j.claim.uses(addr)
+			conn, ok := keptOf(info.Conn)
+			if !ok {
+				return
 			}
+			if j.sent != nil {
+				j.sent.gone = conn.gone
+			}
+			j.claim.uses(conn.addr)
 		},
 		Got1xxResponse: func(status int, header textproto.MIMEHeader) error {
 			if status == http.StatusContinue && j.asksFirst() {

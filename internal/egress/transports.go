@@ -148,6 +148,7 @@ type dialledConn struct {
 	net.Conn
 	e    *Engine
 	addr netip.AddrPort // invalid through a proxy
+	gone chan struct{}  // closed when it is
 }
 
 // keep makes a transport's connection end with the engine.
@@ -155,7 +156,7 @@ func (e *Engine) keep(conn net.Conn, addr netip.AddrPort, err error) (net.Conn, 
 	if err != nil {
 		return nil, err
 	}
-	kept := &dialledConn{conn, e, addr}
+	kept := &dialledConn{conn, e, addr, make(chan struct{})}
 	e.mu.Lock()
 	closed := e.closed
 	if !closed {
@@ -171,20 +172,21 @@ func (e *Engine) keep(conn net.Conn, addr netip.AddrPort, err error) (net.Conn, 
 
 func (c *dialledConn) Close() error {
 	c.e.mu.Lock()
-	delete(c.e.servers, c)
+	if _, open := c.e.servers[c]; open {
+		delete(c.e.servers, c)
+		close(c.gone)
+	}
 	c.e.mu.Unlock()
 	return c.Conn.Close()
 }
 
-// dialledAddr is the address that a connection of a transport was dialled to.
-func dialledAddr(conn net.Conn) (addr netip.AddrPort, ok bool) {
+// keptOf is what was dialled for a connection of a transport.
+func keptOf(conn net.Conn) (dialled *dialledConn, ok bool) {
 	if secure, isTLS := conn.(*tls.Conn); isTLS {
 		conn = secure.NetConn()
 	}
-	if dialled, isOurs := conn.(*dialledConn); isOurs {
-		return dialled.addr, true
-	}
-	return netip.AddrPort{}, false
+	dialled, ok = conn.(*dialledConn)
+	return dialled, ok
 }
 
 // HostTransport sends the host's own requests, such as one to renew a login:
