@@ -56,14 +56,14 @@ func Spawn(ctx context.Context, launch Launch, errPath string) error {
 		return fmt.Errorf("starting the supervisor: %w", err)
 	}
 	defer process.Release()
-	told := make(chan struct{})
+	told, limit := make(chan struct{}), giveUpLimit
 	defer close(told)
 	// Whatever ends this process or ctx closes `in`: the supervisor, if not yet done, gives up.
 	stop := context.AfterFunc(ctx, func() {
 		in.Close()
 		select {
 		case <-told:
-		case <-time.After(giveUpLimit):
+		case <-time.After(limit):
 			process.Kill()
 		}
 	})
