@@ -95,13 +95,16 @@ func (p Provider) Status(ctx context.Context, w forage.Workspace) (workspace.Sta
 		return status, nil // nothing is left that could be lost
 	}
 	found, err := snapshot.Compare(ctx, p.Base(w), snapshot.Folder{Path: w.Path}, filepath.Join(p.private(w), "now"))
+	if err == nil {
+		found = without(ctx, found, w)
+	}
 	if ctx.Err() != nil {
 		return status, context.Cause(ctx)
 	}
 	if err != nil {
 		return workspace.Status{Problem: err.Error()}, nil
 	}
-	for _, d := range without(found, w) {
+	for _, d := range found {
 		if status.UncommittedCount++; status.UncommittedCount <= workspace.MaxListed {
 			status.Uncommitted = append(status.Uncommitted, d.Path)
 		}

@@ -151,8 +151,38 @@ func TestGivenUp(t *testing.T) {
 	if kept, err := p.Remove(ctx, w, workspace.RemoveForced); !errors.Is(err, context.Canceled) || len(kept) > 0 {
 		t.Errorf("a removal that was given up: kept %v, %v", kept, err)
 	}
+	for _, folder := range []string{source, w.Path} { // which take hours to compare
+		big := filepath.Join(folder, "big")
+		must(t, os.WriteFile(big, nil, 0o644), os.Truncate(big, 1<<42))
+	}
+	ctx, cancel = context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { _, err := p.Status(ctx, w); ended <- err }()
+	for !isOpen(filepath.Join(source, "big")) {
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("a look that was given up: %v", err)
+		}
+	case <-time.After(5 * time.Minute):
+		t.Fatal("the look goes on")
+	}
 	must(t, os.Remove(p.Base(w)))
 	if _, err := p.Remove(t.Context(), w, workspace.RemoveSaved); !errors.Is(err, forage.ErrRefused) || !strings.Contains(err.Error(), filepath.Base(p.Base(w))) {
 		t.Errorf("a removal without a look: %v", err)
 	}
+}
+
+// isOpen says whether this process has a file open.
+func isOpen(path string) bool {
+	links, _ := filepath.Glob("/proc/self/fd/*")
+	for _, link := range links {
+		if at, _ := os.Readlink(link); at == path {
+			return true
+		}
+	}
+	return false
 }

@@ -2,6 +2,7 @@ package copied
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"io/fs"
@@ -15,8 +16,8 @@ import (
 )
 
 // without leaves out what the source has in the same state, since apply brought it there: that would not be lost. Where one of
-// the two can't be looked at, nothing is left out.
-func without(found []snapshot.Difference, w forage.Workspace) []snapshot.Difference {
+// the two can't be looked at, or nobody waits for it any more, nothing is left out.
+func without(ctx context.Context, found []snapshot.Difference, w forage.Workspace) []snapshot.Difference {
 	work, err := os.OpenRoot(w.Path)
 	if err != nil {
 		return found
@@ -27,11 +28,11 @@ func without(found []snapshot.Difference, w forage.Workspace) []snapshot.Differe
 		return found
 	}
 	defer source.Close()
-	return slices.DeleteFunc(found, func(d snapshot.Difference) bool { return d.Path != "" && same(work, source, d.Path) })
+	return slices.DeleteFunc(found, func(d snapshot.Difference) bool { return d.Path != "" && same(ctx, work, source, d.Path) })
 }
 
 // same says whether both have the same there: nothing, a folder, a link, or a file with what git would keep of it.
-func same(a, b *os.Root, path string) bool {
+func same(ctx context.Context, a, b *os.Root, path string) bool {
 	one, err := a.Lstat(path)
 	two, otherErr := b.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) && errors.Is(otherErr, fs.ErrNotExist) {
@@ -48,13 +49,13 @@ func same(a, b *os.Root, path string) bool {
 		other, otherErr := b.Readlink(path)
 		return err == nil && otherErr == nil && to == other
 	case 0:
-		return one.Size() == two.Size() && (one.Mode()^two.Mode())&0o100 == 0 && sameBytes(a, b, path)
+		return one.Size() == two.Size() && (one.Mode()^two.Mode())&0o100 == 0 && sameBytes(ctx, a, b, path)
 	}
 	return false
 }
 
 // sameBytes compares two files. What was one a moment ago may be a FIFO by now.
-func sameBytes(a, b *os.Root, path string) bool {
+func sameBytes(ctx context.Context, a, b *os.Root, path string) bool {
 	var files [2]*os.File
 	for i, root := range [...]*os.Root{a, b} {
 		file, err := root.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
@@ -68,7 +69,7 @@ func sameBytes(a, b *os.Root, path string) bool {
 		files[i] = file
 	}
 	one, two := make([]byte, 64<<10), make([]byte, 64<<10)
-	for {
+	for ctx.Err() == nil { // a hole costs nothing, however long it takes to read
 		n, err := io.ReadFull(files[0], one)
 		m, otherErr := io.ReadFull(files[1], two)
 		if !bytes.Equal(one[:n], two[:m]) || !errors.Is(err, otherErr) {
@@ -78,4 +79,5 @@ func sameBytes(a, b *os.Root, path string) bool {
 			return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 		}
 	}
+	return false
 }
