@@ -158,7 +158,7 @@ func TestGivenUp(t *testing.T) {
 	ctx, cancel = context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { _, err := p.Status(ctx, w); ended <- err }()
-	for !isOpen(filepath.Join(source, "big")) {
+	for deadline := time.Now().Add(5 * time.Minute); !isOpen(filepath.Join(source, "big")) && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
 	cancel()
