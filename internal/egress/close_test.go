@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"forage"
 	"forage/internal/audit"
 	"forage/internal/policy"
@@ -112,4 +114,32 @@ func TestSetPolicyWaitsForNoServer(t *testing.T) {
 		t.Error("a change of the policy waits for a server")
 	}
 	s.mustClose()
+}
+
+// TestTurnedAwayTakeNoRoom: connections that there is no room for are reset at once, however long their lines in the audit log
+// have to wait, and not all of them wait.
+func TestTurnedAwayTakeNoRoom(t *testing.T) {
+	w := newWorld(t, mustPolicy(t, "full"), func(c *Config) { c.MaxConnections = 1 })
+	w.engine.denials = rate.NewLimiter(rate.Every(time.Hour), 1)
+	w.engine.denials.Allow() // so that each has to wait
+	_, inside := tcpPair(t)
+	w.engine.ServeProxyConn(inside, nil, nil) // takes the place
+	served := make(chan struct{}, maxTurnedAway+1)
+	for range maxTurnedAway + 1 {
+		client, inside := tcpPair(t)
+		client.SetDeadline(time.Now().Add(patience))
+		go func() { w.engine.ServeProxyConn(inside, nil, nil); served <- struct{}{} }()
+		expectReset(t, client)
+	}
+	for range maxTurnedAway + 1 {
+		select {
+		case <-served:
+		case <-time.After(patience):
+			t.Fatal("a refusal is waited for in vain")
+		}
+		w.mustClose() // which ends the others
+	}
+	if n := w.engine.unsaid.Load(); n != 1 {
+		t.Errorf("%d were only counted, want 1", n)
+	}
 }

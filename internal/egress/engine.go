@@ -66,6 +66,8 @@ type Engine struct {
 	running sync.WaitGroup
 	slots   chan struct{}
 	denials *rate.Limiter
+	turning atomic.Int64 // connections that are being turned away
+	unsaid  atomic.Int64 // those that have no line in the audit log
 	heads   *sniff.Budget
 	names   dns.Names
 	pipes   relay.Pipes

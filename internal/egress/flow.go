@@ -9,6 +9,7 @@ import (
 	"forage/internal/audit"
 	"forage/internal/egress/relay"
 	"forage/internal/egress/sniff"
+	"forage/internal/policy"
 )
 
 // flow is one connection from inside and what became of it.
@@ -57,9 +58,7 @@ func (e *Engine) start(conn net.Conn, serve func(*flow)) {
 	select {
 	case e.slots <- struct{}{}:
 	default:
-		e.refuse(f, audit.Event{Kind: audit.Connect}, "connection-limit",
-			fmt.Sprintf("%d connections are open", cap(e.slots)))
-		f.cancel()
+		e.turnAway(f)
 		return
 	}
 	e.mu.Lock()
@@ -80,6 +79,29 @@ func (e *Engine) start(conn net.Conn, serve func(*flow)) {
 		defer f.end()
 		serve(f)
 	}()
+}
+
+// maxTurnedAway bounds the connections whose refusal waits for its turn, where there is no room for one more.
+const maxTurnedAway = 64
+
+// turnAway refuses a connection that there is no room for. It is reset first: whoever comes in crowds must not take as
+// many open files as there are refusals that wait. Those beyond the bound are counted in the line of the next one.
+func (e *Engine) turnAway(f *flow) {
+	defer f.cancel()
+	relay.Reset(f.client)
+	defer e.turning.Add(-1)
+	if e.turning.Add(1) > maxTurnedAway {
+		e.unsaid.Add(1)
+		e.mu.Lock()
+		e.total.Denied++
+		e.mu.Unlock()
+		return
+	}
+	reason := fmt.Sprintf("%d connections are open", cap(e.slots))
+	if more := e.unsaid.Swap(0); more > 0 {
+		reason = fmt.Sprintf("%s (and %d connections were refused before this one)", reason, more)
+	}
+	f.deny(audit.Event{Kind: audit.Connect}, policy.Decision{Rule: "connection-limit", Reason: reason})
 }
 
 // end takes leave of a flow whose connections are closed.
