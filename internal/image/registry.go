@@ -52,7 +52,7 @@ func pictureAt(ctx context.Context, ref name.Reference, limits Limits) (*picture
 	desc, err := remote.Get(ref,
 		remote.WithContext(ctx),
 		remote.WithPlatform(platform()),
-		remote.WithTransport(secured{remote.DefaultTransport, isLoopback(hostOf(ref))}),
+		remote.WithTransport(unstalled{secured{remote.DefaultTransport, isLoopback(hostOf(ref))}}),
 		remote.WithAuthFromKeychain(authn.DefaultKeychain),
 		remote.WithUserAgent("forage"))
 	if err != nil {
