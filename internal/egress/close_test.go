@@ -122,7 +122,8 @@ func TestTurnedAwayTakeNoRoom(t *testing.T) {
 	w := newWorld(t, mustPolicy(t, "full"), func(c *Config) { c.MaxConnections = 1 })
 	w.engine.denials = rate.NewLimiter(rate.Every(time.Hour), 1)
 	w.engine.denials.Allow() // so that each has to wait
-	_, inside := tcpPair(t)
+	client, inside := tcpPair(t)
+	defer client.Close()
 	w.engine.ServeProxyConn(inside, nil, nil) // takes the place
 	served := make(chan struct{}, maxTurnedAway+1)
 	for range maxTurnedAway + 1 {
@@ -139,7 +140,13 @@ func TestTurnedAwayTakeNoRoom(t *testing.T) {
 		}
 		w.mustClose() // which ends the others
 	}
-	if n := w.engine.unsaid.Load(); n != 1 {
-		t.Errorf("%d were only counted, want 1", n)
+	lines := 0
+	for _, e := range w.log.all() {
+		if e.Rule == "connection-limit" {
+			lines++
+		}
+	}
+	if denied := w.engine.Counters().Denied; lines != maxTurnedAway || denied != maxTurnedAway+1 {
+		t.Errorf("%d refusals have %d lines, want %d that have %d", denied, lines, maxTurnedAway+1, maxTurnedAway)
 	}
 }
