@@ -64,13 +64,16 @@ type Options struct {
 	// Drain bounds the wait for streams at the end; 0 is 10 s.
 	Drain time.Duration
 
-	headTimeout time.Duration // 0 is headTimeout
-	dial        dialer        // of engines, for tests
+	headTimeout  time.Duration // 0 is headTimeout
+	tokenTimeout time.Duration // 0 is tokenTimeout
+	dial         dialer        // of engines, for tests
 }
 
 // Service is a proxy that runs.
 type Service struct {
 	options  Options
+	life     context.Context // done when it is to end
+	end      context.CancelFunc
 	log      *slog.Logger
 	notify   notifier
 	audit    *audit.Log
@@ -110,6 +113,9 @@ func start(options Options) (_ *Service, err error) {
 	if options.headTimeout <= 0 {
 		options.headTimeout = headTimeout
 	}
+	if options.tokenTimeout <= 0 {
+		options.tokenTimeout = tokenTimeout
+	}
 	s := &Service{
 		options: options, log: options.Log,
 		refusals: rate.NewLimiter(refusalsPerSecond, refusalBurst),
@@ -117,6 +123,7 @@ func start(options Options) (_ *Service, err error) {
 		changes:  make(chan struct{}, 1),
 		clients:  map[string]*client{}, listeners: map[string]net.Listener{},
 	}
+	s.life, s.end = context.WithCancel(context.Background())
 	s.notify.find(options.Getenv)
 	defer func() {
 		if err != nil {
@@ -155,6 +162,7 @@ func start(options Options) (_ *Service, err error) {
 
 // run serves until ctx is done.
 func (s *Service) run(ctx context.Context) error {
+	defer context.AfterFunc(ctx, s.end)()
 	watching, stopWatching := context.WithCancel(context.Background())
 	watched := make(chan error, 1)
 	go func() {
@@ -223,6 +231,7 @@ func (s *Service) open() int {
 
 // close takes everything back.
 func (s *Service) close() error {
+	s.end()
 	s.mu.Lock()
 	s.closed = true
 	closeAll(s.listeners)

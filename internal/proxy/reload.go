@@ -152,7 +152,7 @@ func (s *Service) token(c config.ProxyClient) (string, error) {
 	for _, note := range secrets.Notes(*c.Token) {
 		s.log.Warn(note)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), tokenTimeout)
+	ctx, cancel := context.WithTimeout(s.life, s.options.tokenTimeout)
 	defer cancel()
 	source, err := secrets.Open(ctx, *c.Token, env)
 	if err != nil {

@@ -5,13 +5,16 @@ import (
 	"crypto/x509"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"forage"
 	"forage/internal/audit"
@@ -308,5 +311,33 @@ func TestDrain(t *testing.T) {
 	c.CloseIdleConnections()
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestStopWaitsForNoToken: a service that is stopped does not wait for a command that prints a token.
+func TestStopWaitsForNoToken(t *testing.T) {
+	w := newWorld(t)
+	options := w.options()
+	options.tokenTimeout = 2 * patience
+	hangup := make(chan os.Signal, 1)
+	options.Hangup = hangup
+	stop, ended := w.run(options)
+	asked := w.dir + "/asked"
+	w.mu.Lock()
+	proxy := *w.loaded.Proxy
+	proxy.Clients = maps.Clone(proxy.Clients)
+	proxy.Clients["c"] = config.ProxyClient{Template: "a", Token: &forage.SecretSource{Command: []string{"sh", "-c", ": > " + asked + "; exec sleep 1000"}}}
+	w.loaded.Proxy = &proxy
+	w.mu.Unlock()
+	hangup <- os.Interrupt
+	eventually(t, "the token is asked for", func() bool { _, err := os.Stat(asked); return err == nil })
+	stop()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(patience):
+		t.Error("the token is waited for in vain")
 	}
 }
