@@ -88,15 +88,7 @@ func (c Client) StartWindow(ctx context.Context) error {
 	return err
 }
 
-// answerLimit is how long a supervisor may take to answer, beside the time that a sandbox is given to end. It is longer than a
-// guest may take: whoever waits, and may hold the sandbox's record meanwhile, waits for one that has been stopped, or hangs.
-var answerLimit = windowTimeout + time.Minute
-
 func (c Client) call(ctx context.Context, request Request) (Response, error) {
-	limit := answerLimit + time.Duration(request.GraceMillis)*time.Millisecond
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, forage.WithHint(
-		fmt.Errorf("it has not answered within %v", limit), "`forage-ctl stop` ends a supervisor that hangs"))
-	defer cancel()
 	conn, err := unixsock.Dial(ctx, filepath.Join(c.Dir, controlName))
 	if err != nil {
 		return Response{}, fmt.Errorf("asking the supervisor: %w", err)

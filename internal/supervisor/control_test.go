@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"forage"
 	"forage/internal/audit"
@@ -23,28 +22,6 @@ func serveControl(t *testing.T, handle func(context.Context, Request) (Response,
 	}
 	t.Cleanup(func() { control.Close() })
 	return Client{Dir: dir}
-}
-
-// A supervisor that is stopped, or hangs, is not waited for for good.
-func TestSilentSupervisor(t *testing.T) {
-	defer func(before time.Duration) { answerLimit = before }(answerLimit)
-	answerLimit = time.Second
-	dir := t.TempDir()
-	listener, err := unixsock.Listen(filepath.Join(dir, controlName))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close() // which lets nobody in
-	answered := make(chan error, 1)
-	go func() { answered <- Client{dir}.SetNetwork(t.Context(), forage.Network{}) }()
-	select {
-	case err := <-answered:
-		if err == nil || !strings.Contains(err.Error(), "has not answered") || forage.Hint(err) == "" {
-			t.Errorf("got %v (%s)", err, forage.Hint(err))
-		}
-	case <-time.After(5 * time.Minute):
-		t.Error("it is waited for in vain")
-	}
 }
 
 func TestControlCarriesAnswersAndKindsOfError(t *testing.T) {
