@@ -245,3 +245,28 @@ func processorTime(b *testing.B) time.Duration {
 	}
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
+
+// TestCountsWhatIsTaken: a receiver that takes a little of what was read for it is not silent.
+func TestCountsWhatIsTaken(t *testing.T) {
+	client, near := pair(t, "unix")
+	far, deaf := pair(t, "tcp")
+	err := errors.Join(client.(*net.UnixConn).SetWriteBuffer(1<<20), far.(*net.TCPConn).SetWriteBuffer(4<<10), deaf.(*net.TCPConn).SetReadBuffer(4<<10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Write(make([]byte, 192<<10)); err != nil { // more than the other end takes at once
+		t.Fatal(err)
+	}
+	var counts Counts
+	ended := make(chan error, 1)
+	go func() { ended <- Join(near, far, &Pipes{}, &counts) }()
+	for deadline := time.Now().Add(patience); counts.Out.Load() == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("what was taken is not counted")
+		}
+	}
+	client.Close()
+	near.Close()
+	far.Close()
+	<-ended
+}

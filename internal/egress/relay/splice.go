@@ -103,12 +103,10 @@ func (p *Pipes) copy(dst, src net.Conn, count *atomic.Int64) error {
 		return copyPlain(dst, src, count)
 	}
 	for {
-		n, err := p.moveSome(dst, from, to)
-		count.Add(n)
-		if err == io.EOF {
+		switch err := p.moveSome(dst, from, to, count); {
+		case err == io.EOF:
 			return nil
-		}
-		if err != nil {
+		case err != nil:
 			return err
 		}
 	}
@@ -131,7 +129,7 @@ func rawSocket(conn net.Conn) (syscall.RawConn, bool) {
 
 // moveSome waits for bytes from one socket and writes them to the other. It
 // takes a pipe, or a buffer, only once there are some.
-func (p *Pipes) moveSome(dst net.Conn, from, to syscall.RawConn) (int64, error) {
+func (p *Pipes) moveSome(dst net.Conn, from, to syscall.RawConn, count *atomic.Int64) error {
 	var held *pipe
 	var buf *[]byte
 	var n int
@@ -160,20 +158,22 @@ func (p *Pipes) moveSome(dst net.Conn, from, to syscall.RawConn) (int64, error) 
 		err = io.EOF
 	}
 	if err != nil {
-		return 0, err
+		return err
 	}
 	if held == nil {
 		written, err := dst.Write((*buf)[:n])
 		p.buffers.Put(buf)
-		return int64(written), err
+		count.Add(int64(written))
+		return err
 	}
-	left, err := drain(held, to, n)
+	left, err := drain(held, to, n, count)
 	p.put(held, left == 0)
-	return int64(n - left), err
+	return err
 }
 
-// drain empties n bytes of a pipe into a socket and returns how many are left.
-func drain(held *pipe, to syscall.RawConn, n int) (left int, err error) {
+// drain empties n bytes of a pipe into a socket and returns how many are left. It counts as it goes: a receiver may be slow,
+// and is not silent then.
+func drain(held *pipe, to syscall.RawConn, n int, count *atomic.Int64) (left int, err error) {
 	left = n
 	writeErr := to.Write(func(fd uintptr) bool {
 		for left > 0 && err == nil {
@@ -182,6 +182,7 @@ func drain(held *pipe, to syscall.RawConn, n int) (left int, err error) {
 				err = unix.EPIPE
 			}
 			left -= moved
+			count.Add(int64(moved))
 		}
 		if err == unix.EAGAIN { // the receiver is slow
 			err = nil
