@@ -26,9 +26,9 @@ var errGone = errors.New("the connection to the server has ended before the whol
 
 // newFreeBody frees a body with so many bytes; -1 is not known.
 func newFreeBody(body io.ReadCloser, length int64) *freeBody {
-	room := bigBuffer
+	room := smallBuffer
 	if length >= 0 {
-		room = int(min(length, bigBuffer-1)) + 1
+		room = int(min(length, smallBuffer-1)) + 1
 	}
 	return &freeBody{ReadCloser: body, buf: make([]byte, room), got: make(chan read, 1), closed: make(chan struct{})}
 }
