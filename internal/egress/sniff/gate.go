@@ -246,11 +246,11 @@ func (g *Gate) checkPartialHead() error {
 
 func (g *Gate) stepChunkSize() (more bool, err error) {
 	line, _, whole := bytes.Cut(g.buf, []byte("\r\n"))
-	if !whole && len(line) <= maxChunk {
+	if !whole && len(line) <= maxChunk+len("\r") {
 		return true, nil
 	}
 	n, parseErr := strconv.ParseInt(string(line), 16, 63)
-	if !whole || parseErr != nil || strings.Trim(string(line), "0123456789abcdefABCDEF") != "" {
+	if len(line) > maxChunk || parseErr != nil || strings.Trim(string(line), "0123456789abcdefABCDEF") != "" {
 		return false, strict("a malformed chunk size")
 	}
 	g.ready, g.left, g.state = len(line)+2, n, inChunk

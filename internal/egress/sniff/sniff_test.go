@@ -450,6 +450,9 @@ func FuzzGate(f *testing.F) {
 	f.Add("GET /a HTTP/1.1\r\nHost: a\r\n\r\nPOST / HTTP/1.1\r\nHost: b\r\nContent-Length: 3\r\n\r\nabcGET / HTTP/1.0\r\n\r\n")
 	f.Add("POST / HTTP/1.1\r\nHost: b\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX: y\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	f.Add("CONNECT a:1 HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\n")
+	for _, zeros := range []int{maxChunk, maxChunk + 1, maxChunk + 2} {
+		f.Add("POST / HTTP/1.1\r\nHost: b\r\nTransfer-Encoding: chunked\r\n\r\n" + strings.Repeat("0", zeros) + "\r\n\r\n")
+	}
 	f.Fuzz(func(t *testing.T, text string) {
 		passed, heads, _ := through(strings.NewReader(text), "")
 		if !strings.HasPrefix(text, passed) {
