@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bufferSize is as much as a pipe holds.
-const bufferSize = 64 << 10
+// Size is how many bytes a pipe holds.
+const Size = 64 << 10
 
 // Copy copies what is written into the pipe of which src is our end, until its end or, once ended is closed, until all that is
 // in the pipe then is copied. The pipe's end alone is not to be waited for: whoever writes can put the other end into a message
@@ -26,35 +26,30 @@ func Copy(dst io.Writer, src *os.File, ended <-chan struct{}) error {
 		case <-finished:
 		}
 	}()
-	buf := make([]byte, bufferSize)
+	buf := make([]byte, Size)
 	for {
 		n, err := src.Read(buf)
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return copyNow(dst, src, buf)
-		}
 		if n > 0 {
 			if _, err := dst.Write(buf[:n]); err != nil {
 				return err
 			}
 		}
-		if err != nil {
-			return ending(err)
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return copyNow(dst, src, buf)
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
 		}
 	}
 }
 
 // copyNow copies what can be read at once, whatever the deadline.
 func copyNow(dst io.Writer, src *os.File, buf []byte) error {
-	raw, err := src.SyscallConn()
-	if err != nil {
-		return err
-	}
 	for {
-		n := 0
-		if err := raw.Control(func(fd uintptr) { n, _ = unix.Read(int(fd), buf) }); err != nil { // which does not block: it has deadlines
-			return err
-		}
-		if n <= 0 {
+		n := ReadNow(src, buf)
+		if n == 0 {
 			return nil
 		}
 		if _, err := dst.Write(buf[:n]); err != nil {
@@ -63,9 +58,13 @@ func copyNow(dst io.Writer, src *os.File, buf []byte) error {
 	}
 }
 
-func ending(err error) error {
-	if errors.Is(err, io.EOF) {
-		return nil
+// ReadNow reads what can be read at once from a file that can be given deadlines, whatever the deadline; 0 is nothing.
+func ReadNow(file *os.File, buf []byte) int {
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return 0
 	}
-	return err
+	n := 0
+	raw.Control(func(fd uintptr) { n, _ = unix.Read(int(fd), buf) }) // which does not block: it has deadlines
+	return max(n, 0)
 }

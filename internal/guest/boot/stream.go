@@ -7,10 +7,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-)
 
-// bufferSize is how much is taken from a pipe at once: as much as a pipe holds.
-const bufferSize = 64 << 10
+	"forage/internal/pipe"
+)
 
 // Once a program has ended, what it wrote is read to the end; a process that
 // it left behind with the same pipe is given quietTime to write more, and
@@ -52,7 +51,7 @@ func CopyOutput(dst io.Writer, src *os.File, done <-chan struct{}) error {
 		case <-finished:
 		}
 	}()
-	buf := make([]byte, bufferSize)
+	buf := make([]byte, pipe.Size)
 	for {
 		n, err := src.Read(buf)
 		if n > 0 {
@@ -78,7 +77,7 @@ func copyRest(dst io.Writer, src *os.File, buf []byte, quiet time.Duration) erro
 		src.SetReadDeadline(time.Now().Add(quiet))
 		n, err := src.Read(buf)
 		if errors.Is(err, os.ErrDeadlineExceeded) { // perhaps since it was this process that did nothing for so long
-			if n = readNow(src, buf); n > 0 {
+			if n = pipe.ReadNow(src, buf); n > 0 {
 				err = nil
 			}
 		}
@@ -92,17 +91,6 @@ func copyRest(dst io.Writer, src *os.File, buf []byte, quiet time.Duration) erro
 			return nil
 		}
 	}
-}
-
-// readNow reads what can be read at once, whatever the deadline; 0 is nothing.
-func readNow(file *os.File, buf []byte) int {
-	raw, err := file.SyscallConn()
-	if err != nil {
-		return 0
-	}
-	n := 0
-	raw.Control(func(fd uintptr) { n, _ = unix.Read(int(fd), buf) }) // which never blocks: Pipe, and terminals as they are opened
-	return max(n, 0)
 }
 
 // pending is how many bytes can be read from file at once.
