@@ -23,6 +23,7 @@ var rooms = []room{
 	{"pipe", 0, "reading from a pipe whose writers die is a matter of the kernel alone"},
 	{"sshkeys", 0, "keys are made and read the same on both sides"},
 	{"probe", 0, "attacks from inside, knowing nothing of what it attacks"},
+	{"agent", 0, "facts about agents, which everybody may look up"},
 	{"preset", 0, "facts about services, which everybody may look up"},
 	{"follow", 0, "reading a file that grows is a matter of the kernel alone"},
 
