@@ -210,6 +210,8 @@ type Template struct {
 	Init     []string          `json:"initCommands,omitempty"`
 	Env      map[string]string `json:"env,omitempty"`
 	Agents   map[string]Agent  `json:"agents,omitempty"`
+	// ClaudeSettings are settings of Claude Code's, as its settings file has them.
+	ClaudeSettings map[string]any `json:"claudeSettings,omitempty"`
 }
 
 // Agent is an AI coding tool as a template knows it.
@@ -221,4 +223,21 @@ type Agent struct {
 	// BaseURLEnvVar is the variable that it takes its API's address from; where it
 	// is set, the agent is sent to the gateway, and its TLS needs no looking into.
 	BaseURLEnvVar string `json:"baseUrlEnvVar,omitempty"`
+	// Permissions say what it may do without asking; nil leaves that to the agent.
+	Permissions *Permissions `json:"permissions,omitempty"`
+	// HostConfigDir is its settings folder on the host, of which instructions and the like come in; "" is none.
+	HostConfigDir string `json:"hostConfigDir,omitempty"`
+	// ContainerConfigDir is where they are inside; "" is the agent's own place.
+	ContainerConfigDir string `json:"containerConfigDir,omitempty"`
+	// ConfigReadOnly keeps what came in from being changed inside.
+	ConfigReadOnly bool `json:"hostConfigDirReadOnly,omitempty"`
+	// Hooks come in too. They run inside, unasked.
+	Hooks bool `json:"hooks,omitempty"`
+}
+
+// Permissions are what an agent may do without asking, in its own format. The sandbox is the wall in any case.
+type Permissions struct {
+	SkipAll bool     `json:"skipAll,omitempty"` // asks for nothing
+	Allow   []string `json:"allow,omitempty"`
+	Deny    []string `json:"deny,omitempty"` // holds with SkipAll too
 }

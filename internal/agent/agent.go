@@ -4,7 +4,10 @@
 package agent
 
 import (
+	"bytes"
+	"encoding/json"
 	"path"
+	"strings"
 
 	"forage"
 )
@@ -12,6 +15,7 @@ import (
 // Agent is what Forage knows of one AI coding tool. Paths are inside the sandbox; "~/" is its home.
 type Agent struct {
 	Name    string   // of the agent and of its command
+	About   string   // in a line, for lists
 	Install string   // the command that installs it on the host, for errors
 	Command []string // argv of its screen
 	// Headless is argv that works on one prompt and ends; the prompt follows as the last argument.
@@ -25,7 +29,9 @@ type Agent struct {
 	// Quiet are variables that switch off updates, reports and downloads.
 	Quiet map[string]string
 	// Settings makes the files, variables and arguments with which it works without questions.
-	Settings func(Permissions) Settings
+	Settings func(Inside) Settings
+	// Rules is an example of what allow and deny of its permissions hold; "" is that it knows no such rules.
+	Rules string
 	// Instructions are where text about the sandbox is read unasked, without a file in the workspace.
 	Instructions []string
 	// Config says what may be copied from the user's own settings folder.
@@ -34,11 +40,16 @@ type Agent struct {
 	Activity Activity
 }
 
-// Permissions say what an agent may do without asking. The sandbox is the wall in any case.
-type Permissions struct {
-	SkipAll bool     // ask for nothing
-	Allow   []string // in the agent's own format
-	Deny    []string // holds even with SkipAll, where the agent knows such rules
+// Inside is what an agent's settings are made from.
+type Inside struct {
+	Home        string // the agent's, inside
+	Permissions forage.Permissions
+	Key         string         // the placeholder of its key; "" where it has none, or a login
+	Template    map[string]any // settings that the template has for it; they go over ours
+	Own         map[string]any // the user's settings that may come in; ours go over them
+	Servers     map[string]any // MCP servers that may come in, without their variables
+	// ReadOnly: the agent may not change what came in.
+	ReadOnly bool
 }
 
 // Settings are what an agent finds inside. Nothing of it changes the host.
@@ -48,13 +59,25 @@ type Settings struct {
 	Args  []string // put behind the first word of the command
 }
 
-// Config is an agent's settings folder.
+// Config is an agent's settings folder, and what of the user's own may come in. Credentials never are
+// among it, and what runs by itself only where the user asks for it.
 type Config struct {
-	Host   string   // below the caller's home, as ".claude"
-	Inside string   // "~/.claude"
-	Copy   []string // files and folders that may come in: instructions, skills, commands
-	// Keys are those of its settings file that may come in, by file. Hooks and credentials never are.
-	Keys map[string][]string
+	Host     string   // below the caller's home, as ".claude"
+	Inside   string   // "~/.claude"
+	Variable string   // that names another folder inside; "" where the agent knows none
+	Copy     []string // files and folders that may come in: instructions, skills, commands
+	// File is its settings file, of JSON or TOML by its name, Keys what of it may come in ("a.b" is b in a).
+	File string
+	Keys []string
+	// HookCopy and HookKeys come in too where hooks are asked for.
+	HookCopy, HookKeys []string
+	Servers            Servers
+}
+
+// Servers is where an agent has its MCP servers.
+type Servers struct {
+	File string // relative to the settings folder; "" is Config.File
+	Key  string // "" where it has none
 }
 
 // Activity tells what an agent does from what it writes to its terminal. All of it can be forged
@@ -66,7 +89,9 @@ type Activity struct {
 }
 
 // All are the agents that Forage knows.
-func All() []Agent { return []Agent{claude()} }
+func All() []Agent {
+	return []Agent{claude(), codex(), gemini(), opencode(), aider(), copilot(), amp()}
+}
 
 // Lookup is the agent whose command is called like the last part of command.
 func Lookup(command string) (Agent, bool) {
@@ -76,4 +101,87 @@ func Lookup(command string) (Agent, bool) {
 		}
 	}
 	return Agent{}, false
+}
+
+// jsonFile is a settings file of JSON. One below the home is the agent's own, who may write to it.
+func jsonFile(name string, content map[string]any, owned bool) forage.File {
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(content); err != nil {
+		panic(err) // strings, numbers, truths, and lists and maps of them always marshal
+	}
+	f := forage.File{Path: name, Content: text.Bytes(), Owned: owned}
+	if owned {
+		f.Mode = 0o600
+	}
+	return f
+}
+
+// over is under with what upper says: tables key by key, lists one behind the other.
+func over(under, upper map[string]any) map[string]any {
+	merged := make(map[string]any, len(under)+len(upper))
+	for key, value := range under {
+		merged[key] = value
+	}
+	for key, value := range upper {
+		switch have := merged[key].(type) {
+		case map[string]any:
+			if more, ok := value.(map[string]any); ok {
+				value = over(have, more)
+			}
+		case []any:
+			if more, ok := value.([]any); ok {
+				value = append(append([]any{}, have...), more...)
+			}
+		}
+		merged[key] = value
+	}
+	return merged
+}
+
+// list is words as JSON has them.
+func list(words []string) []any {
+	items := make([]any, len(words))
+	for i, word := range words {
+		items[i] = word
+	}
+	return items
+}
+
+// rule takes "tool(argument)" apart; argument is "" for "tool".
+func rule(text string) (tool, argument string) {
+	tool, rest, found := strings.Cut(text, "(")
+	if !found {
+		return text, ""
+	}
+	return tool, strings.TrimSuffix(rest, ")")
+}
+
+// ordered is an object of JSON whose members have an order.
+type ordered []member
+
+type member struct {
+	key   string
+	value any
+}
+
+// MarshalJSON writes the members; a key that is there twice is written twice, and the last one counts.
+func (o ordered) MarshalJSON() ([]byte, error) {
+	var b bytes.Buffer
+	b.WriteByte('{')
+	for i, m := range o {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		value, err := json.Marshal(m.value)
+		if err != nil {
+			return nil, err
+		}
+		b.WriteString(quote(m.key) + ":")
+		b.Write(value)
+	}
+	b.WriteByte('}')
+	return b.Bytes(), nil
 }

@@ -182,7 +182,8 @@ agents.claude.command = ["claude", "--verbose"]
 	}
 	want := []any{
 		[]string{system, user}, config.PortRange{From: 4000, To: 4005}, "127.0.0.2", "system", "user", int64(9),
-		[]string{"example.com"}, forage.Agent{Command: []string{"claude", "--verbose"}, AuthEnvVar: "ANTHROPIC_API_KEY", Secret: "anthropic"}, true,
+		[]string{"example.com"}, forage.Agent{Command: []string{"claude", "--verbose"}, AuthEnvVar: "ANTHROPIC_API_KEY", Secret: "anthropic",
+			Permissions: &forage.Permissions{SkipAll: true}}, true,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

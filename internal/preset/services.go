@@ -27,6 +27,12 @@ func presets() []Preset {
 			Env:  []string{"UV_PUBLISH_TOKEN", "TWINE_PASSWORD"},
 			With: map[string]string{"TWINE_USERNAME": "__token__"},
 		},
+		{
+			Name:   "amp",
+			Uses:   []forage.SecretUse{{Hosts: []string{"ampcode.com", "*.ampcode.com"}, Place: forage.PlaceBearer}},
+			Prefix: "sgamp_user_", Length: 101,
+			Env: []string{"AMP_API_KEY"},
+		},
 		aws(),
 	}
 }
@@ -96,7 +102,7 @@ func github() Preset {
 	return Preset{
 		Name: "github",
 		Uses: []forage.SecretUse{
-			{Hosts: []string{"api.github.com", "uploads.github.com", "raw.githubusercontent.com"}, Place: forage.PlaceBearer},
+			{Hosts: []string{"api.github.com", "uploads.github.com", "raw.githubusercontent.com", "*.githubcopilot.com"}, Place: forage.PlaceBearer},
 			{Hosts: []string{"github.com", "gist.github.com", "codeload.github.com"}, Place: forage.PlaceBasic, User: "x-access-token"},
 		},
 		Prefix: "ghp_", Length: 40,
