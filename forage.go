@@ -153,6 +153,10 @@ type Mount struct {
 	// ever been able to write to. It is always read-only, keeps its owners,
 	// and is not looked through for sockets and FIFOs file by file.
 	System bool `json:"system,omitempty"`
+	// Layered: a folder that is shown under a layer of the sandbox's own, in memory, which takes
+	// all that is written. The source is only read, and is not looked through either: what an
+	// overlay shows of a socket or FIFO leads nowhere.
+	Layered bool `json:"layered,omitempty"`
 }
 
 // Link is a symbolic link inside.
@@ -203,6 +207,10 @@ type Template struct {
 	ReadOnlyWorkspace bool       `json:"readOnlyWorkspace,omitempty"`
 	// Unprotected lets the agent write to what the host's tools execute at the root of the workspace (protect = false).
 	Unprotected bool `json:"unprotected,omitempty"`
+	// Caches are the host's caches of packages that are readable inside, by name (CacheNames).
+	Caches []string `json:"caches,omitempty"`
+	// SamePath shows the workspace at its host path too.
+	SamePath bool `json:"samePath,omitempty"`
 	// Parts are the parts of a composed workspace, by name; the one at WorkspacePath takes the place of the caller's choice.
 	Parts    []Part            `json:"workspaceMounts,omitempty"`
 	Limits   Limits            `json:"resourceLimits"`
@@ -213,6 +221,9 @@ type Template struct {
 	// ClaudeSettings are settings of Claude Code's, as its settings file has them.
 	ClaudeSettings map[string]any `json:"claudeSettings,omitempty"`
 }
+
+// CacheNames are the caches of packages that a template can name: all of them, where it says nothing.
+func CacheNames() []string { return []string{"go", "cargo", "npm", "pip", "uv", "maven", "gradle"} }
 
 // Agent is an AI coding tool as a template knows it.
 type Agent struct {

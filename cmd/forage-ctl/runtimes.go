@@ -72,6 +72,7 @@ func enforces(can runtime.Capabilities) string {
 		{can.CPUQuota, "cpuQuota"},
 		{can.DiskMax, "diskMax"},
 		{can.NestedNamespaces, "nested namespaces"},
+		{can.LayeredMounts, "layered mounts"},
 	} {
 		if one.can {
 			words = append(words, one.word)

@@ -37,6 +37,7 @@ func agentTemplate(name, description string, hosts []string, agentName string, a
 		Rootfs:      forage.Rootfs{Kind: forage.RootfsHost},
 		Network:     forage.Network{Mode: forage.NetworkRestricted, Allow: hosts},
 		Agents:      map[string]forage.Agent{agentName: a},
+		Caches:      forage.CacheNames(),
 	}
 }
 

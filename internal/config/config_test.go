@@ -112,7 +112,7 @@ authEnvVar = "KEY"
 		Name: "mine", Description: "My own", Runtime: "native", ExtraPackages: []string{"jq"},
 		Rootfs:            forage.Rootfs{Kind: forage.RootfsDir, Ref: filepath.Join(filepath.Dir(c.Files[0]), "roots/debian")},
 		Network:           forage.Network{Mode: forage.NetworkFull, Allow: []string{"*.example.com:443", "[2001:db8::1]:80"}},
-		ReadOnlyWorkspace: true,
+		ReadOnlyWorkspace: true, Caches: forage.CacheNames(),
 		Limits: forage.Limits{
 			CPUQuota: 150, MemoryMax: 512 << 20, TasksMax: 512, DiskMax: 10 << 30, WallClock: 90 * time.Minute,
 		},
@@ -141,7 +141,7 @@ authEnvVar = "KEY"
 func TestANewTemplateDenies(t *testing.T) {
 	got := mustLoad(t, "[templates.new]\n").Templates["new"]
 	want := forage.Template{
-		Name: "new", Rootfs: forage.Rootfs{Kind: forage.RootfsHost}, Network: forage.Network{Mode: forage.NetworkRestricted},
+		Name: "new", Rootfs: forage.Rootfs{Kind: forage.RootfsHost}, Network: forage.Network{Mode: forage.NetworkRestricted}, Caches: forage.CacheNames(),
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -105,6 +105,10 @@ type rawTemplate struct {
 	ReadOnlyWorkspace *bool `json:"readOnlyWorkspace,omitempty" toml:"readOnlyWorkspace,omitempty"`
 	// What host tools execute at the root of the workspace (.envrc, .vscode, ...) can't be changed from inside; it is so unless this is false.
 	Protect *bool `json:"protect,omitempty" toml:"protect,omitempty"`
+	// Caches of the host's package managers that can be read inside: go, cargo, npm, pip, uv, maven, gradle. All of them, unless said; [] is none.
+	Caches *[]string `json:"caches,omitempty" toml:"caches,omitempty"`
+	// Show the workspace at its path on the host too, and work there.
+	SamePath *bool `json:"samePath,omitempty" toml:"samePath,omitempty"`
 	// The agent may make user namespaces of its own.
 	NestedNamespaces *bool `json:"nestedNamespaces,omitempty" toml:"nestedNamespaces,omitempty"`
 	// Bounds; one that this host can't enforce is an error when a sandbox starts.

@@ -3,6 +3,7 @@ package config
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/pelletier/go-toml/v2"
@@ -70,6 +71,8 @@ func effectiveTemplate(t forage.Template, read rawTemplate) rawTemplate {
 		AllowedHosts:      t.Network.Allow,
 		ReadOnlyWorkspace: truth(t.ReadOnlyWorkspace),
 		Protect:           untruth(t.Unprotected),
+		Caches:            effectiveCaches(t.Caches),
+		SamePath:          truth(t.SamePath),
 		NestedNamespaces:  truth(t.Security.NestedNamespaces),
 		ResourceLimits:    effectiveLimits(t.Limits),
 		Env:               t.Env,
@@ -91,6 +94,15 @@ func effectiveTemplate(t forage.Template, read rawTemplate) rawTemplate {
 		raw.Agents[name] = a
 	}
 	return raw
+}
+
+// effectiveCaches are the names, unless they are all, which is so without being said.
+func effectiveCaches(names []string) *[]string {
+	if slices.Equal(names, forage.CacheNames()) {
+		return nil
+	}
+	names = append([]string{}, names...)
+	return &names
 }
 
 func effectiveParts(parts []forage.Part) *rawWorkspace {

@@ -20,6 +20,7 @@ func (v converter) template(name string, raw rawTemplate) {
 			Name:    name,
 			Rootfs:  forage.Rootfs{Kind: forage.RootfsHost},
 			Network: forage.Network{Mode: forage.NetworkRestricted},
+			Caches:  forage.CacheNames(),
 		}
 	}
 	at := func(path ...any) []any { return append([]any{"templates", name}, path...) }
@@ -47,6 +48,11 @@ func (v converter) template(name string, raw rawTemplate) {
 	if raw.Protect != nil {
 		t.Unprotected = !*raw.Protect
 	}
+	if raw.Caches != nil {
+		t.Caches = slices.Clone(*raw.Caches)
+		v.each(t.Caches, checkCache, at("caches"))
+	}
+	setBool(&t.SamePath, raw.SamePath)
 	setBool(&t.Security.NestedNamespaces, raw.NestedNamespaces)
 	v.limits(&t.Limits, raw.ResourceLimits, at("resourceLimits"))
 	v.environment(&t, raw.Env, at("env"))
@@ -94,6 +100,13 @@ func (v converter) each(items []string, check func(string) error, at []any) {
 	for i, item := range items {
 		v.check(check(item), append(slices.Clone(at), i)...)
 	}
+}
+
+func checkCache(name string) error {
+	if names := forage.CacheNames(); !slices.Contains(names, name) {
+		return quoted(name, errors.New("expected one of "+strings.Join(names, ", ")))
+	}
+	return nil
 }
 
 func checkCommand(line string) error {

@@ -27,6 +27,41 @@ type Caller struct {
 	// Hostile are folders that sandboxes write to (the workspace): nothing in them is
 	// a tool, since a link there could make anything of the caller's visible.
 	Hostile []string
+	// Getenv is the caller's environment; nil is an empty one.
+	Getenv func(string) (string, bool)
+}
+
+// env is a variable of the caller's; "" is none.
+func (c Caller) env(name string) string {
+	if c.Getenv == nil {
+		return ""
+	}
+	value, _ := c.Getenv(name)
+	return value
+}
+
+// inHome is the path of something in the caller's home; "" if there is no home.
+func (c Caller) inHome(rel string) string {
+	if c.Home == "" {
+		return ""
+	}
+	return filepath.Join(c.Home, rel)
+}
+
+// hostile says whether path, by its own name or by where links lead, is where sandboxes write to.
+func (c Caller) hostile(path string) bool {
+	real, err := filepath.EvalSymlinks(path)
+	return err != nil || slices.ContainsFunc(c.Hostile, func(hostile string) bool {
+		return Within(filepath.Clean(path), hostile) || Within(real, hostile)
+	})
+}
+
+// Found is something of the caller's that could be shown.
+type Found struct {
+	Name  string // which cache, or "" for an entry of PATH
+	Path  string // on the host
+	Shown string // where it is inside; "" is nowhere
+	Why   string // it is not shown
 }
 
 // toolDepth bounds how many interpreters and launchers lead to one another.
@@ -80,19 +115,11 @@ func (s *toolSearch) lookup(name string) string {
 		return "" // relative to the workspace, which is visible
 	}
 	for _, dir := range s.path {
-		if filepath.IsAbs(dir) && executable(filepath.Join(dir, name)) && !s.hostile(dir) {
+		if filepath.IsAbs(dir) && executable(filepath.Join(dir, name)) && !s.caller.hostile(dir) {
 			return filepath.Join(dir, name)
 		}
 	}
 	return ""
-}
-
-// hostile says whether dir, by its own name or by where links lead, is one that sandboxes write to.
-func (s *toolSearch) hostile(dir string) bool {
-	real, err := filepath.EvalSymlinks(dir)
-	return err != nil || slices.ContainsFunc(s.caller.Hostile, func(hostile string) bool {
-		return Within(filepath.Clean(dir), hostile) || Within(real, hostile)
-	})
 }
 
 func executable(path string) bool {
@@ -119,7 +146,7 @@ func (s *toolSearch) program(path string, depth int) error {
 	if err != nil {
 		return err
 	}
-	if s.hostile(filepath.Dir(real)) {
+	if s.caller.hostile(filepath.Dir(real)) {
 		return errors.New("it leads into a folder that sandboxes write to")
 	}
 	if !inSystem(real) {

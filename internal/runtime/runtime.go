@@ -47,6 +47,7 @@ type Capabilities struct {
 	DiskMax          bool                `json:"diskMax"`
 	Seccomp          bool                `json:"seccomp"`
 	NestedNamespaces bool                `json:"nestedNamespaces"`
+	LayeredMounts    bool                `json:"layeredMounts"` // forage.Mount.Layered
 }
 
 // Info describes a runtime.

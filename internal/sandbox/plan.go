@@ -15,6 +15,7 @@ import (
 	"forage/internal/config"
 	"forage/internal/inject"
 	"forage/internal/policy"
+	"forage/internal/rootfs"
 	"forage/internal/sshkeys"
 	"forage/internal/term"
 )
@@ -36,7 +37,7 @@ func (s *Service) planned(ctx context.Context, opts Options) (*planner, error) {
 	go p.git() // a process of its own: meanwhile the rest is planned
 	for _, step := range []func(context.Context) error{
 		p.name, p.template, p.forbidden, p.workspaces, p.identity, p.network, p.command,
-		p.rootfs, p.hostTools, p.mounts, p.secrets, p.environment, p.keys, p.runtime, p.gitConfig,
+		p.rootfs, p.hostTools, p.mounts, p.caches, p.secrets, p.environment, p.keys, p.runtime, p.gitConfig,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, err
@@ -55,6 +56,7 @@ type planner struct {
 	against  time.Time     // when the sandbox of that name was made that this plan knows of; zero: there is none
 	plan     forage.Plan
 	notes    []string
+	along    []rootfs.Found      // what of the caller's tools and caches is shown, and what is not
 	toolDirs []string            // folders of host tools, for PATH
 	inside   inject.Contribution // what agents find of the secrets
 	git      func() gitIdentity  // the caller's own

@@ -88,11 +88,7 @@ func (p *planner) hostTools(context.Context) error {
 	if spec.Rootfs.Kind != forage.RootfsHost {
 		return nil
 	}
-	path, _ := p.service.Caller.Getenv("PATH")
-	caller := rootfs.Caller{Path: path, Home: p.service.Caller.Home}
-	for _, w := range p.plan.Workspaces() {
-		caller.Hostile = append(append(caller.Hostile, w.Path), origins(w)...)
-	}
+	caller := p.owner()
 	commands := []string{spec.Command[0]}
 	for _, agent := range p.chosen.Agents {
 		commands = append(commands, agent.Command[0])

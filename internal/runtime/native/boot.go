@@ -74,7 +74,7 @@ func (b *boot) encode() []byte {
 }
 
 func writeTree(w *writer, t tree) {
-	w.flags(t.Writable, t.Optional, t.System, t.Folder)
+	w.flags(t.Writable, t.Optional, t.System, t.Folder, t.Layered)
 	w.text(t.Source)
 	w.text(t.Target)
 	w.number(int64(t.FD))
@@ -109,7 +109,7 @@ func decodeBoot(blob []byte) (boot, error) {
 
 func readTree(r *reader) tree {
 	var t tree
-	r.flags(&t.Writable, &t.Optional, &t.System, &t.Folder)
+	r.flags(&t.Writable, &t.Optional, &t.System, &t.Folder, &t.Layered)
 	t.Source = r.text()
 	t.Target = r.text()
 	t.FD = int(r.number())

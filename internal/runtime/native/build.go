@@ -21,6 +21,7 @@ type builder struct {
 	areas  []placedArea
 	shares []*share
 	stored map[storedFile]string // where in tmpfs
+	layers int                   // how many there are over shares
 	fds    []int                 // to be closed in the end
 }
 

@@ -59,6 +59,7 @@ func (r *Runtime) Info() runtime.Info {
 			DiskMax:          true,
 			Seccomp:          true,
 			NestedNamespaces: true,
+			LayeredMounts:    true,
 		},
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"forage"
 	"forage/internal/rootfs"
 )
 
@@ -58,7 +59,7 @@ func (b *builder) makeOverlay() error {
 		}
 		layers = append(layers, at)
 	}
-	root, err := b.overlay(layers)
+	root, err := b.overlay(layers, dirUpper, dirWork)
 	if err != nil {
 		return err
 	}
@@ -108,14 +109,32 @@ func (b *builder) mountLayer(layer tree, at string) error {
 	return attach(fd, b.tmpfs, at)
 }
 
+// layer returns an overlay, detached, of the detached mount lower and of a new folder that takes what is written.
+func (b *builder) layer(lower int) (int, error) {
+	at := path.Join(dirLayers, strconv.Itoa(b.layers))
+	below, upper, work := at+"/lower", at+"/upper", at+"/work"
+	for _, dir := range []string{dirLayers, at, below, upper, work} {
+		if err := unix.Mkdirat(b.tmpfs, dir, 0o755); err != nil && (dir != dirLayers || b.layers == 0) {
+			unix.Close(lower)
+			return -1, fmt.Errorf("making %s: %w", dir, err)
+		}
+	}
+	b.layers++
+	if err := attach(lower, b.tmpfs, below); err != nil {
+		return -1, err
+	}
+	fd, err := b.overlay([]string{below}, upper, work)
+	return fd, forage.WithHint(err, "its file system may not go under an overlay; if it is a cache, leave it out of caches in the template")
+}
+
 // overlay mounts an overlay with those layers, detached. Its folders are named relative
 // to the tmpfs, which no path leads to, as the working directory.
-func (b *builder) overlay(layers []string) (int, error) {
+func (b *builder) overlay(layers []string, upper, work string) (int, error) {
 	if err := unix.Fchdir(b.tmpfs); err != nil {
 		return -1, fmt.Errorf("fchdir: %w", err)
 	}
 	options := append([]option{{"userxattr", ""}}, lowerOptions(layers)...)
-	return newFilesystem("overlay", attrInert, append(options, option{"upperdir", dirUpper}, option{"workdir", dirWork})...)
+	return newFilesystem("overlay", attrInert, append(options, option{"upperdir", upper}, option{"workdir", work})...)
 }
 
 // lowerOptions names the layers of an overlay: all in one, as every kernel takes

@@ -210,6 +210,9 @@ func (p *plan) openTree(m forage.Mount, mapped bool) (tree, error) {
 	case unix.S_IFDIR:
 		t.Folder = true
 	case unix.S_IFREG:
+		if m.Layered {
+			return t, forage.Errorf(forage.ErrRefused, "%s is a file: only a folder can have a layer over it", m.Source)
+		}
 	default:
 		return t, forage.WithHint(
 			forage.Errorf(forage.ErrRefused, "%s is neither a file nor a folder", m.Source),
@@ -270,6 +273,9 @@ func checkTarget(m forage.Mount) error {
 		if rootfs.Within(target, own) || rootfs.Within(own, target) {
 			return forage.Errorf(forage.ErrRefused, "nothing can be mounted at %s", target)
 		}
+	}
+	if m.Layered && (m.System || m.Writable) {
+		return forage.Errorf(forage.ErrRefused, "%s can't be layered and writable or the system's at once", target)
 	}
 	if m.System && m.Writable {
 		return forage.Errorf(forage.ErrRefused, "%s is a part of the host's system and can't be writable", target)

@@ -36,8 +36,13 @@ func (b *builder) openShares() error {
 		if fd < 0 {
 			continue
 		}
+		if t.Layered {
+			if fd, err = b.layer(fd); err != nil {
+				return fmt.Errorf("%s: %w", t.Target, err)
+			}
+		}
 		s := &share{tree: t, mount: fd}
-		if t.Folder {
+		if t.Folder && !t.Layered {
 			s.scan = startScan(fd)
 		}
 		b.shares = append(b.shares, s)

@@ -16,6 +16,7 @@ import (
 //
 //	root/    the read-only "/" of a host view
 //	upper/ work/ lower/N    of an overlay, which is then attached at root/
+//	layers/N/    lower, upper and work of a share with a layer over it
 //	home/    the agent's home
 //	tmp/ vartmp/ shm/ run/
 //	dev/     /dev, read-only inside
@@ -28,6 +29,7 @@ const (
 	dirUpper  = "upper"
 	dirWork   = "work"
 	dirLower  = "lower"
+	dirLayers = "layers"
 	dirDev    = "dev"
 	dirForage = "forage"
 	dirFiles  = "files"

@@ -82,7 +82,7 @@ func (b *builder) tryOverlay() error {
 			return fmt.Errorf("making %s: %w", dir, err)
 		}
 	}
-	fd, err := b.overlay([]string{dirLower})
+	fd, err := b.overlay([]string{dirLower}, dirUpper, dirWork)
 	if err != nil {
 		return err
 	}
