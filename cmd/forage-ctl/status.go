@@ -43,7 +43,7 @@ func runStatus(c *cobra.Command, a *app, f format, name string) error {
 	if f.json(a) {
 		return firstError(term.JSON(a.out, status), lookErr)
 	}
-	return firstError(printStatus(a, status), printHazards(a, status.Name, status.Hazards), lookErr)
+	return firstError(printStatus(a, status), printRefusals(a, status), printHazards(a, status.Name, status.Hazards), lookErr)
 }
 
 func printStatus(a *app, s sandbox.Status) error {
@@ -65,6 +65,24 @@ func printStatus(a *app, s sandbox.Status) error {
 		table.Row("STARTED", s.StartedAt.Format(time.RFC3339))
 	}
 	return table.Write(a.out)
+}
+
+// maxRefusals is how many refusals status names; -o json has all of them.
+const maxRefusals = 25
+
+// printRefusals shows what the sandbox was refused, and what allows it.
+func printRefusals(a *app, s sandbox.Status) error {
+	var text strings.Builder
+	for i, refusal := range s.Refusals[:min(len(s.Refusals), maxRefusals)] {
+		if i == 0 {
+			fmt.Fprintf(&text, "\n'forage-ctl network %s --allow-last' allows what was refused last.\n", s.Name)
+		}
+		fmt.Fprintln(&text, term.Escape(sandbox.RefusalLine(refusal)))
+	}
+	if more := len(s.Refusals) - maxRefusals; more > 0 {
+		fmt.Fprintf(&text, "and %d more: -o json has all\n", more)
+	}
+	return a.write(text.String())
 }
 
 // workRows say where the work comes from, where it comes to, and what of it is nowhere else.

@@ -71,13 +71,13 @@ func (h *httpSide) refuse(w http.ResponseWriter, r *http.Request, s *session, er
 		s.reset()
 		panic(http.ErrAbortHandler)
 	}
-	status, text := explain(err)
+	status, text := h.e.explain(err)
 	reply(w, r, status, text)
 }
 
 // explain tells a client why there is no answer, without what the host knows
 // of its own network: the audit log has that.
-func explain(err error) (status int, text string) {
+func (e *Engine) explain(err error) (status int, text string) {
 	var denied *deniedError
 	var limit *meter.Limited
 	var secret *secretError
@@ -86,7 +86,7 @@ func explain(err error) (status int, text string) {
 	var network net.Error
 	switch {
 	case errors.As(err, &denied):
-		return http.StatusForbidden, fmt.Sprintf("denied (%s): %s", denied.Rule, denied.Reason)
+		return http.StatusForbidden, fmt.Sprintf("denied (%s): %s%s", denied.Rule, denied.Reason, e.wayOut(denied.way))
 	case errors.Is(err, errChanged):
 		return http.StatusForbidden, "denied: " + errChanged.Error()
 	case errors.As(err, &limit) && limit.Rule == "not-metered": // which makes Codex go on without WebSockets at once

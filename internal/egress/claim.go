@@ -36,7 +36,10 @@ type claim struct {
 var errChanged = errors.New("the policy was changed meanwhile")
 
 // deniedError is a denial that was recorded.
-type deniedError struct{ policy.Decision }
+type deniedError struct {
+	policy.Decision
+	way Way
+}
 
 func (d *deniedError) Error() string { return d.Reason }
 
@@ -282,18 +285,25 @@ func (f *flow) deny(event audit.Event, d policy.Decision) error {
 }
 
 func (e *Engine) deny(ctx context.Context, event audit.Event, d policy.Decision) error {
+	r := policy.Request{Port: event.Port}
+	if event.Kind == audit.HTTP {
+		r.Method, r.Path = event.Method, event.Path
+	}
+	r.Host, r.Addr = destination(event.Host)
+	way := e.way(r, d)
 	e.mu.Lock()
 	e.total.Denied++
 	if event.Kind != audit.DNS && event.Host != "" {
 		e.traffic.of(event.Host).Denied++
 	}
+	e.refused.add(event, d, way, e.config.Now())
 	e.mu.Unlock()
 	event.Verdict, event.Rule, event.Reason = policy.Deny.String(), d.Rule, d.Reason
 	_ = e.denials.Wait(ctx) // what is ending meanwhile is recorded all the same
 	if err := e.record(event); err != nil {
 		return err
 	}
-	return &deniedError{d}
+	return &deniedError{d, way}
 }
 
 // refuse denies a flow for a reason that is not the policy's, and resets it.

@@ -40,6 +40,8 @@ type Config struct {
 	Credentials *credential.Set
 	Account     *meter.Account // counts, and bounds; nil is without bounds
 	Audit       audit.Recorder // required
+	// WayOut is the command with which the user allows what was refused, for the client to tell; nil tells none.
+	WayOut func(Way) string
 	// Lookup resolves a name on the host, after the verdict; nil is net.DefaultResolver.
 	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
 	// Dial connects to a checked address; nil is a net.Dialer with a timeout.

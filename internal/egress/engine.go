@@ -84,6 +84,7 @@ type Engine struct {
 	claims    map[*claim]struct{}
 	servers   map[*dialledConn]struct{} // connections of transports
 	traffic   traffic
+	refused   refusals
 	counting  bool            // countBytes runs
 	told      map[string]bool // names in the DNS that are recorded as allowed since the last change
 	listeners []interface{ Close() error }
@@ -122,6 +123,7 @@ func New(config Config) (*Engine, error) {
 		servers: make(map[*dialledConn]struct{}),
 		traffic: traffic{byHost: make(map[string]*hostCounts)},
 		told:    make(map[string]bool),
+		refused: make(refusals),
 	}
 	e.locals.read = config.HostNetworks
 	e.secrets.Store(config.Credentials)
@@ -201,6 +203,7 @@ func (e *Engine) set(p policy.Policy, with func()) {
 	}
 	e.change++
 	clear(e.told)
+	e.refused.forget(p, e.pins)
 	change := e.change
 	claims := slices.Collect(maps.Keys(e.claims))
 	e.mu.Unlock()

@@ -163,7 +163,8 @@ func (p Policy) with(c Change) (Policy, error) {
 
 // copied is rules without those that are told as remove.
 func copied[K comparable](rules map[K][]*rule, remove string) map[K][]*rule {
-	all := maps.Clone(rules)
+	all := make(map[K][]*rule, len(rules)+1)
+	maps.Copy(all, rules)
 	for key, list := range all {
 		all[key] = slices.DeleteFunc(slices.Clone(list), func(r *rule) bool { return remove != "" && r.text == remove })
 	}

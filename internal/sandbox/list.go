@@ -115,6 +115,8 @@ func (s *Service) statusNow(ctx context.Context, record store.Record) (status St
 		status.Status, status.Reason = string(forage.PhaseFailed), err.Error()
 	case answer.Ready:
 		status.Status, status.Tmux, status.GuestPID = string(forage.PhaseRunning), answer.Tmux, answer.GuestPID
+		status.Refusals = answer.Refused
+		status.Refused = len(status.Refusals)
 	case record.Phase == forage.PhaseRunning:
 		return status, true
 	default:

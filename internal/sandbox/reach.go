@@ -29,6 +29,7 @@ func (s *Service) Exec(ctx context.Context, name string, argv []string, stdio St
 // Attach shows the sandbox's tmux session on the caller's terminal.
 func (s *Service) Attach(ctx context.Context, name string, stdio Stdio) (int, error) {
 	stdio.TTY = true
+	s.tellRefused(ctx, name)
 	return s.reach(ctx, name, "ssh", []string{"tmux", "attach-session", "-t", "=" + forage.SessionName}, stdio)
 }
 

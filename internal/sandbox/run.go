@@ -73,7 +73,9 @@ func (s *Service) Run(ctx context.Context, opts Options, stdio Stdio) (exit int,
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, sandbox.Stop(context.WithoutCancel(ctx), 0)) }()
-	return s.runIn(ctx, sandbox, plan.Spec, logins, opts, stdio) // the record may be changed by now from elsewhere (Update)
+	exit, err = s.runIn(ctx, sandbox, plan.Spec, logins, opts, stdio)
+	s.tellRefusals(plan.Name, sandbox.Refused())
+	return exit, err
 }
 
 // runIn runs the plan's command in a sandbox that has just been started.

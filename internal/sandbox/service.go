@@ -180,6 +180,9 @@ type Status struct {
 	// is how many there are, -1 if that is not known.
 	Hazards     []Hazard `json:"hazards,omitempty"`
 	HazardCount int      `json:"hazardCount,omitempty"`
+	// Refused is how many destinations it was refused since its start and may still not have; Refusals are those.
+	Refused  int       `json:"refused,omitempty"`
+	Refusals []Refusal `json:"refusals,omitempty"`
 }
 
 // NetworkChange is what `network` was asked to change; zero fields change nothing.

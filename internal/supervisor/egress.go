@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 	"os"
+	"strings"
 	"time"
 
 	"forage"
@@ -44,6 +45,19 @@ func (s *Sandbox) makeEgress(context.Context) error {
 		return err
 	}
 	config.Audit = s.audit
+	config.WayOut = func(way egress.Way) string {
+		words := []string{"forage-ctl", "network", plan.Name}
+		if plan.Ephemeral {
+			words = []string{"forage-ctl", "run"}
+			if way.Mode != "" {
+				words = append(words, "--network")
+			}
+		}
+		if way.Mode != "" {
+			words = append(words, string(way.Mode))
+		}
+		return strings.Join(append(words, "--allow", way.Allow), " ")
+	}
 	if Intercepts(plan) {
 		if config.Authority, err = tlsmitm.New(plan.Name); err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 
 	"forage"
 	"forage/internal/audit"
+	"forage/internal/egress"
 	"forage/internal/outlet"
 	"forage/internal/store"
 )
@@ -56,6 +57,7 @@ func (s *Sandbox) status(ctx context.Context) Response {
 	s.mu.Lock()
 	response := Response{Ready: s.ready, Tmux: "none", GuestPID: s.instance.PID()}
 	s.mu.Unlock()
+	response.Refused = s.Refused()
 	if !response.Ready || !s.setup.Plan.Spec.Session {
 		return response
 	}
@@ -64,6 +66,9 @@ func (s *Sandbox) status(ctx context.Context) Response {
 	}
 	return response
 }
+
+// Refused is what the sandbox was refused since its start and may still not have, the last one first.
+func (s *Sandbox) Refused() []egress.Refused { return s.engine.Refused() }
 
 func (s *Sandbox) query(ctx context.Context, what string, limit time.Duration) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)

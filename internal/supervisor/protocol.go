@@ -3,6 +3,7 @@ package supervisor
 import (
 	"forage"
 	"forage/internal/audit"
+	"forage/internal/egress"
 )
 
 // maxMessage bounds one control message, in bytes.
@@ -35,7 +36,9 @@ type Response struct {
 	Tmux     string   `json:"tmux,omitempty"` // attached, detached or none
 	GuestPID int      `json:"guestPid,omitempty"`
 	Traffic  *Traffic `json:"traffic,omitempty"` // OpTraffic
-	Failure  *Failure `json:"failure,omitempty"`
+	// Refused is what the sandbox was refused since its start and may still not have, the last one first (OpStatus).
+	Refused []egress.Refused `json:"refused,omitempty"`
+	Failure *Failure         `json:"failure,omitempty"`
 }
 
 // Launch is what a detached supervisor reads from its standard input.
