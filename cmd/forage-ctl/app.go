@@ -38,9 +38,10 @@ func commandLine(args []string, in, out, errs *os.File) int {
 	a := &app{in: in, out: out, err: errs}
 	ctx, stop := withSignals(context.Background())
 	defer stop()
+	args = ourName(args)
 	root, err := a.tree(args)
 	if err == nil {
-		root.SetArgs(args)
+		root.SetArgs(dockerTerminal(root, args))
 		err = firstError(root.ExecuteContext(ctx), a.helpErr)
 	}
 	return a.finish(ctx, err)

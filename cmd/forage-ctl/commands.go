@@ -33,6 +33,7 @@ func entries() []entry {
 		{"up", groupLifecycle, newUp},
 		{"start", groupLifecycle, newStart},
 		{"stop", groupLifecycle, newStop},
+		{"restart", groupLifecycle, newRestart},
 		{"reset", groupLifecycle, newReset},
 		{"down", groupLifecycle, newDown},
 		{"ps", groupLifecycle, newPs},
@@ -79,7 +80,7 @@ func (a *app) tree(args []string) (*cobra.Command, error) {
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		Args:              cobra.ArbitraryArgs,
-		RunE:              func(*cobra.Command, []string) error { return a.noCommand() },
+		RunE:              func(c *cobra.Command, _ []string) error { return a.noCommand(c) },
 	}
 	root.Flags().BoolVar(&a.version, "version", false, "print the version")
 	root.SetIn(a.in)
@@ -112,15 +113,23 @@ func (a *app) tree(args []string) (*cobra.Command, error) {
 
 // firstWord is the first argument that is neither a global flag nor its value.
 func firstWord(args []string) string {
+	if at := commandAt(args); at < len(args) {
+		return args[at]
+	}
+	return ""
+}
+
+// commandAt is where in args the command's name is; without one it is their length.
+func commandAt(args []string) int {
 	for i := 0; i < len(args); i++ {
 		switch {
 		case args[i] == "--config":
 			i++
 		case !strings.HasPrefix(args[i], "-"):
-			return args[i]
+			return i
 		}
 	}
-	return ""
+	return len(args)
 }
 
 // knownElsewhere returns nil when word is nothing or one of cobra's own
@@ -138,16 +147,18 @@ func knownElsewhere(word string, all []entry) error {
 		names[i] = e.name
 	}
 	hint := "'forage-ctl help' lists the commands"
-	if near := term.Nearest(word, names); near != "" {
+	if answer := elsewhere()[word]; answer != "" {
+		hint = answer
+	} else if near := term.Nearest(word, names); near != "" {
 		hint = "did you mean 'forage-ctl " + near + "'?"
 	}
 	return forage.WithHint(forage.Errorf(forage.ErrUsage, "there is no command %q", word), hint)
 }
 
 // noCommand answers a call without any command.
-func (a *app) noCommand() error {
+func (a *app) noCommand(root *cobra.Command) error {
 	if a.version {
 		return runVersion(a, format{})
 	}
-	return forage.WithHint(forage.Errorf(forage.ErrUsage, "no command given"), "'forage-ctl help' lists the commands; try: forage-ctl run -- bash")
+	return root.Help()
 }

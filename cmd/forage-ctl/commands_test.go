@@ -4,6 +4,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -32,7 +33,7 @@ func pages(t *testing.T, f func(t *testing.T, c *cobra.Command)) {
 func TestPages(t *testing.T) {
 	pages(t, func(t *testing.T, c *cobra.Command) {
 		for number, line := range strings.Split(page(c), "\n") {
-			if len(line) > 100 {
+			if utf8.RuneCountInString(line) > helpWidth {
 				t.Errorf("line %d is %d columns wide: %s", number+1, len(line), line)
 			}
 		}

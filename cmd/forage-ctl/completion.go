@@ -10,7 +10,7 @@ func newCompletion(a *app) *cobra.Command {
 		Use:   "completion bash|zsh|fish|powershell",
 		Short: "Print completions for a shell",
 		Example: `
-forage-ctl completion bash > ~/.local/share/bash-completion/completions/forage-ctl
+source <(forage-ctl completion bash)
 forage-ctl completion zsh > "${fpath[1]}/_forage-ctl"
 forage-ctl completion fish > ~/.config/fish/completions/forage-ctl.fish`,
 		ValidArgs: shells,

@@ -24,9 +24,9 @@ Stops the sandboxes and removes all that Forage made for them: worktrees, jj
 workspaces and clones too, with the branch forage-NAME once it is merged. A
 workspace that is your own folder is never touched.
 
-While work would be lost, down says which and refuses. With --force it keeps that
-work for 30 days, says where, and removes the sandbox, even one whose record
-can't be read.`,
+While work would be lost, down says which and refuses. With --force it keeps
+that work for 30 days, says where, and removes the sandbox, even one whose
+record can't be read.`,
 		Example: `
 forage-ctl down work
 forage-ctl down --all`,
@@ -46,7 +46,7 @@ forage-ctl down --all`,
 		RunE:              func(c *cobra.Command, args []string) error { return runDown(c.Context(), a, &o, args) },
 	}
 	c.Flags().BoolVar(&o.all, "all", false, "remove every sandbox")
-	c.Flags().BoolVar(&o.force, "force", false, "also with work that is nowhere else, which is kept for 30 days, or without a readable record")
+	c.Flags().BoolVarP(&o.force, "force", "f", false, "also with unsaved work, which is kept for 30 days, or without a readable record")
 	return c
 }
 

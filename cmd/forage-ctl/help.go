@@ -24,12 +24,12 @@ const overview = `Forage runs AI coding agents, or any command, in isolated and 
 sandboxes on your own machine. A sandbox sees the project and nothing else of
 your files, and talks to the hosts that you named and to nothing else.
 
-  forage-ctl run -- claude            an agent in a throw-away sandbox, on this folder
-  forage-ctl up work -w ~/project     a sandbox that stays, with a terminal to come back to
+  forage-ctl run -- claude          an agent in a throw-away sandbox, on this folder
+  forage-ctl up work -w ~/project   a sandbox that stays, and that you come back to
 `
 
 // helpWidth is where help texts break, in columns.
-const helpWidth = 100
+const helpWidth = 80
 
 // newHelp makes the help command.
 func newHelp(a *app) *cobra.Command {
@@ -37,7 +37,7 @@ func newHelp(a *app) *cobra.Command {
 		Use:   "help [COMMAND]",
 		Short: "Explain a command",
 		RunE: func(c *cobra.Command, args []string) error {
-			about, rest, err := c.Root().Find(args)
+			about, rest, err := c.Root().Find(ourName(args))
 			if err != nil || len(rest) > 0 {
 				return usageError(c, "there is no command %q", strings.Join(args, " "))
 			}
@@ -136,7 +136,7 @@ func exitStatuses() []exitStatus {
 		{code(forage.ErrStart), "the sandbox could not be started"},
 		{code(forage.ErrUnsupported), "this runtime or this host can't do what was asked for"},
 		{code(forage.ErrRefused), "refused: work would be lost, or the name or path is in use"},
-		{code(forage.ErrDenied), "denied by policy: the system's or the project's configuration forbids it"},
+		{code(forage.ErrDenied), "denied by policy: the system's or the project's file forbids it"},
 		{code(forage.ErrUsage), "the command line or the configuration is wrong"},
 		{"124", "the command ran out of time (--timeout)"},
 		{"126", "the command can't be executed"},

@@ -32,7 +32,7 @@ With --monitor on, what the rules deny is let through and recorded as what would
 have been denied; what no rule can allow stays denied.`,
 		Example: `
 forage-ctl network work
-forage-ctl network work restricted --allow api.github.com --allow '*.example.com'
+forage-ctl network work restricted --allow '*.example.com'
 forage-ctl network work --allow host.forage.internal:5432
 forage-ctl network work --remove github.com
 forage-ctl network work --monitor on

@@ -20,8 +20,8 @@ func newPolicySuggest(a *app) *cobra.Command {
 		Long: `
 Reads a sandbox's audit log and prints the smallest allowlist that would have
 allowed all of it: what was allowed, and what monitor mode let through. Where
-requests were looked into, rules name their methods and paths. Read it before you use it:
-whatever ran inside has had a hand in it.`,
+requests were looked into, rules name their methods and paths. Read it before
+you use it: whatever ran inside has had a hand in it.`,
 		Example: `
 forage-ctl up work --monitor
 forage-ctl policy suggest work`,

@@ -35,7 +35,7 @@ The URL is judged as it is written, escapes and all. With the method CONNECT it
 is HOST:PORT, for what is not HTTP.`,
 		Example: `
 forage-ctl policy test claude POST https://api.anthropic.com/v1/messages
-forage-ctl policy test work GET 'https://api.github.com/repos/acme/site?page=2'
+forage-ctl policy test work GET 'https://api.github.com/repos/acme?page=2'
 forage-ctl policy test work CONNECT github.com:22`,
 		Annotations:           map[string]string{exitNote: "3 6 8"},
 		DisableFlagsInUseLine: true,

@@ -18,10 +18,10 @@ func newProxy(a *app) *cobra.Command {
 		Use:   "proxy",
 		Short: "Serve egress to containers and other machines",
 		Long: `
-Runs the way out of a sandbox as a service of its own, for what runs elsewhere and
-is told to use a proxy: rules, secrets, budgets and audit are those of the template
-that [proxy] names for each client. Clients prove who they are by a token on
-loopback and unix sockets, and by a certificate over TLS.
+Runs the way out of a sandbox as a service of its own, for what runs elsewhere
+and is told to use a proxy: rules, secrets, budgets and audit are those of the
+template that [proxy] names for each client. Clients prove who they are by a
+token on loopback and unix sockets, and by a certificate over TLS.
 
 It stays in the foreground, and reads its configuration again on SIGHUP and when
 a file has changed; streams that it still allows go on. SIGTERM lets streams end

@@ -32,10 +32,10 @@ Without -t the template is the one named like the command ('run -- claude' uses
 system's folders is shown inside, read-only, with the files that it needs.`,
 		Example: `
 forage-ctl run -- claude
-forage-ctl run -w ~/project --env ANTHROPIC_API_KEY -- claude -p 'fix the tests'
+forage-ctl run -w ~/project -e LANG -- claude -p 'fix the tests'
 forage-ctl run --git-worktree . --name fix -- claude -p 'fix the tests'
 forage-ctl run --network none --timeout 5m -- make test
-forage-ctl run --allow docs.example.com --allow git.example.com:22 -- make docs
+forage-ctl run --allow docs.example.com --allow git.example.com:22 -- make
 forage-ctl run --print-effective-config -- claude`,
 		Annotations: map[string]string{exitNote: "3 5 6 7 8 124 " + insideExit},
 		RunE: func(c *cobra.Command, args []string) error {

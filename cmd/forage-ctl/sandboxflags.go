@@ -73,8 +73,9 @@ func checkWorkspace(c *cobra.Command) error {
 type terminal struct{ yes, no bool }
 
 func (t *terminal) add(c *cobra.Command) {
-	c.Flags().BoolVar(&t.yes, "tty", false, "give the command a terminal (default: when stdin and stdout are one)")
+	c.Flags().BoolVar(&t.yes, "tty", false, "give the command a terminal (default: when we have one)")
 	c.Flags().BoolVar(&t.no, "no-tty", false, "give it pipes, even on a terminal")
+	dockerHabits(c)
 }
 
 // stdio is our own streams, as the command inside is to have them.

@@ -7,8 +7,8 @@ func newSSH(a *app) *cobra.Command {
 		Use:   "ssh NAME",
 		Short: "Attach to the agent's session",
 		Long: `
-Attaches your terminal to the sandbox's tmux session, where the agent is window 0.
-Detach with Ctrl-b d: the agent goes on.`,
+Attaches your terminal to the sandbox's tmux session, where the agent is
+window 0. Detach with Ctrl-b d: the agent goes on.`,
 		Example:           "forage-ctl ssh work",
 		Annotations:       map[string]string{exitNote: "2 128+N"},
 		Args:              oneName,

@@ -26,3 +26,23 @@ func runStart(c *cobra.Command, a *app, name string) error {
 	}
 	return service.Start(c.Context(), name)
 }
+
+func newRestart(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "restart NAME",
+		Short: "Stop a sandbox and start it again",
+		Long: `
+Is 'stop' and then 'start': everything that runs inside ends, and the agent is
+started afresh, with the same plan.`,
+		Example:           "forage-ctl restart work",
+		Annotations:       map[string]string{exitNote: "2 4 5 6 7"},
+		Args:              oneName,
+		ValidArgsFunction: a.completeName,
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := runStop(c, a, args[0]); err != nil {
+				return err
+			}
+			return runStart(c, a, args[0])
+		},
+	}
+}

@@ -31,7 +31,7 @@ func newTop(a *app) *cobra.Command {
 		Long: `
 Shows what sandboxes ask of the network, host by host since they were started,
 and what they have used over all their starts. On a terminal it is drawn anew
-until it is interrupted, elsewhere it is printed once. Without a name it shows all
+until you press q, elsewhere it is printed once. Without a name it shows all
 sandboxes that run.`,
 		Example: `
 forage-ctl top

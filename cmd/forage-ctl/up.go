@@ -25,8 +25,8 @@ Makes the sandbox NAME and returns when it is usable. Its agent (the template's,
 or COMMAND) runs in the tmux session 'forage' inside, which outlives your
 terminal: 'forage-ctl ssh NAME' attaches to it.
 
-The agent works on the current folder (or -w), or on a worktree, a jj workspace or
-a clone of its own, whose commits come to the branch forage-NAME of your
+The agent works on the current folder (or -w), or on a worktree, a jj workspace
+or a clone of its own, whose commits come to the branch forage-NAME of your
 repository: 'forage-ctl diff NAME' shows them.
 
 A stopped sandbox is started again as it was made. With flags that ask for

@@ -16,17 +16,35 @@ import (
 // flagError turns what the flag library complains about into a usage error
 // that names the nearest flag.
 func flagError(c *cobra.Command, err error) error {
+	if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		return usageError(c, "--%s %q: %s", wrong.GetFlag().Name, wrong.GetValue(), mustBe(wrong))
+	}
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok {
 		return usageError(c, "%w", err)
 	}
 	hint := "'" + c.CommandPath() + " --help' lists the flags"
-	if near := term.Nearest(unknown.GetSpecifiedName(), flagNames(c)); near != "" && unknown.GetSpecifiedShortnames() == "" {
+	if answer := otherFlags()[unknown.GetSpecifiedName()]; answer != "" {
+		hint = answer
+	} else if near := term.Nearest(unknown.GetSpecifiedName(), flagNames(c)); near != "" && unknown.GetSpecifiedShortnames() == "" {
 		hint = "did you mean --" + near + "?"
 	} else if takesCommand(c) {
 		hint = "flags of the command that runs inside come after '--'"
 	}
 	return forage.WithHint(forage.Errorf(forage.ErrUsage, "%s%w", errorPrefix(c), err), hint)
+}
+
+// mustBe says what the value of a flag has to be: what the parsers of Go say is about Go.
+func mustBe(wrong *pflag.InvalidValueError) string {
+	switch wrong.GetFlag().Value.Type() {
+	case "duration":
+		return "must be a duration, such as 90s, 5m or 2h"
+	case "int", "int64", "uint", "uint64", "count":
+		return "must be a whole number"
+	case "bool":
+		return "must be true or false"
+	}
+	return wrong.Unwrap().Error()
 }
 
 func takesCommand(c *cobra.Command) bool { return strings.Contains(c.Use, "-- ") }

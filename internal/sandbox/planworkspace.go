@@ -75,6 +75,9 @@ func (p *planner) askedMain() (main forage.Part, flag string, err error) {
 	}
 	asked := main.Repo
 	main.Repo, err = p.service.Caller.abs(asked)
+	if err == nil && main.Mode == forage.WorkspaceDirect && asked != "" && !exists(main.Repo) {
+		err = forage.WithHint(forage.Errorf(forage.ErrUsage, "--workspace: there is no folder %s", main.Repo), "-w names a folder of this machine; inside it is always /workspace")
+	}
 	if err == nil && main.Mode != forage.WorkspaceDirect && forage.IsURL(asked) && !exists(main.Repo) {
 		err = forage.WithHint(forage.Errorf(forage.ErrUsage, "--%s: %s is no repository on this machine", flag, asked), "--clone takes URLs")
 	}

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"forage"
+	"forage/internal/term"
 )
 
 // maxRecord bounds what is read as a record, in bytes.
@@ -147,9 +148,7 @@ func (s *Store) Load(name string) (Record, error) {
 	}
 	data, err := readFile(s.Paths(name).Record, maxRecord)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Record{}, forage.WithHint(
-			forage.Errorf(forage.ErrNotFound, "no sandbox is called %s", name),
-			"`forage-ctl ps` lists them")
+		return Record{}, forage.WithHint(forage.Errorf(forage.ErrNotFound, "no sandbox is called %s", name), s.near(name))
 	}
 	if err != nil {
 		return Record{}, &BrokenError{Name: name, Err: err}
@@ -159,6 +158,19 @@ func (s *Store) Load(name string) (Record, error) {
 		return Record{}, &BrokenError{Name: name, Err: err}
 	}
 	return rec, nil
+}
+
+// near is what to do about a name that no sandbox has.
+func (s *Store) near(name string) string {
+	records, _, _ := s.List() // what can be read may have been meant
+	names := make([]string, len(records))
+	for i, record := range records {
+		names[i] = record.Name
+	}
+	if meant := term.Nearest(name, names); meant != "" {
+		return fmt.Sprintf("did you mean %s? `forage-ctl ps` lists them", meant)
+	}
+	return "`forage-ctl ps` lists them"
 }
 
 // Save replaces the record of an existing sandbox; the caller holds its Lock.

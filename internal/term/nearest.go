@@ -7,7 +7,7 @@ const maxWord = 64
 
 // Nearest returns the one of known that word was probably meant to be, or "".
 func Nearest(word string, known []string) string {
-	best, distance := "", max(2, len(word)/3)+1
+	best, distance := "", min(max(2, len(word)/3), len(word)-1)+1 // of one letter, nothing is near
 	if len(word) > maxWord {
 		return ""
 	}
