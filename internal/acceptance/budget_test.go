@@ -23,7 +23,7 @@ func TestBudgetStopsAgent(t *testing.T) {
 	forage := w.program(filepath.Dir(claude))
 	project, _ := newProject(t)
 	out := forage.run("run", "-w", project, "--name", "acceptance-budget", "-t", "claude", "--",
-		"sh", "-c", "claude -p 'never stop' --dangerously-skip-permissions; echo ended with $?")
+		"sh", "-c", "claude -p 'never stop'; echo ended with $?")
 	if !strings.Contains(out, "ended with ") || strings.Contains(out, closingWords) {
 		t.Errorf("the agent printed %q", out)
 	}

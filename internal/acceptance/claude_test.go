@@ -33,12 +33,12 @@ func TestClaudeCode(t *testing.T) {
 	}{
 		{
 			name: "proxy",
-			args: []string{"--", "claude", "-p", "edit the greeting", "--dangerously-skip-permissions"},
+			args: []string{"--", "claude", "-p", "edit the greeting"},
 		},
 		{
 			name: "transparent",
 			args: []string{"-t", "claude", "--", "sh", "-c",
-				"unset " + proxyVariables + "; exec claude -p 'edit the greeting' --dangerously-skip-permissions"},
+				"unset " + proxyVariables + "; exec claude -p 'edit the greeting'"},
 			wantDNS: true,
 		},
 	}

@@ -26,7 +26,7 @@ func TestCodex(t *testing.T) {
 	project, greeting := newProject(t)
 
 	out := forage.run("run", "-w", project, "--name", "acceptance-codex", "--env", "CODEX_API_KEY", "--",
-		"codex", "exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "edit the greeting")
+		"codex", "exec", "--skip-git-repo-check", "edit the greeting")
 
 	if !strings.Contains(out, closingWords) {
 		t.Errorf("codex printed %q, want the API's closing words", out)

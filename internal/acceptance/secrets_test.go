@@ -69,7 +69,7 @@ func TestClaudeCodeSecrets(t *testing.T) {
 		{"Edit", map[string]any{"file_path": "/workspace/greeting.txt", "old_string": "before", "new_string": "after"}},
 		{"Bash", map[string]any{"description": "look for the secret", "command": lookEverywhere}},
 	}
-	task := []string{"--", "claude", "-p", "edit the greeting", "--dangerously-skip-permissions"}
+	task := []string{"--", "claude", "-p", "edit the greeting"}
 
 	t.Run("key", func(t *testing.T) {
 		w, api, key := newWorld(t), &anthropic{script: script}, "sk-ant-api03-"+random(95)
@@ -144,7 +144,7 @@ func TestClaudeCodeSecrets(t *testing.T) {
 func TestCodexSecrets(t *testing.T) {
 	codex := installed(t, "codex")
 	const command = `printf 'from codex\n' >> greeting.txt; ` + lookEverywhere
-	task := []string{"-t", "codex", "--", "codex", "exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "edit the greeting"}
+	task := []string{"-t", "codex", "--", "codex", "exec", "--skip-git-repo-check", "edit the greeting"}
 
 	t.Run("key", func(t *testing.T) {
 		w, api, key := newWorld(t), &openai{command: command}, "sk-proj-"+random(156)

@@ -119,7 +119,7 @@ authEnvVar = "KEY"
 		Security: forage.Security{NestedNamespaces: true},
 		Init:     []string{"true"},
 		Env:      map[string]string{"EDITOR": "vi"},
-		Agents:   map[string]forage.Agent{"mine": {Command: []string{"agent", "--yes"}, AuthEnvVar: "KEY"}},
+		Agents:   map[string]forage.Agent{"mine": {Command: []string{"agent", "--yes"}, AuthEnvVar: "KEY", Permissions: &forage.Permissions{SkipAll: true}}},
 	}
 	if diff := cmp.Diff(want, c.Templates["mine"]); diff != "" {
 		t.Errorf("template (-want +got):\n%s", diff)
@@ -264,13 +264,16 @@ skills.jj = true
 [templates.later.agents.claude]
 command = ["claude"]
 hostConfigDir = "~/.claude"
-permissions.skipAll = true
+permissions = { skipAll = false, allow = ["Bash(make)"], deny = ["WebFetch"] }
 `)
+	asked := &forage.Permissions{Allow: []string{"Bash(make)"}, Deny: []string{"WebFetch"}}
+	if diff := cmp.Diff(asked, c.Templates["later"].Agents["claude"].Permissions); diff != "" {
+		t.Errorf("permissions (-want +got):\n%s", diff)
+	}
 	file := c.Files[0]
 	want := map[string][]config.KeyUse{"later": {
 		{Key: "templates.later.skills.jj", File: file, Line: 12},
 		{Key: "templates.later.agents.claude.hostConfigDir", File: file, Line: 15},
-		{Key: "templates.later.agents.claude.permissions.skipAll", File: file, Line: 16},
 	}}
 	if diff := cmp.Diff(want, c.Unsupported); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -30,7 +30,6 @@ func (v converter) unsupported(raw rawTemplate, at func(...any) []any) []KeyUse 
 		agent := raw.Agents[name]
 		use(isText(agent.Package), "agents", name, "package")
 		use(isText(agent.HostConfigDir), "agents", name, "hostConfigDir")
-		use(agent.Permissions != nil && isTrue(agent.Permissions.SkipAll), "agents", name, "permissions", "skipAll")
 	}
 	return uses
 }

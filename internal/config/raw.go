@@ -180,7 +180,12 @@ type rawAgent struct {
 
 // rawPermissions is what an agent may do without asking.
 type rawPermissions struct {
+	// Ask for nothing (the default: the sandbox is the permission).
 	SkipAll *bool `json:"skipAll,omitempty" toml:"skipAll,omitempty"`
+	// What it may do, in the agent's own words.
+	Allow []string `json:"allow,omitempty" toml:"allow,omitempty"`
+	// What it may not do, which counts more.
+	Deny []string `json:"deny,omitempty" toml:"deny,omitempty"`
 }
 
 // rawRule allows, or denies, some of the requests to a host.

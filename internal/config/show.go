@@ -91,6 +91,9 @@ func effectiveTemplate(t forage.Template, read rawTemplate) rawTemplate {
 		a := read.Agents[name]
 		a.Command, a.AuthEnvVar = agent.Command, text(agent.AuthEnvVar)
 		a.SecretName, a.BaseURLEnvVar = text(agent.Secret), text(agent.BaseURLEnvVar)
+		if p := agent.Permissions; p != nil {
+			a.Permissions = &rawPermissions{SkipAll: &p.SkipAll, Allow: p.Allow, Deny: p.Deny}
+		}
 		raw.Agents[name] = a
 	}
 	return raw

@@ -176,7 +176,10 @@ func (v converter) agents(t *forage.Template, raw map[string]rawAgent, at []any)
 	}
 	for name, r := range raw {
 		key := func(k string) []any { return append(slices.Clone(at), name, k) }
-		agent := agents[name]
+		agent, known := agents[name]
+		if !known || agent.Permissions == nil && r.Permissions != nil {
+			agent.Permissions = &forage.Permissions{SkipAll: true}
+		}
 		if r.Command != nil {
 			if len(r.Command) == 0 || r.Command[0] == "" {
 				v.wrong(key("command"), "expected a program and its arguments")
@@ -194,6 +197,15 @@ func (v converter) agents(t *forage.Template, raw map[string]rawAgent, at []any)
 		setText(&agent.Secret, r.SecretName)
 		if isText(r.SecretName) {
 			v.secretName(*r.SecretName, key("secretName")...)
+		}
+		if r.Permissions != nil {
+			asked := *agent.Permissions
+			setBool(&asked.SkipAll, r.Permissions.SkipAll)
+			setList(&asked.Allow, r.Permissions.Allow)
+			setList(&asked.Deny, r.Permissions.Deny)
+			v.each(r.Permissions.Allow, checkCommand, append(key("permissions"), "allow"))
+			v.each(r.Permissions.Deny, checkCommand, append(key("permissions"), "deny"))
+			agent.Permissions = &asked
 		}
 		if agent.Command == nil && r.Command == nil && r.Package == nil {
 			v.wrong(append(slices.Clone(at), name), "this agent has no command")

@@ -37,7 +37,7 @@ func (s *Service) planned(ctx context.Context, opts Options) (*planner, error) {
 	go p.git() // a process of its own: meanwhile the rest is planned
 	for _, step := range []func(context.Context) error{
 		p.name, p.template, p.forbidden, p.workspaces, p.identity, p.network, p.command,
-		p.rootfs, p.hostTools, p.mounts, p.caches, p.secrets, p.environment, p.keys, p.runtime, p.gitConfig,
+		p.rootfs, p.installed, p.hostTools, p.mounts, p.caches, p.secrets, p.environment, p.keys, p.runtime, p.gitConfig,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, err
@@ -208,12 +208,11 @@ func (p *planner) command(context.Context) error {
 	return nil
 }
 
-// agent is the template's: the one of its name, or its only one.
+// agent is the template's: the one of its name, or the first by name.
 func (p *planner) agent() forage.Agent {
 	agent, named := p.chosen.Agents[p.chosen.Name]
-	if !named && len(p.chosen.Agents) == 1 {
-		for _, agent = range p.chosen.Agents {
-		}
+	if all := p.agents(); !named && len(all) > 0 {
+		return all[0]
 	}
 	return agent
 }

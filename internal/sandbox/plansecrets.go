@@ -282,8 +282,13 @@ func (p *planner) contribute(bound []boundSecret) error {
 		if err != nil {
 			return err
 		}
-		parts = append(parts, part, inject.Git(b.binding), p.notMounted(inject.ClaudeSettings(b.binding, p.agents(), p.plan.Spec.Identity.Home)))
+		parts = append(parts, part, inject.Git(b.binding))
 	}
+	settings, err := p.agentSettings()
+	if err != nil {
+		return err
+	}
+	parts = append(parts, settings...)
 	merged, err := inject.Merge(parts...)
 	if err != nil {
 		return err
