@@ -88,8 +88,11 @@ type Spec struct {
 	Env map[string]string `json:"env"`
 	// HostEnv names variables whose values are read from the caller's
 	// environment when the sandbox starts; they are never stored.
-	HostEnv  []string    `json:"hostEnv,omitempty"`
-	Dir      string      `json:"dir"` // working directory of commands inside
+	HostEnv []string `json:"hostEnv,omitempty"`
+	Dir     string   `json:"dir"` // working directory of commands inside
+	// KeptHome is the folder on the host that the home is in, writable, so that it outlives
+	// the sandbox's end; "" is a home in the ephemeral root. All of it was written inside.
+	KeptHome string      `json:"keptHome,omitempty"`
 	Limits   Limits      `json:"limits"`
 	Security Security    `json:"security"`
 	Network  NetworkMode `json:"network"`
@@ -172,8 +175,11 @@ type File struct {
 	Content []byte `json:"content"`
 	Mode    uint32 `json:"mode"` // permission bits; 0 means 0444
 	// Owned files belong to the agent, who may change or remove them, as do the folders
-	// made for them. They are below the home.
+	// made for them. They are below the home. In a kept home, what is there already stays.
 	Owned bool `json:"owned,omitempty"`
+	// Renew replaces an Owned file that a kept home has already: it stands for something
+	// on the host that changes.
+	Renew bool `json:"renew,omitempty"`
 }
 
 // Limits bound what a sandbox uses. Zero means no limit was asked for. A
@@ -182,7 +188,7 @@ type Limits struct {
 	TasksMax  int64         `json:"tasksMax,omitempty"`  // processes and threads of the agent's tree
 	MemoryMax int64         `json:"memoryMax,omitempty"` // bytes
 	CPUQuota  int64         `json:"cpuQuota,omitempty"`  // percent of one processor: 200 is two processors
-	DiskMax   int64         `json:"diskMax,omitempty"`   // bytes of the ephemeral root (all that is writable and not mounted)
+	DiskMax   int64         `json:"diskMax,omitempty"`   // bytes of the ephemeral root (all that is writable, not mounted and not a kept home)
 	WallClock time.Duration `json:"wallClock,omitempty"` // from start to forced stop, nanoseconds
 }
 
@@ -212,12 +218,14 @@ type Template struct {
 	// SamePath shows the workspace at its host path too.
 	SamePath bool `json:"samePath,omitempty"`
 	// Parts are the parts of a composed workspace, by name; the one at WorkspacePath takes the place of the caller's choice.
-	Parts    []Part            `json:"workspaceMounts,omitempty"`
-	Limits   Limits            `json:"resourceLimits"`
-	Security Security          `json:"security"`
-	Init     []string          `json:"initCommands,omitempty"`
-	Env      map[string]string `json:"env,omitempty"`
-	Agents   map[string]Agent  `json:"agents,omitempty"`
+	Parts []Part `json:"workspaceMounts,omitempty"`
+	// EphemeralHome lets the home vanish when the sandbox stops (home = "ephemeral").
+	EphemeralHome bool              `json:"ephemeralHome,omitempty"`
+	Limits        Limits            `json:"resourceLimits"`
+	Security      Security          `json:"security"`
+	Init          []string          `json:"initCommands,omitempty"`
+	Env           map[string]string `json:"env,omitempty"`
+	Agents        map[string]Agent  `json:"agents,omitempty"`
 	// ClaudeSettings are settings of Claude Code's, as its settings file has them.
 	ClaudeSettings map[string]any `json:"claudeSettings,omitempty"`
 }

@@ -69,6 +69,7 @@ func leftBehind(stateDir, runtimeDir string, expected map[int]bool) error {
 	left = append(left, filesIn(filepath.Join(stateDir, "sandboxes"), func(name string) bool {
 		return strings.HasSuffix(name, ".json") || strings.HasSuffix(name, ".generated") || strings.HasSuffix(name, ".log")
 	})...)
+	left = append(left, filesIn(filepath.Join(stateDir, "homes"), func(string) bool { return true })...)
 	return errors.Join(left...)
 }
 

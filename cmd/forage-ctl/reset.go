@@ -9,8 +9,9 @@ func newReset(a *app) *cobra.Command {
 		Use:   "reset NAME",
 		Short: "Start a sandbox afresh, with its workspace",
 		Long: `
-Stops the sandbox, throws away what it wrote outside its workspace and mounts,
-and starts it as it was made. A snapshot of the workspace is made before.`,
+Stops the sandbox, throws away its home and all else that it wrote outside its
+workspace and mounts, and starts it as it was made. A snapshot of the workspace
+is made before.`,
 		Example:           "forage-ctl reset work",
 		Annotations:       map[string]string{exitNote: "2 4 5 6 7"},
 		Args:              oneName,

@@ -9,7 +9,7 @@ func newStart(a *app) *cobra.Command {
 		Use:   "start NAME",
 		Short: "Start a stopped sandbox again",
 		Long: `
-Starts the sandbox as it was made: same plan, same network policy, same keys.
+Starts the sandbox as it was made: same plan, network policy, keys and home.
 In a running sandbox it starts the agent's window again if that has ended.`,
 		Example:           "forage-ctl start work",
 		Annotations:       map[string]string{exitNote: "2 4 5 6 7"},

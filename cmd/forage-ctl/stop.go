@@ -9,9 +9,9 @@ func newStop(a *app) *cobra.Command {
 		Use:   "stop NAME",
 		Short: "Stop a sandbox and keep it",
 		Long: `
-Ends everything that runs inside. The workspace and the sandbox's record stay;
-what was written inside and outside of mounted folders does not. Stopping a
-sandbox that is stopped already succeeds.`,
+Ends everything that runs inside. The workspace, the home and the sandbox's
+record stay; what was written elsewhere inside does not. Stopping a sandbox
+that is stopped already succeeds.`,
 		Example:           "forage-ctl stop work",
 		Annotations:       map[string]string{exitNote: "2"},
 		Args:              oneName,

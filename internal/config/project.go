@@ -25,6 +25,7 @@ type Project struct {
 	network   *forage.NetworkMode
 	allow     []string // nil: not said
 	readOnly  bool
+	noHome    bool // home = "ephemeral"
 	protect   bool
 	limits    forage.Limits
 	rules     []forage.Rule // that deny
@@ -103,6 +104,10 @@ func convertProject(path string, raw rawProject, root *node, p *problems) Projec
 	project := Project{file: path, readOnly: isTrue(raw.ReadOnlyWorkspace), protect: isTrue(raw.Protect), limitsAt: root.at("resourceLimits"), trafficAt: root.at("traffic")}
 	if raw.Forbid != nil {
 		project.Forbid = convertForbid(raw.Forbid, root.at("forbid"), "", p)
+	}
+	if raw.Home != nil {
+		project.noHome = *raw.Home == ephemeralHome
+		v.check(checkHome(*raw.Home), "home")
 	}
 	if raw.Network != nil {
 		mode, err := checkMode(*raw.Network)

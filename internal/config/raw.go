@@ -103,6 +103,8 @@ type rawTemplate struct {
 	AllowedHosts []string `json:"allowedHosts,omitempty" toml:"allowedHosts,omitempty"`
 	// The agent may read the workspace and not change it.
 	ReadOnlyWorkspace *bool `json:"readOnlyWorkspace,omitempty" toml:"readOnlyWorkspace,omitempty"`
+	// The home inside: kept on disk over stop and start, or ephemeral.
+	Home *string `json:"home,omitempty" toml:"home,omitempty"`
 	// What host tools execute at the root of the workspace (.envrc, .vscode, ...) can't be changed from inside; it is so unless this is false.
 	Protect *bool `json:"protect,omitempty" toml:"protect,omitempty"`
 	// Caches of the host's package managers that can be read inside: go, cargo, npm, pip, uv, maven, gradle. All of them, unless said; [] is none.
@@ -251,6 +253,7 @@ type rawWorkspaceMount struct {
 type rawProject struct {
 	Network           *string     `json:"network,omitempty" toml:"network,omitempty"`
 	AllowedHosts      []string    `json:"allowedHosts,omitempty" toml:"allowedHosts,omitempty"`
+	Home              *string     `json:"home,omitempty" toml:"home,omitempty"`
 	ReadOnlyWorkspace *bool       `json:"readOnlyWorkspace,omitempty" toml:"readOnlyWorkspace,omitempty"`
 	Protect           *bool       `json:"protect,omitempty" toml:"protect,omitempty"`
 	ResourceLimits    *rawLimits  `json:"resourceLimits,omitempty" toml:"resourceLimits,omitempty"`

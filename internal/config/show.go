@@ -70,6 +70,7 @@ func effectiveTemplate(t forage.Template, read rawTemplate) rawTemplate {
 		Network:           text(string(modeName(t.Network.Mode))),
 		AllowedHosts:      t.Network.Allow,
 		ReadOnlyWorkspace: truth(t.ReadOnlyWorkspace),
+		Home:              homeText(t.EphemeralHome),
 		Protect:           untruth(t.Unprotected),
 		Caches:            effectiveCaches(t.Caches),
 		SamePath:          truth(t.SamePath),
@@ -106,6 +107,13 @@ func effectiveCaches(names []string) *[]string {
 	}
 	names = append([]string{}, names...)
 	return &names
+}
+
+func homeText(ephemeral bool) *string {
+	if !ephemeral {
+		return nil
+	}
+	return text(ephemeralHome)
 }
 
 func effectiveParts(parts []forage.Part) *rawWorkspace {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -45,6 +46,10 @@ func (v converter) template(name string, raw rawTemplate) {
 		v.each(raw.AllowedHosts, checkHost, at("allowedHosts"))
 	}
 	setBool(&t.ReadOnlyWorkspace, raw.ReadOnlyWorkspace)
+	if raw.Home != nil {
+		t.EphemeralHome = *raw.Home == ephemeralHome
+		v.check(checkHome(*raw.Home), at("home")...)
+	}
 	if raw.Protect != nil {
 		t.Unprotected = !*raw.Protect
 	}
@@ -73,6 +78,19 @@ func (v converter) template(name string, raw rawTemplate) {
 	if uses := v.unsupported(raw, at); len(uses) > 0 {
 		v.config.Unsupported[name] = uses
 	}
+}
+
+// The values of home.
+const (
+	keptHome      = "kept"
+	ephemeralHome = "ephemeral"
+)
+
+func checkHome(text string) error {
+	if text != keptHome && text != ephemeralHome {
+		return fmt.Errorf("%.80q: expected %s or %s", text, keptHome, ephemeralHome)
+	}
+	return nil
 }
 
 // secrets are those that the template names itself, and how it gets them.

@@ -31,6 +31,7 @@ func Tighten(template forage.Template, project Project) (forage.Template, error)
 	}
 	t.Network.Rules = slices.Concat(t.Network.Rules, project.rules)
 	t.ReadOnlyWorkspace = t.ReadOnlyWorkspace || project.readOnly
+	t.EphemeralHome = t.EphemeralHome || project.noHome
 	t.Unprotected = t.Unprotected && !project.protect
 	err := project.lower(&t)
 	return t, err

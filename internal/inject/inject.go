@@ -43,7 +43,7 @@ func Merge(list ...Contribution) (Contribution, error) {
 				all.Files, asked[file.Path] = append(all.Files, file), c.From
 				continue
 			}
-			if have := all.Files[at]; !bytes.Equal(have.Content, file.Content) || have.Mode != file.Mode || have.Owned != file.Owned {
+			if have := all.Files[at]; !bytes.Equal(have.Content, file.Content) || have.Mode != file.Mode || have.Owned != file.Owned || have.Renew != file.Renew {
 				return Contribution{}, conflict("the file "+file.Path, asked[file.Path], c.From)
 			}
 		}

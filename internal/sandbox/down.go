@@ -76,7 +76,7 @@ func (s *Service) downOrphan(ctx context.Context, name string, how workspace.Rem
 	if err := s.removeWorkspaces(ctx, name, made, how); err != nil {
 		return err
 	}
-	return s.Store.Delete(name, false) // what was kept beside the record
+	return s.forget(name, false) // what was kept beside the record
 }
 
 // removeBroken removes a sandbox whose record can't be read: everything that is found by its name.
@@ -101,7 +101,7 @@ func (s *Service) removeBroken(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	return s.Store.Delete(name, false)
+	return s.forget(name, false)
 }
 
 // halt makes sure that nothing of the sandbox runs.
@@ -186,7 +186,7 @@ func (s *Service) clear(ctx context.Context, record store.Record, how workspace.
 		return err
 	}
 	// What a run was allowed to do stays on record.
-	return s.Store.Delete(record.Name, record.Plan.Ephemeral)
+	return s.forget(record.Name, record.Plan.Ephemeral)
 }
 
 // destroy removes what a runtime left of a sandbox that does not run.

@@ -171,6 +171,9 @@ func (f *forking) rename(ctx context.Context, p *planner) error {
 	if spec.Env["FORAGE_SANDBOX"] == f.name {
 		spec.Env["FORAGE_SANDBOX"] = f.other
 	}
+	if spec.KeptHome != "" {
+		spec.KeptHome = f.homeOf(f.other)
+	}
 	if id := rootHost(f.name); spec.Identity.HostUID == id {
 		spec.Identity.HostUID, spec.Identity.HostGID = rootHost(f.other), rootHost(f.other)
 	}

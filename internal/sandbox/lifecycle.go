@@ -158,7 +158,7 @@ func (s *Service) createFilled(ctx context.Context, plan forage.Plan, fill func(
 	if err != nil {
 		return err
 	}
-	if err = s.prepareFiles(record, hostKey); err == nil {
+	if err = errors.Join(s.prepareFiles(record, hostKey), s.removeHome(plan.Name)); err == nil { // of one whose record was lost
 		record, err = s.furnish(ctx, record, fill)
 	}
 	if err == nil {
@@ -317,6 +317,9 @@ func (s *Service) ports(taken ...int) store.Ports {
 }
 
 func (s *Service) spawn(ctx context.Context, record store.Record, hostEnv map[string]string) error {
+	if err := makeHome(record.Plan.Spec); err != nil {
+		return err
+	}
 	err := supervisor.Spawn(ctx, supervisor.Launch{
 		StateDir: s.Places.State, RuntimeDir: s.Places.Runtime, Name: record.Name,
 		Listen: s.Config.SSHListen, HostEnv: hostEnv, SecretEnv: s.secretEnv(record.Plan),
@@ -346,7 +349,7 @@ func (s *Service) bringCommits(ctx context.Context, plan forage.Plan) {
 	}
 }
 
-// Reset stops the sandbox and starts it afresh: everything but the workspace
+// Reset stops the sandbox and starts it afresh, with an empty home: everything but the workspace
 // and what is mounted is as it was at first.
 func (s *Service) Reset(ctx context.Context, name string) error {
 	return s.locked(ctx, name, func(record store.Record) error {
@@ -359,6 +362,9 @@ func (s *Service) Reset(ctx context.Context, name string) error {
 		}
 		s.snapshotBefore(ctx, record, "reset")
 		s.tell(s.missingSecrets(record.Plan))
+		if err := s.removeHome(name); err != nil {
+			return err
+		}
 		return s.launch(ctx, record)
 	})
 }

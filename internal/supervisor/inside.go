@@ -53,7 +53,7 @@ func (s *Sandbox) placeLogins() error {
 			return forage.WithHint(fmt.Errorf("the secret %s: %w", b.Secret, err), forage.Hint(err))
 		}
 		for _, file := range files {
-			s.addFiles(forage.File{Path: path.Join(home, file.Path), Content: file.Content, Mode: 0o600, Owned: true})
+			s.addFiles(forage.File{Path: path.Join(home, file.Path), Content: file.Content, Mode: 0o600, Owned: true, Renew: file.Renew})
 		}
 	}
 	return nil

@@ -23,8 +23,10 @@ type boot struct {
 	// Lower are the layers of an overlay, uppermost first; none for the host's view.
 	Lower  []tree
 	Mounts []tree // sorted: what holds another comes first
-	Links  []forage.Link
-	Files  []forage.File
+	// Home is the kept home; without a source it is in the tmpfs.
+	Home  tree
+	Links []forage.Link
+	Files []forage.File
 	// Masks are the host's sockets below the mounts that are not looked through.
 	Masks []string
 	// Protect are the paths that are read-only, and stay, where they are in a writable share.
@@ -64,6 +66,7 @@ func (b *boot) encode() []byte {
 	}
 	writeList(w, b.Lower, writeTree)
 	writeList(w, b.Mounts, writeTree)
+	writeTree(w, b.Home)
 	writeList(w, b.Links, func(w *writer, l forage.Link) { w.text(l.Path); w.text(l.Target) })
 	b.encodeFiles(w)
 	writeList(w, b.Masks, (*writer).text)
@@ -95,6 +98,7 @@ func decodeBoot(blob []byte) (boot, error) {
 	}
 	b.Lower = list(r, readTree)
 	b.Mounts = list(r, readTree)
+	b.Home = readTree(r)
 	b.Links = list(r, func(r *reader) forage.Link { return forage.Link{Path: r.text(), Target: r.text()} })
 	b.Files = decodeFiles(r)
 	b.Masks = list(r, (*reader).text)
@@ -125,7 +129,7 @@ func (b *boot) encodeFiles(w *writer) {
 		number++
 		w.text(f.Path)
 		w.number(int64(f.Mode))
-		w.flags(f.Owned)
+		w.flags(f.Owned, f.Renew)
 		first := seen[contentOf(f)]
 		w.number(int64(first))
 		if first > 0 {
@@ -142,7 +146,7 @@ func decodeFiles(r *reader) []forage.File {
 	var before []forage.File
 	return list(r, func(r *reader) forage.File {
 		f := forage.File{Path: r.text(), Mode: uint32(r.number())}
-		r.flags(&f.Owned)
+		r.flags(&f.Owned, &f.Renew)
 		switch first := r.number(); {
 		case first == 0:
 			f.Content = []byte(r.text())

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"forage"
 	"forage/internal/rootfs"
 )
 
@@ -159,13 +160,13 @@ func (b *builder) mountSystem() error {
 			continue
 		}
 		if err := b.mountPart(t); err != nil {
-			return fmt.Errorf("%s: %w", t.Target, err)
+			return b.about(t.Target, err)
 		}
 	}
 	for _, l := range b.boot.Links {
 		plant, rel := b.ownPlanter(l.Path)
 		if err := plant.link(rel, l.Target); err != nil {
-			return err
+			return b.about(l.Path, err)
 		}
 	}
 	return nil
@@ -236,15 +237,12 @@ func isFolder(fd int) (bool, error) {
 // mountAreas shows the writable folders of the tmpfs.
 func (b *builder) mountAreas() error {
 	for _, a := range writableAreas(b.boot.Identity.Home) {
-		if err := unix.Mkdirat(b.tmpfs, a.dir, a.mode); err != nil {
-			return fmt.Errorf("making %s: %w", a.dir, err)
-		}
 		if plant, rel := b.planterFor(a.target); plant != nil { // not what makeDev has made
 			if err := plant.folder(rel); err != nil {
 				return err
 			}
 		}
-		mount, err := cloneAt(b.tmpfs, a.dir, 0, attrInert)
+		mount, err := b.detachArea(a)
 		if err != nil {
 			return fmt.Errorf("%s: %w", a.target, err)
 		}
@@ -252,7 +250,31 @@ func (b *builder) mountAreas() error {
 		if err := unix.MoveMount(mount, "", b.root, relative(a.target), unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 			return fmt.Errorf("%s: move_mount: %w", a.target, err)
 		}
-		b.areas = append(b.areas, placedArea{a, newPlanter(mount)})
+		plant := newPlanter(mount)
+		plant.kept = b.isKept(a)
+		b.areas = append(b.areas, placedArea{a, plant})
 	}
 	return nil
 }
+
+// detachArea returns a new folder of the tmpfs, or the kept home, as a detached mount.
+func (b *builder) detachArea(a area) (int, error) {
+	if b.isKept(a) {
+		return b.detach(b.boot.Home, attrInert)
+	}
+	if err := unix.Mkdirat(b.tmpfs, a.dir, a.mode); err != nil {
+		return -1, fmt.Errorf("making %s: %w", a.dir, err)
+	}
+	return cloneAt(b.tmpfs, a.dir, 0, attrInert)
+}
+
+// about says what an error is about. In a kept home the agent may have put something in the way.
+func (b *builder) about(target string, err error) error {
+	err = fmt.Errorf("%s: %w", target, err)
+	if b.boot.Home.Source != "" && rootfs.Within(target, b.boot.Identity.Home) && forage.Hint(err) == "" {
+		return forage.WithHint(err, "`forage-ctl reset "+b.boot.Name+"` gives the sandbox a new, empty home")
+	}
+	return err
+}
+
+func (b *builder) isKept(a area) bool { return a.dir == dirHome && b.boot.Home.Source != "" }

@@ -27,7 +27,7 @@ func (b *builder) placeFiles() error {
 			place = b.placeOwned
 		}
 		if err := place(fmt.Sprintf("%s/%d", dirFiles, i), f); err != nil {
-			return fmt.Errorf("%s: %w", f.Path, err)
+			return b.about(f.Path, err)
 		}
 	}
 	return nil
@@ -99,5 +99,5 @@ func (b *builder) placeOwned(_ string, f forage.File) error {
 		return forage.WithHint(errors.New("it would be in a folder of yours that is mounted there"),
 			"leave out that mount: Forage makes nothing in your folders")
 	}
-	return plant.file(rel, f.Content, f.Mode)
+	return plant.own(rel, f)
 }

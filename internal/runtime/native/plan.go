@@ -22,6 +22,7 @@ type plan struct {
 	req     runtime.Request
 	lower   []tree
 	mounts  []tree
+	home    tree // without a source: none is kept
 	program tree
 	files   []*os.File // detached mounts, beside SSH and Log
 }
@@ -41,6 +42,7 @@ func (p *plan) boot() (boot, []*os.File, error) {
 		Nesting:      spec.Security.NestedNamespaces,
 		Lower:        p.lower,
 		Mounts:       p.mounts,
+		Home:         p.home,
 		Links:        spec.Links,
 		Files:        spec.Files,
 		Protect:      protected(spec),
@@ -71,6 +73,7 @@ func (p *plan) beside(b *boot) []*os.File {
 			trees[i].shift(offset)
 		}
 	}
+	b.Home.shift(offset)
 	b.Program.shift(offset)
 	return append(files, p.files...)
 }
@@ -118,7 +121,21 @@ func (p *plan) open(program string) error {
 	if err := p.openLower(program); err != nil {
 		return err
 	}
+	if err := p.openHome(); err != nil {
+		return err
+	}
 	return p.openMounts()
+}
+
+// openHome finds the home that is kept, if one is.
+func (p *plan) openHome() (err error) {
+	if spec := p.req.Spec; spec.KeptHome != "" {
+		p.home, err = p.openTree(forage.Mount{Source: spec.KeptHome, Target: spec.Identity.Home, Writable: true}, true)
+		if err != nil {
+			return fmt.Errorf("opening the home: %w", err)
+		}
+	}
+	return nil
 }
 
 // openProgram finds the file that is executed as guest, to show it inside.

@@ -55,7 +55,7 @@ func (b *builder) openShares() error {
 func (b *builder) mountShares() error {
 	for _, s := range b.shares {
 		if err := b.mountShare(s); err != nil {
-			return fmt.Errorf("%s: %w", s.Target, err)
+			return b.about(s.Target, err)
 		}
 	}
 	return nil

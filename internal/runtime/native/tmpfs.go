@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"forage"
 )
 
 // Folders of the sandbox's one tmpfs, and where they are shown. All that is
@@ -17,7 +19,7 @@ import (
 //	root/    the read-only "/" of a host view
 //	upper/ work/ lower/N    of an overlay, which is then attached at root/
 //	layers/N/    lower, upper and work of a share with a layer over it
-//	home/    the agent's home
+//	home/    the agent's home, unless it is kept on the host
 //	tmp/ vartmp/ shm/ run/
 //	dev/     /dev, read-only inside
 //	forage/  forage.RunPath, likewise
@@ -33,6 +35,7 @@ const (
 	dirDev    = "dev"
 	dirForage = "forage"
 	dirFiles  = "files"
+	dirHome   = "home"
 	inertFile = "inert"
 	voidDir   = "void"
 )
@@ -49,7 +52,7 @@ func writableAreas(home string) []area {
 		{"vartmp", "/var/tmp", 0o1777},
 		{"shm", "/dev/shm", 0o1777},
 		{"run", "/run", 0o755},
-		{"home", home, 0o700},
+		{dirHome, home, 0o700},
 	}
 }
 
@@ -70,9 +73,12 @@ func newTmpfs(size, inodes int64) (int, error) {
 	return fd, nil
 }
 
-// planter makes folders and files in a tree that nobody else changes. It never
+// planter makes folders and files in a tree that nobody else changes meanwhile. It never
 // goes through a symbolic link.
 type planter struct {
+	// kept: the tree is a home that was used before. The agent may have left anything
+	// anywhere in it: links, FIFOs, folders in place of files.
+	kept  bool
 	dir   int             // the tree's root
 	known map[string]bool // paths relative to it that are real folders
 }
@@ -136,11 +142,34 @@ func (p *planter) file(rel string, content []byte, mode uint32) error {
 	return nil
 }
 
+// own makes a file that belongs to the agent. In a kept home it leaves alone what is there
+// already, unless it is renewed.
+func (p *planter) own(rel string, f forage.File) error {
+	if p.kept && f.Renew {
+		if err := p.folder(parentOf(rel)); err != nil {
+			return err
+		}
+		if err := unix.Unlinkat(p.dir, rel, 0); err != nil && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("replacing the file /%s: %w", rel, err)
+		}
+	}
+	err := p.file(rel, f.Content, f.Mode)
+	taken := errors.Is(err, unix.EEXIST) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)
+	if p.kept && !f.Renew && taken {
+		return nil
+	}
+	return err
+}
+
 func (p *planter) link(rel, text string) error {
 	if err := p.folder(parentOf(rel)); err != nil {
 		return err
 	}
-	if err := unix.Symlinkat(text, p.dir, rel); err != nil {
+	err := unix.Symlinkat(text, p.dir, rel)
+	if p.kept && errors.Is(err, unix.EEXIST) {
+		return nil // from an earlier start, or the agent's own since
+	}
+	if err != nil {
 		return fmt.Errorf("making the link /%s: %w", rel, err)
 	}
 	return nil

@@ -1,6 +1,7 @@
 package login
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
@@ -31,6 +32,8 @@ func Placeholders(kind forage.LoginKind, sandbox, secret string) (access, refres
 type File struct {
 	Path    string // below the home
 	Content []byte
+	// Renew: it has placeholders, and is written anew at each start. Another one is the agent's once it is there.
+	Renew bool
 }
 
 // Inside makes the files that an agent finds inside in place of its login file,
@@ -48,7 +51,7 @@ func Inside(kind forage.LoginKind, file []byte, access, refresh string) ([]File,
 	}
 	files := []File{}
 	for _, path := range slices.Sorted(maps.Keys(contents)) {
-		files = append(files, File{Path: path, Content: contents[path]})
+		files = append(files, File{Path: path, Content: contents[path], Renew: bytes.Contains(contents[path], []byte(access))})
 	}
 	return files, nil
 }

@@ -49,9 +49,9 @@ func TestInsideClaude(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []File{
-		{".claude.json", []byte(`{"hasCompletedOnboarding":true}`)},
+		{".claude.json", []byte(`{"hasCompletedOnboarding":true}`), false},
 		{".claude/.credentials.json", []byte(`{"claudeAiOauth":{"accessToken":"ACCESS","refreshToken":"REFRESH","expiresAt":4102444800000,` +
-			`"scopes":["user:inference","user:profile"],"subscriptionType":"max","rateLimitTier":"default_claude_max_5x"}}`)},
+			`"scopes":["user:inference","user:profile"],"subscriptionType":"max","rateLimitTier":"default_claude_max_5x"}}`), true},
 	}
 	if diff := cmp.Diff(want, files); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
@@ -63,7 +63,7 @@ func TestInsideChatGPT(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(files) != 1 || files[0].Path != ".codex/auth.json" {
+	if len(files) != 1 || files[0].Path != ".codex/auth.json" || !files[0].Renew {
 		t.Fatalf("files %v", files)
 	}
 	got := parsed(t, string(files[0].Content))
