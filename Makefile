@@ -9,7 +9,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help build test acceptance lint bench docs run generate
+.PHONY: help build test soak acceptance lint bench docs run generate
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,6 +20,9 @@ build: ## the static program, into bin/forage-ctl
 test: ## install what tests need (where that is allowed), then run all of them
 	./.ci/install-deps
 	$(TEST)
+
+soak: ## all of CI as root, and what no change waits for: 500 kill rounds, crowds, rare cases, fuzzing (hours)
+	FORAGE_SOAK=1 ./.ci/run
 
 acceptance: ## install real agents into the cache folder and run the tests that stand for the user
 	./.ci/install-deps --agents

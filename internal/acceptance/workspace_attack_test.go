@@ -7,14 +7,12 @@ import (
 	"strings"
 	"testing"
 
-	"forage/internal/workspace/workspacetest"
+	"forage/internal/testdir"
 )
-
-func workspaceGit() string { return workspacetest.NewerGit() }
 
 // TestWorkspaceAttacks: an agent does to its workspace all that would make tools of the
 // host run something, and then the user and Forage work there. Nothing runs. The attacks are made together, in as many
-// sandboxes as it takes; with FORAGE_TEST_LONG each has one of its own.
+// sandboxes as it takes; in a soak each has one of its own.
 func TestWorkspaceAttacks(t *testing.T) {
 	for _, m := range modes() {
 		for _, a := range grouped(attacks()) {
@@ -26,13 +24,10 @@ func TestWorkspaceAttacks(t *testing.T) {
 	}
 }
 
-// long says to take the time for everything one by one.
-func long() bool { return os.Getenv("FORAGE_TEST_LONG") != "" }
-
 // grouped are attacks as they are made: those together that leave each other what they need. The canary's file
 // says which of them ran something.
 func grouped(all []attack) []attack {
-	if long() {
+	if testdir.Soak() {
 		return all
 	}
 	working, broken := attack{name: "metadata that works"}, attack{name: "metadata that is broken"}
@@ -58,7 +53,6 @@ func attacked(h *host, m mode, a attack) {
 	if a.prepare != nil {
 		a.prepare(h)
 	}
-	h.newer = m.newer || long()
 	before := h.metadata()
 	h.up("box", m)
 	shown := h.inside("box", prelude(a.name, h.canary)+a.script)

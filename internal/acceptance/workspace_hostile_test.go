@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"forage/internal/testdir"
 )
 
 // hostile is content of a workspace that is a trap for whoever reads it: not by what is in
@@ -134,7 +136,6 @@ const outsideText = "the host's secret\n"
 
 func survives(h *host, m mode, c hostile) {
 	m.prepare(h)
-	h.newer = long()
 	outside := filepath.Join(h.base, "outside")
 	h.Write(outside, "guide.txt", outsideText)
 	h.up("box", m)
@@ -148,7 +149,7 @@ func survives(h *host, m mode, c hostile) {
 		{"status", "box"}, {"ps"}, {"diff", "box"}, {"diff", "box", "-o", "json"}, {"snapshot", "box", "create", "--label", "first"}, {"snapshot", "box", "list"},
 		{"apply", "box"}, {"quarantine", "box"}, {"stop", "box"}, {"start", "box"}, {"down", "box"},
 	}
-	if m.name == "git-worktree" || long() { // it takes long
+	if m.name == "git-worktree" || testdir.Soak() { // it takes long
 		commands = slices.Insert(commands, 6, []string{"fork", "box", "other"}, []string{"down", "other", "--force"}, []string{"snapshot", "box", "restore", "first"})
 	}
 	for _, args := range commands {

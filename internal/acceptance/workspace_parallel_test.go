@@ -2,13 +2,14 @@ package acceptance
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"forage/internal/testdir"
 )
 
 // committing is what an agent does until the deadline: commits, stashes, branches, tags, rebases and collects garbage. It
@@ -32,13 +33,11 @@ const (
 )
 
 // TestWorkspacesTogether has twenty sandboxes commit on one repository at once, while the user looks at them and
-// works there as well. FORAGE_TEST_LONG is how many seconds instead of two.
+// works there as well.
 func TestWorkspacesTogether(t *testing.T) {
 	seconds := 2
-	if long := os.Getenv("FORAGE_TEST_LONG"); long != "" {
-		if _, err := fmt.Sscan(long, &seconds); err != nil {
-			t.Fatal(err)
-		}
+	if testdir.Soak() {
+		seconds = 60
 	}
 	for _, m := range modes() {
 		if m.flag == "-w" {

@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"forage/internal/workspace/workspacetest"
 )
 
 // looking is what a user, a prompt and an editor do in a folder without a second thought; each line is for sh.
@@ -62,7 +64,7 @@ func (h *host) tour(dir string, commands []string) {
 
 // gits are the folders in front of PATH: none, and that of a newer git.
 func (h *host) gits() []string {
-	if bin := workspaceGit(); bin != "" && h.newer {
+	if bin := workspacetest.NewerGit(); bin != "" {
 		return []string{"", bin}
 	}
 	return []string{""}

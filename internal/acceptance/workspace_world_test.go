@@ -25,7 +25,6 @@ func TestMain(m *testing.M) { os.Exit(testprogram.Main(m, &built)) }
 type host struct {
 	*workspacetest.User
 	base, repo, state, canary string
-	newer                     bool // tours are made with the newer git, too
 }
 
 // boxPorts is far more than the most sandboxes that a host has at once.
@@ -121,14 +120,12 @@ type mode struct {
 	name string
 	flag string
 	jj   bool // the repository is jj's, colocated
-	// newer says that it makes a difference which git the user has.
-	newer bool
 }
 
 func modes() []mode {
 	return []mode{
-		{name: "direct", flag: "-w", newer: true}, {name: "direct in a jj repository", flag: "-w", jj: true},
-		{name: "git-worktree", flag: "--git-worktree", newer: true}, {name: "clone", flag: "--clone"}, {name: "jj", flag: "--repo", jj: true},
+		{name: "direct", flag: "-w"}, {name: "direct in a jj repository", flag: "-w", jj: true},
+		{name: "git-worktree", flag: "--git-worktree"}, {name: "clone", flag: "--clone"}, {name: "jj", flag: "--repo", jj: true},
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"forage/internal/testdir"
 )
 
 // rounds is how often something is killed; FORAGE_FAULT_ROUNDS overrides it.
@@ -22,10 +24,10 @@ func rounds(t *testing.T) int {
 		}
 		return n
 	}
-	if testing.Short() {
-		return 20
+	if testdir.Soak() {
+		return 500
 	}
-	return 200
+	return 30
 }
 
 // window is as long as the slowest of the interrupted commands takes.

@@ -2,6 +2,7 @@ package fault
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -19,19 +20,20 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"forage/internal/testdir"
 	"forage/internal/testgit"
 )
 
-// usual are the operations that are killed without FORAGE_TEST_LONG, at one step each.
+// usual are the operations that are killed in each run, at one step each; `make soak` has all.
 var usual = []string{"up --git-worktree", "down --force", "apply", "snapshot restore", "fork"}
 
 // TestKilledAtEachStep kills what changes files before a change that it is about to make, looks whether everything is there still
-// and does it again. With FORAGE_TEST_LONG it is each change of each operation, else the same few each time; FORAGE_FAULT_SEED has it
-// be others; FORAGE_FAULT_STRIDE is from how many steps one is taken, FORAGE_FAULT_STEP is one of each operation.
+// and does it again. A soak takes one change in ten of each operation, other runs the same few each time.
+// FORAGE_FAULT_SEED has them be others, FORAGE_FAULT_STRIDE is another number than ten, FORAGE_FAULT_STEP is one of each operation.
 func TestKilledAtEachStep(t *testing.T) {
 	seed, step := number(t, "FORAGE_FAULT_SEED"), number(t, "FORAGE_FAULT_STEP")
-	stride := max(number(t, "FORAGE_FAULT_STRIDE"), 1)
-	all := os.Getenv("FORAGE_TEST_LONG") != ""
+	stride := cmp.Or(number(t, "FORAGE_FAULT_STRIDE"), 10)
+	all := testdir.Soak()
 	if seed == 0 && all {
 		seed = int(time.Now().UnixNano())
 	}

@@ -1,4 +1,5 @@
-// Package testdir makes folders for tests that t.TempDir is not good enough for, and gives them ports of their own.
+// Package testdir makes folders for tests that t.TempDir is not good enough for, gives them ports of their own, and says
+// how much time there is.
 package testdir
 
 import (

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 )
 
 const (
@@ -17,17 +18,20 @@ const (
 
 // again runs each package that failed in a suite once more, whole and alone. What passes twice then had failed by
 // chance: it is printed as unsteady, for somebody to find out why, and found holds its second end. argv is the
-// command of the suite; the packages are its last argument.
+// command of the suite; the packages are its last arguments, and begin with "./".
 func again(argv []string, found results, out io.Writer) error {
 	failed := found.ended("fail")
 	packages := slices.DeleteFunc(slices.Clone(failed), func(t test) bool { return t.name != "" })
 	if len(packages) == 0 || len(packages) > mostAgain {
 		return fmt.Errorf("%d packages failed: %w", len(packages), testsFailed)
 	}
+	for len(argv) > 0 && strings.HasPrefix(argv[len(argv)-1], "./") {
+		argv = argv[:len(argv)-1]
+	}
 	var errs []error
 	for _, p := range packages {
 		fmt.Fprintf(out, "again: %s\n", p.pkg)
-		second, err := runSuite(slices.Concat(argv[:len(argv)-1], []string{fmt.Sprint("-count=", timesAgain), p.pkg}), out)
+		second, err := runSuite(slices.Concat(argv, []string{fmt.Sprint("-count=", timesAgain), p.pkg}), out)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s, again: %w", p.pkg, err))
 			continue
