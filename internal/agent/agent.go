@@ -43,6 +43,7 @@ type Agent struct {
 // Inside is what an agent's settings are made from.
 type Inside struct {
 	Home        string // the agent's, inside
+	Dir         string // its settings folder, inside
 	Permissions forage.Permissions
 	Key         string         // the placeholder of its key; "" where it has none, or a login
 	Template    map[string]any // settings that the template has for it; they go over ours

@@ -68,9 +68,13 @@ func claudeSettings(in Inside) Settings {
 	if len(in.Servers) > 0 {
 		state["mcpServers"] = in.Servers
 	}
-	s.Files = append(s.Files, jsonFile(path.Join(in.Home, ".claude.json"), state, true))
+	at := path.Join(in.Home, ".claude.json")
+	if in.Dir != path.Join(in.Home, ".claude") {
+		at = path.Join(in.Dir, ".claude.json")
+	}
+	s.Files = append(s.Files, jsonFile(at, state, true))
 	if len(in.Own) > 0 {
-		s.Files = append(s.Files, jsonFile("~/.claude/settings.json", in.Own, !in.ReadOnly))
+		s.Files = append(s.Files, jsonFile(path.Join(in.Dir, "settings.json"), in.Own, !in.ReadOnly))
 	}
 	return s
 }

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"path"
 	"strings"
 
 	"forage"
@@ -55,7 +56,7 @@ func codexSettings(in Inside) Settings {
 		Args: []string{"-c", "check_for_update_on_startup=false"},
 	}
 	if in.Key != "" { // its screen looks for a key in this file alone
-		s.Files = append(s.Files, jsonFile("~/.codex/auth.json", map[string]any{"auth_mode": "apikey", "OPENAI_API_KEY": in.Key}, true))
+		s.Files = append(s.Files, jsonFile(path.Join(in.Dir, "auth.json"), map[string]any{"auth_mode": "apikey", "OPENAI_API_KEY": in.Key}, true))
 	}
 	var rules strings.Builder
 	for _, r := range []struct {

@@ -43,6 +43,10 @@ func (b binder) value(n *node, v reflect.Value, path []any) {
 		if b.expect(n, kindInt, path) {
 			v.SetInt(n.number)
 		}
+	case reflect.Interface: // what another program's settings hold
+		if value := n.plain(b.problems, path); value != nil {
+			v.Set(reflect.ValueOf(value))
+		}
 	case reflect.Float64:
 		switch n.kind {
 		case kindInt:

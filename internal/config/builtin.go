@@ -65,6 +65,3 @@ func multi() forage.Template {
 	}
 	return t
 }
-
-// IsBuiltin says whether a template of that name is built in.
-func IsBuiltin(name string) bool { _, ok := builtins()[name]; return ok }

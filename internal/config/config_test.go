@@ -273,7 +273,6 @@ permissions = { skipAll = false, allow = ["Bash(make)"], deny = ["WebFetch"] }
 	file := c.Files[0]
 	want := map[string][]config.KeyUse{"later": {
 		{Key: "templates.later.skills.jj", File: file, Line: 12},
-		{Key: "templates.later.agents.claude.hostConfigDir", File: file, Line: 15},
 	}}
 	if diff := cmp.Diff(want, c.Unsupported); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -29,23 +29,12 @@ func (v converter) unsupported(raw rawTemplate, at func(...any) []any) []KeyUse 
 	for _, name := range names {
 		agent := raw.Agents[name]
 		use(isText(agent.Package), "agents", name, "package")
-		use(isText(agent.HostConfigDir), "agents", name, "hostConfigDir")
 	}
 	return uses
 }
 
 func isTrue(b *bool) bool   { return b != nil && *b }
 func isText(s *string) bool { return s != nil && *s != "" }
-
-// checkLater checks the values of those keys, so that a file that is accepted
-// today says nothing wrong when they come to mean something.
-func (v converter) checkLater(raw rawTemplate, at func(...any) []any) {
-	for name, agent := range raw.Agents {
-		if d := agent.HostConfigDir; d != nil {
-			v.path(*d, at("agents", name, "hostConfigDir")...)
-		}
-	}
-}
 
 // quoted puts the value that is wrong in front of what was expected.
 func quoted(text string, err error) error {

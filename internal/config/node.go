@@ -149,3 +149,33 @@ func plainKey(key string) bool {
 	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
 	return key != "" && len(key) <= 80 && strings.Trim(key, plain) == ""
 }
+
+// plain is a value whose keys this program doesn't know, as encoding/json would read it.
+func (n *node) plain(p *problems, path []any) any {
+	switch n.kind {
+	case kindTable:
+		table := make(map[string]any, len(n.keys))
+		for _, key := range n.keys {
+			table[key] = n.fields[key].plain(p, append(path[:len(path):len(path)], key))
+		}
+		return table
+	case kindList:
+		items := make([]any, len(n.items))
+		for i, item := range n.items {
+			items[i] = item.plain(p, append(path[:len(path):len(path)], i))
+		}
+		return items
+	case kindString:
+		return n.text
+	case kindBool:
+		return n.truth
+	case kindInt:
+		return n.number
+	case kindFloat:
+		if n.real == n.real { // a number
+			return n.real
+		}
+	}
+	p.add(n.pos, "%s: expected what JSON can say, found %s", pathText(path), n.kind)
+	return nil
+}

@@ -125,6 +125,8 @@ type rawTemplate struct {
 	Skills *rawSkills `json:"skills,omitempty" toml:"skills,omitempty"`
 	// Coding tools, by name; the one named like the template is started.
 	Agents map[string]rawAgent `json:"agents,omitempty" toml:"agents,omitempty"`
+	// Settings of Claude Code, as its settings.json has them.
+	ClaudeSettings map[string]any `json:"claudeSettings,omitempty" toml:"claudeSettings,omitempty"`
 	// Rules finer than a host; their order means nothing.
 	Rules []rawRule `json:"rules,omitempty" toml:"rules,omitempty"`
 	// Let through and record what no rule allows, instead of denying it.
@@ -172,10 +174,14 @@ type rawAgent struct {
 	SecretName *string `json:"secretName,omitempty" toml:"secretName,omitempty"`
 	// Variable that it takes its API's address from: the agent is sent to the proxy's gateway.
 	BaseURLEnvVar *string `json:"baseUrlEnvVar,omitempty" toml:"baseUrlEnvVar,omitempty"`
-	// Its settings folder on the host.
+	// Its settings folder on the host: instructions, skills, commands and the like are copied from there.
 	HostConfigDir *string `json:"hostConfigDir,omitempty" toml:"hostConfigDir,omitempty"`
-	// The settings can't be changed from inside.
+	// Where they are inside, below the home; else the agent's own place.
+	ContainerConfigDir *string `json:"containerConfigDir,omitempty" toml:"containerConfigDir,omitempty"`
+	// What comes in of the settings can't be changed from inside.
 	HostConfigDirReadOnly *bool `json:"hostConfigDirReadOnly,omitempty" toml:"hostConfigDirReadOnly,omitempty"`
+	// Hooks are copied too; they run inside.
+	Hooks *bool `json:"hooks,omitempty" toml:"hooks,omitempty"`
 	// What it may do without asking.
 	Permissions *rawPermissions `json:"permissions,omitempty" toml:"permissions,omitempty"`
 }

@@ -87,11 +87,14 @@ func effectiveTemplate(t forage.Template, read rawTemplate) rawTemplate {
 		SecretMode:        text(string(t.SecretMode)),
 		Workspace:         effectiveParts(t.Parts),
 		Agents:            map[string]rawAgent{},
+		ClaudeSettings:    t.ClaudeSettings,
 	}
 	for name, agent := range t.Agents {
 		a := read.Agents[name]
 		a.Command, a.AuthEnvVar = agent.Command, text(agent.AuthEnvVar)
 		a.SecretName, a.BaseURLEnvVar = text(agent.Secret), text(agent.BaseURLEnvVar)
+		a.HostConfigDir, a.ContainerConfigDir = text(agent.HostConfigDir), text(agent.ContainerConfigDir)
+		a.HostConfigDirReadOnly, a.Hooks = truth(agent.ConfigReadOnly), truth(agent.Hooks)
 		if p := agent.Permissions; p != nil {
 			a.Permissions = &rawPermissions{SkipAll: &p.SkipAll, Allow: p.Allow, Deny: p.Deny}
 		}

@@ -66,6 +66,9 @@ func (v converter) template(name string, raw rawTemplate) {
 	setList(&t.ExtraPackages, raw.ExtraPackages)
 	v.each(raw.ExtraPackages, checkCommand, at("extraPackages"))
 	v.agents(&t, raw.Agents, at("agents"))
+	if raw.ClaudeSettings != nil {
+		t.ClaudeSettings = raw.ClaudeSettings
+	}
 	if raw.Rules != nil {
 		t.Network.Rules = v.rules(raw.Rules, at("rules"))
 	}
@@ -73,7 +76,6 @@ func (v converter) template(name string, raw rawTemplate) {
 	v.traffic(&t.Traffic, raw.Traffic, at("traffic"))
 	v.secrets(&t, raw, at)
 	t.Parts = v.parts(raw.Workspace, at("workspace"))
-	v.checkLater(raw, at)
 	v.config.Templates[name] = t
 	if uses := v.unsupported(raw, at); len(uses) > 0 {
 		v.config.Unsupported[name] = uses
@@ -225,10 +227,31 @@ func (v converter) agents(t *forage.Template, raw map[string]rawAgent, at []any)
 			v.each(r.Permissions.Deny, checkCommand, append(key("permissions"), "deny"))
 			agent.Permissions = &asked
 		}
+		v.configDir(&agent, r, key)
 		if agent.Command == nil && r.Command == nil && r.Package == nil {
 			v.wrong(append(slices.Clone(at), name), "this agent has no command")
 		}
 		agents[name] = agent
 	}
 	t.Agents = agents
+}
+
+// configDir is what of the user's settings an agent gets, and where.
+func (v converter) configDir(a *forage.Agent, raw rawAgent, key func(string) []any) {
+	if raw.HostConfigDir != nil {
+		if a.HostConfigDir = ""; *raw.HostConfigDir != "" {
+			a.HostConfigDir = v.path(*raw.HostConfigDir, key("hostConfigDir")...)
+		}
+	}
+	if raw.ContainerConfigDir != nil {
+		a.ContainerConfigDir = *raw.ContainerConfigDir
+		if inside, ok := strings.CutPrefix(a.ContainerConfigDir, "~/"); ok {
+			a.ContainerConfigDir = forage.HomePath + "/" + inside
+		}
+		if !under(a.ContainerConfigDir, forage.HomePath) || filepath.Clean(a.ContainerConfigDir) != a.ContainerConfigDir {
+			v.wrong(key("containerConfigDir"), "%.80q: expected a folder below %s", *raw.ContainerConfigDir, forage.HomePath)
+		}
+	}
+	setBool(&a.ConfigReadOnly, raw.HostConfigDirReadOnly)
+	setBool(&a.Hooks, raw.Hooks)
 }

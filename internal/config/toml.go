@@ -152,3 +152,12 @@ func tomlInt(text string) int64 {
 	}
 	return n
 }
+
+// TOML reads another program's settings.
+func TOML(text []byte) (map[string]any, error) {
+	var table map[string]any
+	if err := toml.Unmarshal(text, &table); err != nil {
+		return nil, errors.New("it is not valid TOML")
+	}
+	return table, nil
+}

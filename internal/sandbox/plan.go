@@ -37,7 +37,7 @@ func (s *Service) planned(ctx context.Context, opts Options) (*planner, error) {
 	go p.git() // a process of its own: meanwhile the rest is planned
 	for _, step := range []func(context.Context) error{
 		p.name, p.template, p.forbidden, p.workspaces, p.identity, p.network, p.command,
-		p.home, p.rootfs, p.installed, p.hostTools, p.mounts, p.caches, p.secrets, p.environment, p.keys, p.runtime, p.gitConfig,
+		p.home, p.rootfs, p.installed, p.agentConfig, p.hostTools, p.mounts, p.caches, p.secrets, p.environment, p.keys, p.runtime, p.gitConfig,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, err
@@ -60,6 +60,7 @@ type planner struct {
 	toolDirs []string            // folders of host tools, for PATH
 	inside   inject.Contribution // what agents find of the secrets
 	git      func() gitIdentity  // the caller's own
+	known    []knownAgent        // the agents that Forage knows
 }
 
 func (p *planner) note(format string, args ...any) {

@@ -93,6 +93,7 @@ func (p *planner) hostTools(context.Context) error {
 	for _, agent := range p.chosen.Agents {
 		commands = append(commands, agent.Command[0])
 	}
+	commands = append(commands, p.serverCommands()...)
 	if p.usesJJ() {
 		commands = append(commands, "jj")
 	}

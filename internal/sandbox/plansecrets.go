@@ -284,11 +284,7 @@ func (p *planner) contribute(bound []boundSecret) error {
 		}
 		parts = append(parts, part, inject.Git(b.binding))
 	}
-	settings, err := p.agentSettings()
-	if err != nil {
-		return err
-	}
-	parts = append(parts, settings...)
+	parts = append(parts, p.agentParts(bound)...)
 	merged, err := inject.Merge(parts...)
 	if err != nil {
 		return err

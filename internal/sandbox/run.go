@@ -16,6 +16,9 @@ import (
 // timeoutExit is the exit code of a run that took longer than it was given.
 const timeoutExit = 124
 
+// notFound is the exit code of a command that is not there, as of a shell.
+const notFound = 127
+
 // Run runs one command in a throw-away sandbox and returns its exit code, beside
 // an error where that needs explaining. This process is the sandbox's supervisor: however it ends, the sandbox ends too.
 func (s *Service) Run(ctx context.Context, opts Options, stdio Stdio) (exit int, err error) {
@@ -24,6 +27,9 @@ func (s *Service) Run(ctx context.Context, opts Options, stdio Stdio) (exit int,
 		return 0, err
 	}
 	plan, notes, err := s.Plan(ctx, opts)
+	if errors.Is(err, errNotInstalled) {
+		return notFound, err
+	}
 	if err != nil {
 		return 0, err
 	}

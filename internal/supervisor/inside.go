@@ -53,7 +53,11 @@ func (s *Sandbox) placeLogins() error {
 			return forage.WithHint(fmt.Errorf("the secret %s: %w", b.Secret, err), forage.Hint(err))
 		}
 		for _, file := range files {
-			s.addFiles(forage.File{Path: path.Join(home, file.Path), Content: file.Content, Mode: 0o600, Owned: true, Renew: file.Renew})
+			at := path.Join(home, file.Path)
+			if slices.ContainsFunc(s.setup.Plan.Spec.Files, func(f forage.File) bool { return f.Path == at }) {
+				continue // the agent's settings, which say more
+			}
+			s.addFiles(forage.File{Path: at, Content: file.Content, Mode: 0o600, Owned: true, Renew: file.Renew})
 		}
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"forage"
+	"forage/internal/agent"
 	"forage/internal/image"
 	"forage/internal/inject"
 	"forage/internal/store"
@@ -27,6 +28,12 @@ func (s *Sandbox) prepareRootfs(ctx context.Context) error {
 		if err := s.update(func(record *store.Record) { record.Trees = lower }); err != nil {
 			return err
 		}
+	}
+	known, ok := agent.Lookup(spec.Command[0])
+	if ok && spec.Rootfs.Kind != forage.RootfsHost && len(spec.Init) == 0 && !strings.Contains(spec.Command[0], "/") && !hasCommand(*spec, known.Name) {
+		return forage.WithHint(
+			forage.Errorf(forage.ErrUnsupported, "%s is not in the root filesystem", known.Name),
+			"install it there: "+known.Install)
 	}
 	if spec.Session && !hasCommand(*spec, "tmux") {
 		return forage.WithHint(
