@@ -152,6 +152,8 @@ type Mount struct {
 	Writable bool   `json:"writable,omitempty"`
 	// Optional: a missing source is left out instead of failing the start.
 	Optional bool `json:"optional,omitempty"`
+	// Volume: a named volume, which is a folder of Forage's own: no tool of the host works in it.
+	Volume bool `json:"volume,omitempty"`
 	// System: a part of the host's system or of a tool on it, which nothing inside has
 	// ever been able to write to. It is always read-only, keeps its owners,
 	// and is not looked through for sockets and FIFOs file by file.
@@ -219,6 +221,8 @@ type Template struct {
 	SamePath bool `json:"samePath,omitempty"`
 	// Parts are the parts of a composed workspace, by name; the one at WorkspacePath takes the place of the caller's choice.
 	Parts []Part `json:"workspaceMounts,omitempty"`
+	// Volumes are named volumes, with the places inside that they are shown at.
+	Volumes map[string]string `json:"volumes,omitempty"`
 	// EphemeralHome lets the home vanish when the sandbox stops (home = "ephemeral").
 	EphemeralHome bool              `json:"ephemeralHome,omitempty"`
 	Limits        Limits            `json:"resourceLimits"`

@@ -22,7 +22,7 @@ type app struct {
 	err io.Writer
 
 	configFile string // --config; "" looks in the usual places
-	verbose    bool   // -v
+	verbose    bool   // --verbose
 	json       bool   // --json: logs as JSON lines, and results where a command has any
 	version    bool   // --version, without a command
 
@@ -96,7 +96,7 @@ func (a *app) note(note string) {
 func (a *app) globalFlags(root *cobra.Command) {
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.configFile, "config", "", "read `FILE` in the place of your own configuration")
-	flags.BoolVarP(&a.verbose, "verbose", "v", false, "say on stderr what is being done")
+	flags.BoolVar(&a.verbose, "verbose", false, "say on stderr what is being done")
 	flags.BoolVar(&a.json, "json", false, "write logs as JSON lines, and results as JSON")
 }
 

@@ -49,6 +49,7 @@ func entries() []entry {
 		{"snapshot", groupWork, newSnapshot},
 		{"fork", groupWork, newFork},
 		{"quarantine", groupWork, newQuarantine},
+		{"volumes", groupWork, newVolumes},
 		{"network", groupPolicy, newNetwork},
 		{"policy", groupPolicy, newPolicy},
 		{"audit", groupPolicy, newAudit},

@@ -57,7 +57,7 @@ func TestOneCommandIsBuilt(t *testing.T) {
 		want int
 	}{
 		{[]string{"ps"}, 1},
-		{[]string{"-v", "--config", "run", "ps", "-o", "json"}, 1},
+		{[]string{"--verbose", "--config", "run", "ps", "-o", "json"}, 1},
 		{[]string{"--config=x", "run", "--", "ps"}, 1},
 		{[]string{}, all},
 		{[]string{"--help"}, all},

@@ -24,6 +24,7 @@ func sandboxFlags(c *cobra.Command, o *sandbox.Options) {
 	flags.StringArrayVar(&o.Allow, "allow", nil, "also allow `HOST[:PORT]`, '*.suffix' or an address (repeatable)")
 	flags.BoolVar(&o.Monitor, "monitor", false, "let through what the network's rules would deny, and record it")
 	flags.StringArrayVar(&o.Mounts, "mount", nil, "show `SRC:DST[:ro|rw]` inside, read-only unless rw is said (repeatable)")
+	flags.StringArrayVarP(&o.Volumes, "volume", "v", nil, "show a named volume, which sandboxes share: `NAME:DST[:ro]`; with a path (/... or ./...) for the name, as --mount (repeatable)")
 	flags.StringArrayVarP(&o.Env, "env", "e", nil, "set a variable inside, or pass the caller's on: `K[=V]` (repeatable)")
 	flags.StringArrayVar(&o.SSHKeys, "ssh-key", nil, "let the public key in `FILE` log in (repeatable)")
 	flags.StringVar(&o.GitUser, "git-user", "", "the author `NAME` of commits (default: the caller's)")

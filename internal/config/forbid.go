@@ -10,7 +10,7 @@ import (
 )
 
 // forbiddableFlags is what [forbid] flags may name: no other flag loosens anything.
-var forbiddableFlags = [...]string{"allow", "branch", "clone", "env", "git-worktree", "mount", "network", "repo", "runtime", "ssh-key", "template"}
+var forbiddableFlags = [...]string{"allow", "branch", "clone", "env", "git-worktree", "mount", "network", "repo", "runtime", "ssh-key", "template", "volume"}
 
 // ForbiddableFlags are the names, without dashes, of the flags that a file can
 // forbid: whoever reads flags asks Forbid.CheckFlag about each that is used.

@@ -105,6 +105,8 @@ type rawTemplate struct {
 	ReadOnlyWorkspace *bool `json:"readOnlyWorkspace,omitempty" toml:"readOnlyWorkspace,omitempty"`
 	// The home inside: kept on disk over stop and start, or ephemeral.
 	Home *string `json:"home,omitempty" toml:"home,omitempty"`
+	// Named volumes, which sandboxes share: name = path inside.
+	Volumes map[string]string `json:"volumes,omitempty" toml:"volumes,omitempty"`
 	// What host tools execute at the root of the workspace (.envrc, .vscode, ...) can't be changed from inside; it is so unless this is false.
 	Protect *bool `json:"protect,omitempty" toml:"protect,omitempty"`
 	// Caches of the host's package managers that can be read inside: go, cargo, npm, pip, uv, maven, gradle. All of them, unless said; [] is none.

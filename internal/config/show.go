@@ -70,6 +70,7 @@ func effectiveTemplate(t forage.Template, read rawTemplate) rawTemplate {
 		Network:           text(string(modeName(t.Network.Mode))),
 		AllowedHosts:      t.Network.Allow,
 		ReadOnlyWorkspace: truth(t.ReadOnlyWorkspace),
+		Volumes:           t.Volumes,
 		Home:              homeText(t.EphemeralHome),
 		Protect:           untruth(t.Unprotected),
 		Caches:            effectiveCaches(t.Caches),

@@ -60,6 +60,7 @@ func (v converter) template(name string, raw rawTemplate) {
 	setBool(&t.SamePath, raw.SamePath)
 	setBool(&t.Security.NestedNamespaces, raw.NestedNamespaces)
 	v.limits(&t.Limits, raw.ResourceLimits, at("resourceLimits"))
+	v.volumes(&t, raw.Volumes, at("volumes"))
 	v.environment(&t, raw.Env, at("env"))
 	setList(&t.Init, raw.InitCommands)
 	v.each(raw.InitCommands, checkCommand, at("initCommands"))
@@ -80,6 +81,23 @@ func (v converter) template(name string, raw rawTemplate) {
 	if uses := v.unsupported(raw, at); len(uses) > 0 {
 		v.config.Unsupported[name] = uses
 	}
+}
+
+// volumes adds named volumes to a template's.
+func (v converter) volumes(t *forage.Template, raw map[string]string, at []any) {
+	volumes := maps.Clone(t.Volumes)
+	for name, target := range raw {
+		key := append(slices.Clone(at), name)
+		if forage.CheckName(name) != nil {
+			v.wrong(key, "expected a name of 1 to 63 of a-z, 0-9 and -")
+		}
+		v.check(forage.CheckTarget(target), key...)
+		if volumes == nil {
+			volumes = map[string]string{}
+		}
+		volumes[name] = target
+	}
+	t.Volumes = volumes
 }
 
 // The values of home.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"forage"
 	"forage/internal/workspace"
@@ -41,40 +42,46 @@ func makeHome(spec forage.Spec) error {
 	if spec.KeptHome == "" {
 		return nil
 	}
-	err := os.MkdirAll(filepath.Dir(spec.KeptHome), 0o700)
+	return makeOwned(spec.KeptHome, spec.Identity)
+}
+
+// makeOwned makes a folder of the agent's below the state folder, unless it is there.
+func makeOwned(path string, who forage.Identity) error {
+	err := os.MkdirAll(filepath.Dir(path), 0o700)
 	if err == nil {
-		err = os.Mkdir(spec.KeptHome, 0o700)
+		err = os.Mkdir(path, 0o700)
 	}
 	if errors.Is(err, fs.ErrExist) {
 		err = nil
 	}
-	if err == nil && os.Geteuid() == 0 {
-		err = os.Lchown(spec.KeptHome, spec.Identity.HostUID, spec.Identity.HostGID)
+	if info, statErr := os.Lstat(path); err == nil && statErr == nil && info.Sys().(*syscall.Stat_t).Uid == 0 { // root made it
+		err = os.Lchown(path, who.HostUID, who.HostGID)
 	}
 	if err != nil {
-		return forage.WithHint(fmt.Errorf("making the home: %w", err), forage.HintWritableState)
+		return forage.WithHint(fmt.Errorf("making %s: %w", path, err), forage.HintWritableState)
 	}
 	return nil
 }
 
 // removeHome removes the home of a sandbox that does not run. It is moved first: a sandbox never starts with half of one.
 func (s *Service) removeHome(name string) error {
-	gone := filepath.Join(s.homes(), removedHome+name+"."+rand.Text())
-	err := os.Rename(s.homeOf(name), gone)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err == nil {
-		err = gitrepo.RemoveTree(gone)
-	}
-	if err != nil {
+	if err := removeOwned(s.homeOf(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("removing the home of %s: %w", name, err)
 	}
 	return nil
 }
 
-// removedHome begins the name of a home that is being removed.
-const removedHome = "."
+// removeOwned removes a folder that makeOwned has made. It is fs.ErrNotExist if there is none.
+func removeOwned(path string) error {
+	gone := filepath.Join(filepath.Dir(path), beingRemoved+filepath.Base(path)+"."+rand.Text())
+	if err := os.Rename(path, gone); err != nil {
+		return err
+	}
+	return gitrepo.RemoveTree(gone)
+}
+
+// beingRemoved begins the name of a home or volume that is being removed.
+const beingRemoved = "."
 
 // forget removes the last of a sandbox: its home and its record.
 func (s *Service) forget(name string, keepAudit bool) error {
@@ -84,16 +91,14 @@ func (s *Service) forget(name string, keepAudit bool) error {
 	return s.Store.Delete(name, keepAudit)
 }
 
-// lostHomes removes the homes of sandboxes that are on no record, and what is left of removals that were killed.
+// lostHomes removes the homes of sandboxes that are on no record, and what is left of removals of homes and volumes
+// that were killed.
 func (c *collector) lostHomes() error {
-	entries, err := os.ReadDir(c.homes())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	errs := []error{err}
-	for _, entry := range entries {
-		path := filepath.Join(c.homes(), entry.Name())
-		name, removed := strings.CutPrefix(entry.Name(), removedHome)
+	homes, _ := filepath.Glob(filepath.Join(c.homes(), "*")) // the pattern is right
+	removed, _ := filepath.Glob(filepath.Join(c.volumes(), beingRemoved+"*"))
+	var errs []error
+	for _, path := range append(homes, removed...) {
+		name, removed := strings.CutPrefix(filepath.Base(path), beingRemoved)
 		name, _, _ = strings.Cut(name, ".")
 		if forage.CheckName(name) != nil {
 			continue // not ours
@@ -102,7 +107,7 @@ func (c *collector) lostHomes() error {
 			if !removed && c.onRecord(name) {
 				return nil
 			}
-			return c.do(name, "removed its home "+path, func() error { return gitrepo.RemoveTree(path) })
+			return c.do(name, "removed "+path, func() error { return gitrepo.RemoveTree(path) })
 		}))
 	}
 	return errors.Join(errs...)

@@ -317,7 +317,7 @@ func (s *Service) ports(taken ...int) store.Ports {
 }
 
 func (s *Service) spawn(ctx context.Context, record store.Record, hostEnv map[string]string) error {
-	if err := makeHome(record.Plan.Spec); err != nil {
+	if err := errors.Join(makeHome(record.Plan.Spec), makeVolumes(record.Plan.Spec)); err != nil {
 		return err
 	}
 	err := supervisor.Spawn(ctx, supervisor.Launch{

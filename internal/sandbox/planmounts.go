@@ -24,20 +24,49 @@ func (p *planner) mounts(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, text := range p.opts.Mounts {
-		mount, err := p.parseMount(text)
-		if err != nil {
-			return err
-		}
-		if slices.ContainsFunc(spec.Mounts, func(other forage.Mount) bool { return other.Target == mount.Target }) {
-			return forage.Errorf(forage.ErrUsage, "--mount %q: something is mounted at %s already", text, mount.Target)
-		}
-		spec.Mounts = append(spec.Mounts, mount)
+	if err := p.flagMounts(); err != nil {
+		return err
 	}
+	p.templateVolumes()
 	if err := p.keepsStores(); err != nil {
 		return err
 	}
 	return p.keepsRules()
+}
+
+// flagMounts adds what --mount and --volume ask for.
+func (p *planner) flagMounts() error {
+	spec := &p.plan.Spec
+	add := func(flag, text string, parse func(flag, text string) (forage.Mount, error)) error {
+		mount, err := parse(flag, text)
+		if err != nil {
+			return err
+		}
+		if isMounted(*spec, mount.Target) {
+			return forage.Errorf(forage.ErrUsage, "%s %q: something is mounted at %s already", flag, text, mount.Target)
+		}
+		spec.Mounts = append(spec.Mounts, mount)
+		return nil
+	}
+	for _, text := range p.opts.Mounts {
+		if err := add("--mount", text, p.parseMount); err != nil {
+			return err
+		}
+	}
+	for _, text := range p.opts.Volumes {
+		parse := p.parseVolume
+		if isPath(text) {
+			parse = p.parseMount
+		}
+		if err := add("--volume", text, parse); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func isMounted(spec forage.Spec, target string) bool {
+	return slices.ContainsFunc(spec.Mounts, func(m forage.Mount) bool { return m.Target == target })
 }
 
 // keepsStores refuses mounts through which the sandbox could write to a repository of the host's that one of its
@@ -90,10 +119,10 @@ func (p *planner) keepsRules() error {
 
 // parseMount reads SRC:DST[:ro|rw]. The source is resolved once: what is
 // mounted is the path that was checked.
-func (p *planner) parseMount(text string) (forage.Mount, error) {
+func (p *planner) parseMount(flag, text string) (forage.Mount, error) {
 	usage := func(format string, args ...any) (forage.Mount, error) {
 		return forage.Mount{}, forage.WithHint(
-			forage.Errorf(forage.ErrUsage, "--mount %q: "+format, append([]any{text}, args...)...),
+			forage.Errorf(forage.ErrUsage, "%s %q: "+format, append([]any{flag, text}, args...)...),
 			"write SRC:DST, SRC:DST:ro or SRC:DST:rw")
 	}
 	rest, writable := strings.CutSuffix(text, ":rw")

@@ -55,6 +55,9 @@ func (s *Service) Run(ctx context.Context, opts Options, stdio Stdio) (exit int,
 	if record, err = s.furnish(ctx, record, nil); err != nil {
 		return 0, err
 	}
+	if err := makeVolumes(plan.Spec); err != nil {
+		return 0, err
+	}
 	before, err := s.look(ctx, plan, forage.WorkspaceDirect) // its other trees go with it
 	if err != nil {
 		return 0, err

@@ -149,6 +149,7 @@ type Options struct {
 	Allow        []string // added to the template's
 	Monitor      bool     // record what the network would deny, and let it through
 	Mounts       []string // SRC:DST[:ro|rw], ro unless said
+	Volumes      []string // NAME:DST[:ro|rw], or as Mounts where a path comes first
 	Env          []string // K=V, or K to take the caller's value at each start
 	SSHKeys      []string // files with public keys
 	GitUser      string

@@ -77,7 +77,7 @@ func (b *boot) encode() []byte {
 }
 
 func writeTree(w *writer, t tree) {
-	w.flags(t.Writable, t.Optional, t.System, t.Folder, t.Layered)
+	w.flags(t.Writable, t.Optional, t.System, t.Folder, t.Layered, t.Volume)
 	w.text(t.Source)
 	w.text(t.Target)
 	w.number(int64(t.FD))
@@ -113,7 +113,7 @@ func decodeBoot(blob []byte) (boot, error) {
 
 func readTree(r *reader) tree {
 	var t tree
-	r.flags(&t.Writable, &t.Optional, &t.System, &t.Folder, &t.Layered)
+	r.flags(&t.Writable, &t.Optional, &t.System, &t.Folder, &t.Layered, &t.Volume)
 	t.Source = r.text()
 	t.Target = r.text()
 	t.FD = int(r.number())

@@ -25,7 +25,7 @@ import (
 func protected(spec forage.Spec) []string {
 	list := slices.Clone(spec.Protect)
 	for _, m := range spec.Mounts {
-		if !m.Writable || m.System {
+		if !m.Writable || m.System || m.Volume {
 			continue
 		}
 		for _, name := range metadata {
