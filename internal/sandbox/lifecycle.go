@@ -74,6 +74,9 @@ func (s *Service) up(ctx context.Context, opts Options) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
+	if planned.missing != nil {
+		return Status{}, planned.missing
+	}
 	plan := planned.plan
 	s.tell(append(planned.notes, logoutNote(s.Caller.UID, s.Caller.User, "/")))
 	unlock, err := s.lock(ctx, plan.Name)

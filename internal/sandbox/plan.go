@@ -27,6 +27,9 @@ func (s *Service) Plan(ctx context.Context, opts Options) (forage.Plan, []string
 	if err != nil {
 		return forage.Plan{}, nil, err
 	}
+	if p.missing != nil {
+		p.note("%v: %s", p.missing, forage.Hint(p.missing))
+	}
 	return p.plan, p.notes, nil
 }
 
@@ -61,6 +64,7 @@ type planner struct {
 	inside   inject.Contribution // what agents find of the secrets
 	git      func() gitIdentity  // the caller's own
 	known    []knownAgent        // the agents that Forage knows
+	missing  error               // the agent that is not there; nil is none
 }
 
 func (p *planner) note(format string, args ...any) {

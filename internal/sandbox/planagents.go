@@ -229,8 +229,8 @@ func visible(spec forage.Spec, command string, dirs []string) bool {
 // errNotInstalled is behind the error for an agent that the caller does not have.
 var errNotInstalled = errors.New("not installed")
 
-// installed refuses an agent that the caller doesn't have, before anything is made. For an image the supervisor asks,
-// which has unpacked it.
+// installed notes an agent that the caller doesn't have: nothing is made for it then. For an image the supervisor
+// asks, which has unpacked it.
 func (p *planner) installed(context.Context) error {
 	command := p.plan.Spec.Command[0]
 	facts, ok := agent.Lookup(command)
@@ -240,7 +240,8 @@ func (p *planner) installed(context.Context) error {
 	if rootfs.Find(command, p.owner()) != "" {
 		return nil
 	}
-	return forage.WithHint(
+	p.missing = forage.WithHint(
 		forage.Errorf(forage.ErrStart, "%s is %w: there is no %s on your PATH", facts.Name, errNotInstalled, command),
 		facts.Install)
+	return nil
 }

@@ -14,9 +14,9 @@ import (
 func TestPlanMissingAgent(t *testing.T) {
 	d := newDesk(t)
 	d.env["PATH"] = filepath.Join(d.home, "empty")
-	_, _, err := d.plan("", Options{Command: []string{"amp", "-x", "work"}})
-	if !errors.Is(err, forage.ErrStart) || !strings.HasPrefix(err.Error(), "amp is not installed") || forage.Hint(err) == "" {
-		t.Errorf("%v, hint %q", err, forage.Hint(err))
+	_, notes, err := d.plan("", Options{Command: []string{"amp", "-x", "work"}})
+	if err != nil || len(notes) == 0 || !strings.HasPrefix(notes[len(notes)-1], "amp is not installed") || !strings.Contains(notes[len(notes)-1], "npm install") {
+		t.Errorf("%v, notes %q", err, notes)
 	}
 }
 

@@ -26,13 +26,14 @@ func (s *Service) Run(ctx context.Context, opts Options, stdio Stdio) (exit int,
 	if err := s.tidy(ctx, opts.Name); err != nil {
 		return 0, err
 	}
-	plan, notes, err := s.Plan(ctx, opts)
-	if errors.Is(err, errNotInstalled) {
-		return notFound, err
-	}
+	planned, err := s.planned(ctx, opts)
 	if err != nil {
 		return 0, err
 	}
+	if planned.missing != nil {
+		return notFound, planned.missing
+	}
+	plan, notes := planned.plan, planned.notes
 	s.tell(notes)
 	hostEnv, err := s.hostEnv(plan)
 	if err != nil {
