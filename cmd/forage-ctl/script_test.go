@@ -109,6 +109,8 @@ func publicCopy(t *testing.T) string {
 	}
 	check(t, os.Chmod(dir, 0o755))
 	check(t, os.CopyFS(filepath.Join(dir, "testdata"), os.DirFS("testdata")))
+	check(t, os.CopyFS(filepath.Join(dir, "docs"), os.DirFS(docsDir+"/docs")))
+	check(t, copyFile(docsDir+"/README.md", filepath.Join(dir, "README.md")))
 	check(t, os.Mkdir(filepath.Join(dir, "bin"), 0o755))
 	check(t, copyFile(self, filepath.Join(dir, "bin", "forage-ctl.test")))
 	check(t, os.Symlink("forage-ctl.test", filepath.Join(dir, "bin", "forage-ctl")))
