@@ -5,17 +5,33 @@ TEST ?= $(GO) test ./...
 # What `go run` and the tests get by default needs no C compiler either.
 export CGO_ENABLED = 0
 
+PREFIX ?= /usr/local
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help build test soak acceptance lint bench docs run generate
+.PHONY: help build install release test soak acceptance lint bench docs run generate
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## the static program, into bin/forage-ctl
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/forage-ctl ./cmd/forage-ctl
+
+install: build ## the program, completions and man pages, below PREFIX (default /usr/local; also ~/.local)
+	@./.ci/install bin/forage-ctl $(DESTDIR)$(PREFIX)
+
+release: ## archives for x86-64 and arm64, with checksums, into bin/release
+	@rm -rf bin/release && mkdir -p bin/release
+	@$(MAKE) --no-print-directory build
+	@for arch in amd64 arm64; do \
+		name=forage-ctl-$(VERSION)-linux-$$arch && \
+		GOOS=linux GOARCH=$$arch $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/release/$$name/program ./cmd/forage-ctl && \
+		FORAGE_PROGRAM=bin/release/$$name/program ./.ci/install bin/forage-ctl bin/release/$$name && \
+		rm bin/release/$$name/program && cp LICENSE README.md bin/release/$$name/ && \
+		tar -C bin/release --owner=0 --group=0 -czf bin/release/$$name.tar.gz $$name && rm -r bin/release/$$name; \
+	done
+	@cd bin/release && sha256sum *.tar.gz | tee SHA256SUMS
 
 test: ## install what tests need (where that is allowed), then run all of them
 	./.ci/install-deps
@@ -33,7 +49,7 @@ lint: ## gofmt, go vet, staticcheck, import direction, shellcheck
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...
 	$(GO) test ./internal/imports
-	@if command -v shellcheck >/dev/null; then shellcheck -S warning .ci/run .ci/install-deps .ci/docs; else echo 'shellcheck is not installed: scripts were not checked'; fi
+	@if command -v shellcheck >/dev/null; then shellcheck -S warning .ci/run .ci/install-deps .ci/docs .ci/man .ci/install; else echo 'shellcheck is not installed: scripts were not checked'; fi
 
 bench: ## compare with the peers that are installed, and print ratios
 	$(GO) run ./bench

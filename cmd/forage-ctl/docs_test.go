@@ -120,13 +120,14 @@ func parses(args []string) error {
 // sessionCommand runs what a page shows in console blocks, in their order: lines that begin with
 // "$ " are given to a shell, the lines below are what it must print. In those, "..." stands for
 // any text, and alone for any number of lines. A comment behind two spaces and "#" is for readers.
+// The folder that "cd" goes to is kept.
 func sessionCommand(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: session PAGE")
 	}
 	found, err := blocks(ts.MkAbs(args[0]))
 	ts.Check(err)
-	ran := 0
+	ran, earlier := 0, "exec 2>&1\n"
 	for _, b := range found {
 		if b.kind != "console" {
 			continue
@@ -141,7 +142,10 @@ func sessionCommand(ts *testscript.TestScript, neg bool, args []string) {
 				end++
 			}
 			command = comment.ReplaceAllString(command, "")
-			ts.Exec("sh", "-c", "exec 2>&1\n"+command) // its status is part of what a reader sees
+			_ = ts.Exec("sh", "-c", earlier+command) // the page shows what a failure prints
+			if strings.HasPrefix(command, "cd ") {
+				earlier += command + "\n"
+			}
 			got := strings.TrimRight(ts.ReadFile("stdout"), "\n")
 			if want := b.lines[i+1 : end]; len(want) > 0 && !pattern(want).MatchString(got) {
 				ts.Fatalf("%s: $ %s\nprinted:\n%s\nthe page says:\n%s", args[0], command, got, strings.Join(want, "\n"))

@@ -203,6 +203,9 @@ func setUp(env *testscript.Env) error {
 	env.Setenv("FORAGE_RUNTIME_DIR", run)
 	env.Setenv("LANG", "C.UTF-8")
 	env.Setenv("TERM", "xterm")
+	if dir, err := os.Getwd(); err == nil {
+		env.Setenv("PAGES", dir) // of the docs: see publicCopy
+	}
 	env.Setenv("UID", fmt.Sprint(os.Getuid()))
 	if err := givePorts(env); err != nil {
 		return err
