@@ -12,6 +12,7 @@ import (
 type runOptions struct {
 	sandbox.Options
 	terminal terminal
+	keep     string
 	print    bool
 }
 
@@ -24,8 +25,9 @@ func newRun(a *app) *cobra.Command {
 The command runs in a sandbox of its own, with the current folder (or -w) at
 /workspace. Its terminal and standard streams are passed through. When it ends,
 so does the sandbox: the workspace stays, nothing else does. What was done in a
-worktree, jj workspace or clone is kept, and where is said: commits on the
-branch forage-NAME, the rest where you can recover it for 30 days.
+worktree, jj workspace or clone is kept for 30 days: 'forage-ctl diff NAME'
+shows it, 'forage-ctl apply NAME' brings it into your repository. With --keep
+the sandbox stays, stopped: 'forage-ctl start NAME' starts the command again.
 
 Without -t the template is the one named like the command ('run -- claude' uses
 'claude'), else the default one. A command that is on your PATH outside the
@@ -34,6 +36,7 @@ system's folders is shown inside, read-only, with the files that it needs.`,
 forage-ctl run -- claude
 forage-ctl run -w ~/project -e LANG -- claude -p 'fix the tests'
 forage-ctl run --git-worktree . --name fix -- claude -p 'fix the tests'
+forage-ctl run --keep fix -- claude
 forage-ctl run --network none --timeout 5m -- make test
 forage-ctl run --allow docs.example.com --allow git.example.com:22 -- make
 forage-ctl run --print-effective-config -- claude`,
@@ -47,6 +50,7 @@ forage-ctl run --print-effective-config -- claude`,
 	flags := c.Flags()
 	flags.SetInterspersed(false) // what follows the first word is the command's, with or without `--`
 	flags.StringVar(&o.Name, "name", "", "call the sandbox `NAME` (default: one is made up)")
+	flags.StringVar(&o.keep, "keep", "", "keep the sandbox, stopped and with its home, as `NAME`")
 	flags.DurationVar(&o.Timeout, "timeout", 0, "end the command after `DURATION` (90s, 5m), with exit status 124")
 	flags.BoolVar(&o.print, "print-effective-config", false, "print what would be enforced as JSON and start nothing")
 	o.terminal.add(c)
@@ -57,6 +61,15 @@ forage-ctl run --print-effective-config -- claude`,
 
 func runRun(c *cobra.Command, a *app, o *runOptions) error {
 	o.Ephemeral = true
+	if err := notEmpty(c, "keep"); err != nil {
+		return err
+	}
+	if o.keep != "" {
+		if o.Name != "" && o.Name != o.keep {
+			return usageError(c, "--name %s and --keep %s: --keep says the name too", o.Name, o.keep)
+		}
+		o.Name, o.Keep = o.keep, true
+	}
 	if len(o.Command) == 0 && !o.print {
 		return usageError(c, "which command?")
 	}

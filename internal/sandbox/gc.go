@@ -83,7 +83,7 @@ func unsettled(record store.Record) string {
 // sandbox, work that is nowhere else, or a sandbox that another process is working on.
 func (s *Service) GC(ctx context.Context, dryRun bool) ([]Action, error) {
 	c := &collector{Service: s, dryRun: dryRun}
-	errs := []error{c.records(ctx), c.leftovers(ctx), c.workspaces(ctx), c.lostHomes(), c.audits(), c.sweep(), c.images(), c.oldSnapshots(), c.quarantines()}
+	errs := []error{c.records(ctx), c.leftovers(ctx), c.workspaces(ctx), c.results(ctx), c.lostHomes(), c.audits(), c.sweep(), c.images(), c.oldSnapshots(), c.quarantines()}
 	if dryRun {
 		for i := range c.actions {
 			c.actions[i].What = "would have " + c.actions[i].What

@@ -21,7 +21,7 @@ import (
 
 // home decides whether the home is kept.
 func (p *planner) home(context.Context) error {
-	if p.opts.Ephemeral || p.chosen.EphemeralHome {
+	if p.plan.Ephemeral || p.chosen.EphemeralHome {
 		return nil
 	}
 	if p.plan.Spec.Limits.DiskMax > 0 {

@@ -290,6 +290,12 @@ func (s *Service) launch(ctx context.Context, record store.Record) error {
 	if err := makeRoom(record.Plan); err != nil { // the user may have taken it away
 		return err
 	}
+	if !record.Expires.IsZero() { // a run's result, which is a sandbox like others from now on
+		record.Expires = time.Time{}
+		if err := s.Store.Save(record); err != nil {
+			return err
+		}
+	}
 	record, err = s.spawnSomewhere(ctx, record, hostEnv)
 	if err != nil {
 		record.Phase, record.Reason = forage.PhaseFailed, err.Error()

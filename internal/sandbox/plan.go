@@ -78,7 +78,7 @@ func (p *planner) name(context.Context) error {
 	if err := forage.CheckName(p.opts.Name); err != nil {
 		return err
 	}
-	p.plan.Name, p.plan.Spec.Name, p.plan.Ephemeral = p.opts.Name, p.opts.Name, p.opts.Ephemeral
+	p.plan.Name, p.plan.Spec.Name, p.plan.Ephemeral = p.opts.Name, p.opts.Name, p.opts.Ephemeral && !p.opts.Keep
 	return nil
 }
 
@@ -201,7 +201,7 @@ func (p *planner) network(context.Context) error {
 // command is what was asked for, else the template's agent, else a shell.
 func (p *planner) command(context.Context) error {
 	spec := &p.plan.Spec
-	spec.Session, spec.Dir = !p.opts.Ephemeral, forage.WorkspacePath
+	spec.Session, spec.Dir = !p.plan.Ephemeral, forage.WorkspacePath
 	spec.Command = slices.Clone(p.opts.Command)
 	if len(spec.Command) == 0 {
 		spec.Command = slices.Clone(p.agent().Command)

@@ -51,17 +51,24 @@ func (s *Service) Run(ctx context.Context, opts Options, stdio Stdio) (exit int,
 	if err != nil {
 		return 0, err
 	}
-	// What was made is taken away again even when ctx has ended.
-	defer func() { err = errors.Join(err, s.discard(context.WithoutCancel(ctx), record, lock)) }()
+	// What was made is taken away again, or kept, even when ctx has ended.
+	end := ending{lock: lock, hostKey: hostKey}
+	defer func() { err = errors.Join(err, s.endRun(context.WithoutCancel(ctx), record, end)) }()
 	if record, err = s.furnish(ctx, record, nil); err != nil {
 		return 0, err
 	}
 	if err := makeVolumes(plan.Spec); err != nil {
 		return 0, err
 	}
-	before, err := s.look(ctx, plan, forage.WorkspaceDirect) // its other trees go with it
+	before, err := s.look(ctx, plan)
 	if err != nil {
 		return 0, err
+	}
+	end.before = before
+	if !plan.Ephemeral { // from here on it is found again, also when this process is killed
+		if err := errors.Join(s.keepFiles(record, end), s.removeHome(plan.Name), makeHome(plan.Spec)); err != nil {
+			return 0, err
+		}
 	}
 	defer func() { s.tellHazards(context.WithoutCancel(ctx), plan, before) }() // when nothing runs any more
 
@@ -71,8 +78,10 @@ func (s *Service) Run(ctx context.Context, opts Options, stdio Stdio) (exit int,
 		return 0, err
 	}
 	logins := make(chan login, 1)
+	running := plan
+	running.Spec.Session = false // the command has our terminal
 	sandbox, err := supervisor.Start(ctx, supervisor.Setup{
-		Plan: plan, Runtime: rt, Dir: paths.Dir, Network: plan.Network,
+		Plan: running, Runtime: rt, Dir: paths.Dir, Network: plan.Network,
 		LogPath: paths.Log, AuditPath: paths.Audit, ImageCache: paths.ImageCache,
 		HostKey: hostKey, ClientKey: sshkeys.Line(signer.PublicKey()), HostEnv: hostEnv, SecretEnv: s.secretEnv(plan),
 		Reachable:  func() { go s.logIn(ctx, record, logins) }, // beside the rest of the start
@@ -82,6 +91,7 @@ func (s *Service) Run(ctx context.Context, opts Options, stdio Stdio) (exit int,
 	if err != nil {
 		return 0, err
 	}
+	end.started = true
 	defer func() { err = errors.Join(err, sandbox.Stop(context.WithoutCancel(ctx), 0)) }()
 	exit, err = s.runIn(ctx, sandbox, plan.Spec, logins, opts, stdio)
 	s.tellRefusals(plan.Name, sandbox.Refused())
@@ -162,11 +172,6 @@ func (s *Service) claim(ctx context.Context, plan forage.Plan, hostKey []byte) (
 		return store.Record{}, nil, errors.Join(err, s.Store.Delete(plan.Name, true))
 	}
 	return record, lock, nil
-}
-
-// discard removes what a run made.
-func (s *Service) discard(ctx context.Context, record store.Record, lock *supervisor.Lock) error {
-	return errors.Join(s.clear(ctx, record, unmake(record)), lock.Release())
 }
 
 // runOver runs a command over an open connection.

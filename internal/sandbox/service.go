@@ -157,6 +157,7 @@ type Options struct {
 	IdentityMode string // "", "sandbox-user" or "host-user"
 	Command      []string
 	Ephemeral    bool          // run
+	Keep         bool          // run: keep it as a stopped sandbox
 	Timeout      time.Duration // run: 0 is none
 }
 

@@ -36,9 +36,11 @@ type Record struct {
 
 	Phase forage.Phase `json:"phase"`
 	// Reason says why Phase is what it is, when that needs saying ("supervisor died").
-	Reason    string      `json:"reason,omitempty"`
-	StartedAt time.Time   `json:"startedAt,omitzero"`
-	Plan      forage.Plan `json:"plan"`
+	Reason    string    `json:"reason,omitempty"`
+	StartedAt time.Time `json:"startedAt,omitzero"`
+	// Expires is when gc removes the result of a run; zero: never.
+	Expires time.Time   `json:"expires,omitzero"`
+	Plan    forage.Plan `json:"plan"`
 	// HostKey is the sandbox's SSH host key, pinned (authorized_keys form). Its
 	// private half is in NAME.generated/host_key.
 	HostKey string `json:"hostKey,omitempty"`
