@@ -1,0 +1,200 @@
+package skills
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Bounds on what is read of a project, and on what is said of it.
+const (
+	maxRead  = 256 << 10 // bytes of one file
+	maxNames = 16        // scripts, or targets
+)
+
+// Project is what the files of a workspace say of it. Nothing in it is free text of the project's.
+type Project struct {
+	Languages []string
+	Build     []string // commands, in the order in which they are found
+	Test      []string
+	Make      []string // targets of its Makefile
+	Scripts   []string // of its package.json
+	Runner    string   // that runs those: npm, pnpm, yarn or bun
+	Own       []string // its own files with instructions
+	Nix       bool     // it has a flake.nix or shell.nix
+}
+
+// nameOf is what a target or script may be called to be shown. Anything longer, or with other characters, could
+// be a sentence.
+var nameOf = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.:-]{0,31}$`)
+
+// makeTarget is a rule of a Makefile with one target and no variable in it.
+var makeTarget = regexp.MustCompile(`(?m)^([A-Za-z0-9][A-Za-z0-9_-]{0,31})[ \t]*::?(?:[^=:\n]|$)`)
+
+// kind is a kind of project, known by one file at its top.
+type kind struct {
+	file, language, build, test string
+}
+
+// kinds: one that is found leaves out those behind it of the same language.
+var kinds = []kind{
+	{"go.mod", "Go", "go build ./...", "go test ./..."},
+	{"Cargo.toml", "Rust", "cargo build", "cargo test"},
+	{"uv.lock", "Python", "uv sync", "uv run pytest"},
+	{"poetry.lock", "Python", "poetry install", "poetry run pytest"},
+	{"tox.ini", "Python", "", "tox"},
+	{"pyproject.toml", "Python", "python3 -m pip install -e .", "python3 -m pytest"},
+	{"setup.py", "Python", "python3 -m pip install -e .", "python3 -m pytest"},
+	{"requirements.txt", "Python", "python3 -m pip install -r requirements.txt", "python3 -m pytest"},
+	{"mvnw", "Java", "./mvnw package", "./mvnw test"},
+	{"pom.xml", "Java", "mvn package", "mvn test"},
+	{"gradlew", "Java", "./gradlew build", "./gradlew test"},
+	{"build.gradle", "Java", "gradle build", "gradle test"},
+	{"build.gradle.kts", "Kotlin", "gradle build", "gradle test"},
+	{".rspec", "Ruby", "bundle install", "bundle exec rspec"},
+	{"Gemfile", "Ruby", "bundle install", "bundle exec rake test"},
+	{"composer.json", "PHP", "composer install", "composer test"},
+	{"mix.exs", "Elixir", "mix compile", "mix test"},
+	{"build.zig", "Zig", "zig build", "zig build test"},
+	{"Package.swift", "Swift", "swift build", "swift test"},
+	{"CMakeLists.txt", "C or C++", "cmake -B build && cmake --build build", "ctest --test-dir build"},
+	{"deno.json", "TypeScript", "", "deno test"},
+	{"tsconfig.json", "TypeScript", "", ""},
+}
+
+// ownFiles are where projects have instructions for agents and people.
+var ownFiles = []string{"AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md", "GEMINI.md", ".cursorrules", ".github/copilot-instructions.md", "CONTRIBUTING.md"}
+
+// runners are what runs the scripts of a package.json, by the file that says so.
+var runners = []struct{ file, runner, install string }{
+	{"pnpm-lock.yaml", "pnpm", "pnpm install"},
+	{"yarn.lock", "yarn", "yarn install"},
+	{"bun.lock", "bun", "bun install"},
+	{"package-lock.json", "npm", "npm ci"},
+	{"package.json", "npm", "npm install"},
+}
+
+// Analyse looks at the top of a workspace on the host. The agent may have written all of it: no link is followed
+// out of it, nothing but regular files is read, and not much of those. What can't be read says nothing.
+func Analyse(folder string) Project {
+	var p Project
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return p
+	}
+	defer root.Close()
+	has := func(name string) bool {
+		info, err := root.Stat(name)
+		return err == nil && info.Mode().IsRegular()
+	}
+	for _, kind := range kinds {
+		if slices.Contains(p.Languages, kind.language) || !has(kind.file) {
+			continue
+		}
+		p.Languages = append(p.Languages, kind.language)
+		p.add(kind.build, kind.test)
+	}
+	p.node(root, has)
+	if text, err := read(root, "Makefile"); err == nil {
+		for _, match := range makeTarget.FindAllSubmatch(text, -1) {
+			if name := string(match[1]); len(p.Make) < maxNames && !slices.Contains(p.Make, name) {
+				p.Make = append(p.Make, name)
+			}
+		}
+	}
+	for _, name := range ownFiles {
+		if has(name) {
+			p.Own = append(p.Own, name)
+		}
+	}
+	p.Nix = has("flake.nix") || has("shell.nix")
+	return p
+}
+
+func (p *Project) add(build, test string) {
+	if build != "" {
+		p.Build = append(p.Build, build)
+	}
+	if test != "" {
+		p.Test = append(p.Test, test)
+	}
+}
+
+// node adds what a package.json says.
+func (p *Project) node(root *os.Root, has func(string) bool) {
+	text, err := read(root, "package.json")
+	if err != nil {
+		return
+	}
+	if !slices.Contains(p.Languages, "TypeScript") {
+		p.Languages = append(p.Languages, "JavaScript")
+	}
+	var manifest struct {
+		Scripts map[string]json.RawMessage `json:"scripts"`
+	}
+	if json.Unmarshal(text, &manifest) != nil {
+		return
+	}
+	for _, r := range runners {
+		if has(r.file) {
+			p.Runner = r.runner
+			p.add(r.install, "")
+			break
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(manifest.Scripts)) {
+		if nameOf.MatchString(name) && len(p.Scripts) < maxNames {
+			p.Scripts = append(p.Scripts, name)
+		}
+	}
+	for _, name := range []string{"build", "test"} {
+		if _, ok := manifest.Scripts[name]; ok && name == "build" {
+			p.add(p.Runner+" run build", "")
+		} else if ok {
+			p.add("", p.Runner+" test")
+		}
+	}
+}
+
+// read is a regular file at the top of root, if it is not long.
+func read(root *os.Root, name string) ([]byte, error) {
+	file, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // a FIFO must not hold us
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() || info.Size() > maxRead {
+		return nil, errors.Join(err, fs.ErrInvalid)
+	}
+	return io.ReadAll(io.LimitReader(file, maxRead))
+}
+
+// Own are the user's own skills: the files *.md of folder, in the order of their names. A folder that is not
+// there has none.
+func Own(folder string) ([]string, error) {
+	entries, err := os.ReadDir(folder)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var texts []string
+	for _, entry := range entries {
+		if path.Ext(entry.Name()) != ".md" {
+			continue
+		}
+		text, err := os.ReadFile(path.Join(folder, entry.Name()))
+		if err != nil {
+			return nil, err
+		}
+		texts = append(texts, strings.TrimSpace(string(text)))
+	}
+	return texts, nil
+}
