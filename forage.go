@@ -69,6 +69,8 @@ type Plan struct {
 	// Secrets are put into requests on the host, or with SecretsWrapped into files inside.
 	Secrets    []Binding  `json:"secrets,omitempty"`
 	SecretMode SecretMode `json:"secretMode,omitempty"`
+	// Skills are what the agent is told of the sandbox, when it starts.
+	Skills Instructions `json:"skills,omitzero"`
 	// AuthorizedKeys are OpenSSH public keys (authorized_keys lines) that may
 	// log in, beside the state folder's own key.
 	AuthorizedKeys []string `json:"authorizedKeys,omitempty"`
@@ -228,10 +230,26 @@ type Template struct {
 	Limits        Limits            `json:"resourceLimits"`
 	Security      Security          `json:"security"`
 	Init          []string          `json:"initCommands,omitempty"`
+	Skills        Skills            `json:"skills,omitzero"`
 	Env           map[string]string `json:"env,omitempty"`
 	Agents        map[string]Agent  `json:"agents,omitempty"`
 	// ClaudeSettings are settings of Claude Code's, as its settings file has them.
 	ClaudeSettings map[string]any `json:"claudeSettings,omitempty"`
+}
+
+// Skills are what a template adds to what its agents are told.
+type Skills struct {
+	JJ     bool   `json:"jj,omitempty"`  // how to work with jj, in a git repository too
+	Nix    bool   `json:"nix,omitempty"` // how to work with Nix
+	Custom string `json:"custom,omitempty"`
+}
+
+// Instructions say where the agent finds what it is told of the sandbox, and what that has beside the
+// sandbox's own facts. Without Files it is told nothing.
+type Instructions struct {
+	Skills
+	Files []string `json:"files,omitempty"` // inside: absolute and clean
+	Own   string   `json:"own,omitempty"`   // folder on the host with the user's own skills, *.md; it need not be there
 }
 
 // CacheNames are the caches of packages that a template can name: all of them, where it says nothing.

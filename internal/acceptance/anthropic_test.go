@@ -1,10 +1,14 @@
 package acceptance
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
+	"strings"
 	"sync"
+	"testing"
 )
 
 // closingWords is what the mock ends a finished conversation with.
@@ -26,6 +30,7 @@ type anthropic struct {
 	mu      sync.Mutex
 	results []string // what the tools answered, as JSON
 	keys    []string // the x-api-key of every message request
+	bodies  []string // of those requests
 	shown   credentials
 
 	// accepts says whether a request's credential is good; nil is all of them.
@@ -58,13 +63,14 @@ func (m *anthropic) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var req messagesRequest
-	if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
+	var body bytes.Buffer
+	if err := json.NewDecoder(io.TeeReader(r.Body, &body)).Decode(&req); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
 	results := toolResults(req)
 	m.mu.Lock()
-	m.keys = append(m.keys, r.Header.Get("x-api-key"))
+	m.keys, m.bodies = append(m.keys, r.Header.Get("x-api-key")), append(m.bodies, body.String())
 	if len(results) > len(m.results) {
 		m.results = results
 	}
@@ -94,6 +100,22 @@ func (m *anthropic) seen() (results, keys []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return append([]string(nil), m.results...), append([]string(nil), m.keys...)
+}
+
+// checkTold looks whether the agent's requests have what Forage tells it of the sandbox and of the project.
+func checkTold(t *testing.T, bodies []string, want ...string) {
+	t.Helper()
+	for _, body := range bodies {
+		if strings.Contains(body, "You work in a Firefly Forage sandbox") {
+			for _, w := range want {
+				if !strings.Contains(body, w) {
+					t.Errorf("what the agent is told does not say %q", w)
+				}
+			}
+			return
+		}
+	}
+	t.Errorf("the agent was told nothing of its sandbox, in %d requests", len(bodies))
 }
 
 // toolResults returns the tool_result blocks of a conversation.

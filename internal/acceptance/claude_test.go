@@ -66,6 +66,7 @@ func TestClaudeCode(t *testing.T) {
 			}
 			checkFile(t, greeting, "hello after\nfrom a shell\n")
 			checkResults(t, results, len(api.script))
+			checkTold(t, api.bodies, "Allowed hosts: `"+apiHost+"`", "It has no repository", "the same `forage-ctl run` with `--allow HOST`")
 			for _, key := range keys {
 				if key != apiKey {
 					t.Errorf("the API was called with key %q, want the one passed with --env", key)

@@ -32,6 +32,7 @@ func TestCodex(t *testing.T) {
 		t.Errorf("codex printed %q, want the API's closing words", out)
 	}
 	checkFile(t, greeting, "hello before\nfrom codex\n")
+	checkTold(t, api.bodies, "Allowed hosts: `"+openaiHost+"`")
 	outputs, keys := api.seen()
 	if len(outputs) == 0 || !strings.Contains(outputs[0], "from codex") {
 		t.Errorf("the command answered %q, want the file", outputs)

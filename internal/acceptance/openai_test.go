@@ -1,6 +1,7 @@
 package acceptance
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -21,6 +22,7 @@ type openai struct {
 	mu      sync.Mutex
 	outputs []string // what the command printed, as JSON
 	keys    []string // the authorization of every request for an answer
+	bodies  []string // of those requests
 	shown   credentials
 
 	// accepts says whether a request's credential is good; nil is all of them.
@@ -57,11 +59,12 @@ func (m *openai) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var req responsesRequest
-	if err := json.NewDecoder(plainBody(r)).Decode(&req); err != nil {
+	var body bytes.Buffer
+	if err := json.NewDecoder(io.TeeReader(plainBody(r), &body)).Decode(&req); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	answered := m.remember(r, req)
+	answered := m.remember(r, req, body.String())
 	if answered && m.during != nil {
 		m.once.Do(m.during)
 	}
@@ -80,10 +83,10 @@ func (m *openai) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // remember keeps what the test asks for, and reports whether the command has been answered.
-func (m *openai) remember(r *http.Request, req responsesRequest) bool {
+func (m *openai) remember(r *http.Request, req responsesRequest, body string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.keys = append(m.keys, r.Header.Get("Authorization"))
+	m.keys, m.bodies = append(m.keys, r.Header.Get("Authorization")), append(m.bodies, body)
 	answered := false
 	for _, item := range req.Input {
 		if strings.HasSuffix(item.Type, "_call_output") {

@@ -22,6 +22,8 @@ func codex() Agent {
 		AuthEnvVar: "OPENAI_API_KEY",
 		Settings:   codexSettings,
 		Rules:      "git push",
+		// It reads no file in /etc/codex.
+		Instructions: []string{"~/.codex/AGENTS.md"},
 		Config: Config{
 			Host: ".codex", Inside: "~/.codex", Variable: "CODEX_HOME",
 			Copy: []string{"AGENTS.md", "prompts", "skills", "rules"},

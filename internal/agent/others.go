@@ -2,6 +2,9 @@ package agent
 
 import "forage"
 
+// aiderInstructions is a file that aider is told to read.
+const aiderInstructions = "/etc/aider/forage.md"
+
 // aider is aider, whose settings are all variables. It knows no rules about single commands.
 func aider() Agent {
 	return Agent{
@@ -21,12 +24,13 @@ func aider() Agent {
 			"LITELLM_LOCAL_MODEL_COST_MAP": "True",
 		},
 		Settings: func(in Inside) Settings {
-			s := Settings{Env: map[string]string{"AIDER_GITIGNORE": "false"}}
+			s := Settings{Env: map[string]string{"AIDER_GITIGNORE": "false", "AIDER_READ": aiderInstructions}}
 			if in.Permissions.SkipAll {
 				s.Env["AIDER_YES_ALWAYS"] = "true"
 			}
 			return s
 		},
+		Instructions: []string{aiderInstructions},
 	}
 }
 
@@ -56,7 +60,8 @@ func copilot() Agent {
 			}
 			return s
 		},
-		Rules: "shell(git push)",
+		Rules:        "shell(git push)",
+		Instructions: []string{"~/.copilot/copilot-instructions.md"},
 		Config: Config{
 			Host: ".copilot", Inside: "~/.copilot",
 			Copy: []string{"copilot-instructions.md", "skills", "agents"},
@@ -101,7 +106,8 @@ func amp() Agent {
 			}
 			return Settings{Files: []forage.File{jsonFile("/etc/ampcode/managed-settings.json", settings, false)}}
 		},
-		Rules: "Bash(git push*)",
+		Rules:        "Bash(git push*)",
+		Instructions: []string{"~/.config/amp/AGENTS.md"},
 		Config: Config{
 			Host: ".config/amp", Inside: "~/.config/amp",
 			Copy: []string{"AGENTS.md", "skills", "commands"},

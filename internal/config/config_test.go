@@ -253,17 +253,15 @@ func TestUnsupportedKeysAreMarked(t *testing.T) {
 [secrets]
 key = { env = "KEY", preset = "anthropic" }
 [templates.fine]
-skills = { jj = false }
+skills = { jj = false, nix = true, custom = "Be brief." }
 secrets = ["key"]
 monitor = true
 traffic.maxTokens = 1
 agents.claude = { command = ["claude"], secretName = "key" }
 rules = [{ host = "api.github.com" }]
-[templates.later]
-skills.jj = true
 [templates.later.agents.claude]
 command = ["claude"]
-hostConfigDir = "~/.claude"
+package = "claude-code"
 permissions = { skipAll = false, allow = ["Bash(make)"], deny = ["WebFetch"] }
 `)
 	asked := &forage.Permissions{Allow: []string{"Bash(make)"}, Deny: []string{"WebFetch"}}
@@ -272,12 +270,12 @@ permissions = { skipAll = false, allow = ["Bash(make)"], deny = ["WebFetch"] }
 	}
 	file := c.Files[0]
 	want := map[string][]config.KeyUse{"later": {
-		{Key: "templates.later.skills.jj", File: file, Line: 12},
+		{Key: "templates.later.agents.claude.package", File: file, Line: 13},
 	}}
 	if diff := cmp.Diff(want, c.Unsupported); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if got, want := c.Unsupported["later"][0].String(), "templates.later.skills.jj ("+file+":12)"; got != want {
+	if got, want := c.Unsupported["later"][0].String(), "templates.later.agents.claude.package ("+file+":13)"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

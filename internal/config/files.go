@@ -61,6 +61,16 @@ func (e Env) OwnDir() (string, error) {
 	return filepath.Join(e.Home, ".config/firefly-forage"), nil
 }
 
+// SkillsDir is the folder of the caller's own skills: beside the file that is named, else in OwnDir.
+func (e Env) SkillsDir() (string, error) {
+	if named := e.named(); named != "" {
+		named, err := filepath.Abs(named)
+		return filepath.Join(filepath.Dir(named), "skills"), err
+	}
+	dir, err := e.OwnDir()
+	return filepath.Join(dir, "skills"), err
+}
+
 // Places are all files that Load may read, whether or not they are there.
 func (e Env) Places() ([]string, error) {
 	folders := []string{e.systemDir()}

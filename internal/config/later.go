@@ -16,11 +16,6 @@ func (v converter) unsupported(raw rawTemplate, at func(...any) []any) []KeyUse 
 			uses = append(uses, KeyUse{pathText(at(path...)), n.key.file, n.key.line})
 		}
 	}
-	if s := raw.Skills; s != nil {
-		use(isTrue(s.JJ), "skills", "jj")
-		use(isTrue(s.Nix), "skills", "nix")
-		use(isText(s.Custom), "skills", "custom")
-	}
 	names := make([]string, 0, len(raw.Agents))
 	for name := range raw.Agents {
 		names = append(names, name)

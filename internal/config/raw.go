@@ -159,8 +159,11 @@ type rawLimits struct {
 
 // rawSkills says what the agent is taught.
 type rawSkills struct {
-	JJ     *bool   `json:"jj,omitempty" toml:"jj,omitempty"`
-	Nix    *bool   `json:"nix,omitempty" toml:"nix,omitempty"`
+	// How to work with jj; without it, where the workspace is a jj repository.
+	JJ *bool `json:"jj,omitempty" toml:"jj,omitempty"`
+	// How to work with Nix; without it, where the project has a flake and the sandbox has nix.
+	Nix *bool `json:"nix,omitempty" toml:"nix,omitempty"`
+	// Text of your own.
 	Custom *string `json:"custom,omitempty" toml:"custom,omitempty"`
 }
 

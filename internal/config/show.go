@@ -80,7 +80,7 @@ func effectiveTemplate(t forage.Template, read rawTemplate) rawTemplate {
 		Env:               t.Env,
 		InitCommands:      t.Init,
 		ExtraPackages:     t.ExtraPackages,
-		Skills:            read.Skills,
+		Skills:            effectiveSkills(t.Skills),
 		Rules:             effectiveRules(t.Network.Rules),
 		Monitor:           truth(t.Network.Monitor),
 		Traffic:           effectiveTraffic(t.Traffic),
@@ -118,6 +118,13 @@ func homeText(ephemeral bool) *string {
 		return nil
 	}
 	return text(ephemeralHome)
+}
+
+func effectiveSkills(s forage.Skills) *rawSkills {
+	if s == (forage.Skills{}) {
+		return nil
+	}
+	return &rawSkills{JJ: truth(s.JJ), Nix: truth(s.Nix), Custom: text(s.Custom)}
 }
 
 func effectiveParts(parts []forage.Part) *rawWorkspace {

@@ -66,6 +66,11 @@ func (v converter) template(name string, raw rawTemplate) {
 	v.each(raw.InitCommands, checkCommand, at("initCommands"))
 	setList(&t.ExtraPackages, raw.ExtraPackages)
 	v.each(raw.ExtraPackages, checkCommand, at("extraPackages"))
+	if s := raw.Skills; s != nil {
+		setBool(&t.Skills.JJ, s.JJ)
+		setBool(&t.Skills.Nix, s.Nix)
+		setText(&t.Skills.Custom, s.Custom)
+	}
 	v.agents(&t, raw.Agents, at("agents"))
 	if raw.ClaudeSettings != nil {
 		t.ClaudeSettings = raw.ClaudeSettings

@@ -43,6 +43,7 @@ var rooms = []room{
 	{"workspace", 2, "prepares files; it doesn't know what will run on them"},
 	{"suggest", 2, "turns what was recorded into rules; it knows no sandbox"},
 	{"egress", 2, "judges traffic; it doesn't know what runtime it comes from"},
+	{"skills", 2, "turns a plan and a project's files into text; it doesn't know who reads it"},
 	{"inject", 2, "what agents find inside; it doesn't know what runtime puts it there"},
 
 	{"guest", 3, "runs inside: what it links, the sandbox's first process carries"},

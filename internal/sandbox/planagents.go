@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"os"
+
 	"path"
 	"path/filepath"
 	"slices"
@@ -199,31 +199,7 @@ func (p *planner) hasInside(command string) bool {
 		return false
 	}
 	dirs := append(slices.Clone(p.toolDirs), "/usr/local/bin", "/usr/bin")
-	return visible(p.plan.Spec, command, dirs)
-}
-
-// visible says whether a command is somewhere in dirs, or where it says, in the host's view that spec has.
-func visible(spec forage.Spec, command string, dirs []string) bool {
-	if strings.Contains(command, "/") {
-		dirs, command = []string{path.Dir(command)}, path.Base(command)
-	}
-	for _, dir := range dirs {
-		at := path.Join(dir, command)
-		if slices.ContainsFunc(spec.Links, func(l forage.Link) bool { return l.Path == at }) {
-			return true
-		}
-		for _, mount := range spec.Mounts {
-			rest, ok := strings.CutPrefix(at+"/", mount.Target+"/")
-			if !ok {
-				continue
-			}
-			info, err := os.Stat(filepath.Join(mount.Source, rest))
-			if err == nil && !info.IsDir() && info.Mode()&0o111 != 0 {
-				return true
-			}
-		}
-	}
-	return false
+	return rootfs.Visible(p.plan.Spec, command, dirs)
 }
 
 // errNotInstalled is behind the error for an agent that the caller does not have.

@@ -39,6 +39,7 @@ type Service struct {
 	Caller     Caller
 	notify     func(string)
 	read       []string // where the configuration is read from, whether or not it is there
+	skills     string   // folder of the caller's own skills
 }
 
 // Caller is who asks, and from where.
@@ -105,12 +106,16 @@ func New(c Config) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
+	skills, err := env.SkillsDir()
+	if err != nil {
+		return nil, err
+	}
 	notify := c.Notify
 	if notify == nil {
 		notify = func(string) {}
 	}
 	return &Service{
-		notify: notify, read: read,
+		notify: notify, read: append(read, skills), skills: skills,
 		Config: cfg, Store: records, Places: supervisor.Places{Places: places},
 		Runtimes:   supervisor.Runtimes{Dir: places.Runtime},
 		Workspaces: supervisor.Workspaces{Places: workspace.PlacesIn(places.State, places.Runtime)}, Caller: c.Caller,

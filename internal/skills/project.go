@@ -8,7 +8,6 @@ import (
 	"maps"
 	"os"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -33,12 +32,36 @@ type Project struct {
 	Nix       bool     // it has a flake.nix or shell.nix
 }
 
-// nameOf is what a target or script may be called to be shown. Anything longer, or with other characters, could
-// be a sentence.
-var nameOf = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.:-]{0,31}$`)
+// maxName is how long what a target or script is called may be: anything longer could be a sentence.
+const maxName = 32
 
-// makeTarget is a rule of a Makefile with one target and no variable in it.
-var makeTarget = regexp.MustCompile(`(?m)^([A-Za-z0-9][A-Za-z0-9_-]{0,31})[ \t]*::?(?:[^=:\n]|$)`)
+// isName says whether a target or script may be shown by its name.
+func isName(name string) bool {
+	for i, c := range []byte(name) {
+		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+		if !letter && (i == 0 || strings.IndexByte("_.:-", c) < 0) {
+			return false
+		}
+	}
+	return name != "" && len(name) <= maxName
+}
+
+// makeTargets are the targets of a Makefile that have no variable in them.
+func makeTargets(text string) []string {
+	var names []string
+	for line := range strings.Lines(text) {
+		targets, rest, ok := strings.Cut(line, ":")
+		if !ok || line[0] == '\t' || strings.Contains(targets, "=") || strings.HasPrefix(strings.TrimLeft(rest, ":"), "=") {
+			continue
+		}
+		for _, name := range strings.Fields(targets) {
+			if isName(name) && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names[:min(len(names), maxNames)]
+}
 
 // kind is a kind of project, known by one file at its top.
 type kind struct {
@@ -105,11 +128,7 @@ func Analyse(folder string) Project {
 	}
 	p.node(root, has)
 	if text, err := read(root, "Makefile"); err == nil {
-		for _, match := range makeTarget.FindAllSubmatch(text, -1) {
-			if name := string(match[1]); len(p.Make) < maxNames && !slices.Contains(p.Make, name) {
-				p.Make = append(p.Make, name)
-			}
-		}
+		p.Make = makeTargets(string(text))
 	}
 	for _, name := range ownFiles {
 		if has(name) {
@@ -152,7 +171,7 @@ func (p *Project) node(root *os.Root, has func(string) bool) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(manifest.Scripts)) {
-		if nameOf.MatchString(name) && len(p.Scripts) < maxNames {
+		if isName(name) && len(p.Scripts) < maxNames {
 			p.Scripts = append(p.Scripts, name)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"time"
 
 	"forage"
 )
@@ -32,7 +31,7 @@ const maxList = 40
 // tools are commands that agents look for.
 var tools = []string{
 	"git", "jj", "make", "rg", "fd", "jq", "curl", "wget", "tmux", "gcc", "clang", "cmake", "go", "cargo", "rustc", "node", "npm", "pnpm",
-	"yarn", "bun", "deno", "python3", "pip", "uv", "poetry", "ruby", "bundle", "java", "mvn", "gradle", "php", "nix", "docker", "podman", "gh", "sqlite3",
+	"yarn", "bun", "deno", "python3", "pip", "uv", "poetry", "ruby", "bundle", "java", "mvn", "gradle", "php", "nix", "gh", "sqlite3",
 }
 
 // Text is what the agent is told: of the project, of the sandbox, the template's own words, and the user's.
@@ -41,8 +40,8 @@ func Text(f Facts) []byte {
 	w := writer{&b}
 	w.line("# You work in a Firefly Forage sandbox")
 	w.line("")
-	w.line("Its name is %s. This page was written when it started, on %s. The sandbox is the permission: work without asking,", f.Plan.Name, time.Now().Format("2 January 2006"))
-	w.line("and say what you could not do.")
+	w.line("Its name is %s. This page was written when it started. The sandbox is the permission: work without asking, and", f.Plan.Name)
+	w.line("say what you could not do. The project's own instructions go before this page.")
 	w.project(f.Project)
 	for i, workspace := range f.Plan.Workspaces() {
 		w.workspace(f.Plan, workspace, i == 0)
@@ -159,7 +158,9 @@ func (w writer) workspace(plan forage.Plan, p forage.Workspace, main bool) {
 		w.item("Your commits come to the user as the %s `%s`.", made, p.Branch)
 	} else if p.Branch != "" {
 		w.item("Commit what is to stay. Your commits come to the user as the %s `%s`.", made, p.Branch)
-		w.item("The user looks at the work with `forage-ctl diff %s` and takes it with `forage-ctl apply %s`.", plan.Name, plan.Name)
+		if !plan.Ephemeral {
+			w.item("The user looks at the work with `forage-ctl diff %s` and takes it with `forage-ctl apply %s`.", plan.Name, plan.Name)
+		}
 		w.item("Go on from the commit that you found. A branch of your own is fine; an unrelated history does not reach the user.")
 	}
 	w.item("Do not push, unless you were asked to: nobody waits for it.")
@@ -167,7 +168,7 @@ func (w writer) workspace(plan forage.Plan, p forage.Workspace, main bool) {
 
 func (w writer) protected(spec forage.Spec) {
 	if len(spec.Protect) > 0 {
-		w.item("Read-only, since the user's tools execute them: %s. Propose changes to them in words.", list(spec.Protect))
+		w.item("Read-only if they were there at the start, since the user's tools execute them: %s. Propose changes in words.", list(spec.Protect))
 	}
 }
 
@@ -275,7 +276,12 @@ func (w writer) lasts(plan forage.Plan) {
 		w.item("All else vanishes when the command ends, `%s` too.", home)
 		return
 	}
-	w.item("All else (`%s`, `/tmp`) vanishes when the sandbox stops.", home)
+	if plan.Spec.KeptHome == "" {
+		w.item("All else (`%s`, `/tmp`) vanishes when the sandbox stops.", home)
+		return
+	}
+	w.item("`%s` outlives stop and start. `forage-ctl reset %s` empties it, `forage-ctl down %s` removes it.", home, plan.Name, plan.Name)
+	w.item("All else (`/tmp`, processes) vanishes when the sandbox stops.")
 }
 
 const jjText = `- ` + "`jj st`, `jj log` and `jj diff` show where you are. The working copy is a commit: there is nothing to add." + `

@@ -86,7 +86,7 @@ func Start(ctx context.Context, setup Setup) (_ *Sandbox, err error) {
 		}
 	}()
 	for _, step := range []func(context.Context) error{
-		s.openAudit, s.makeEgress, s.prepareRootfs, s.prepareSecrets, s.prepareTrust, s.startRuntime,
+		s.openAudit, s.makeEgress, s.prepareRootfs, s.prepareSecrets, s.placeSkills, s.prepareTrust, s.startRuntime,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, err
