@@ -24,6 +24,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"forage/internal/audit"
+	"forage/internal/testdir"
 )
 
 // crowdVar makes the test binary a crowd of clients, and their servers, so that the memory of
@@ -374,8 +375,8 @@ const mostOverIdle = 64 << 20
 
 // Crowds of clients, and floods of each, cost bounded memory, and nothing of them is left.
 func TestCrowds(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a while")
+	if !testdir.Soak() {
+		t.Skip("takes minutes: make soak has it")
 	}
 	if err := raiseFiles(); err != nil {
 		t.Fatal(err)

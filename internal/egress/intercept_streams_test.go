@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"forage/internal/audit"
+	"forage/internal/testdir"
 )
 
 // The first event of a stream arrives before the second is sent, in every
@@ -208,7 +209,7 @@ type zero struct{}
 
 func (zero) Read(p []byte) (int, error) { return len(p), nil }
 
-// A gigabyte passes in constant memory.
+// Twice as much passes as may be held, and in a soak a gigabyte.
 func TestInterceptedBulk(t *testing.T) {
 	const most = 64 << 20
 	for _, tt := range []struct {
@@ -219,8 +220,8 @@ func TestInterceptedBulk(t *testing.T) {
 		{false, nil, 1 << 30},
 		{true, []string{"http/1.1"}, 128 << 20},
 	} {
-		if testing.Short() {
-			tt.size = 128 << 20
+		if !testdir.Soak() {
+			tt.size = 2 * most
 		}
 		s := newSecureWorld(t, looked(t, inspected("a.example")), nil)
 		var received atomic.Int64
