@@ -32,23 +32,22 @@ const (
 	jjSteps20 = `jj --quiet describe -m "commit $n" && jj --quiet new && jj --quiet undo && jj --quiet op log >/dev/null && jj --quiet new`
 )
 
-// TestWorkspacesTogether has twenty sandboxes commit on one repository at once, while the user looks at them and
+// TestWorkspacesTogether has sandboxes commit on one repository at once, while the user looks at them and
 // works there as well.
 func TestWorkspacesTogether(t *testing.T) {
-	seconds := 2
+	seconds, sandboxes := 2, 5
 	if testdir.Soak() {
-		seconds = 60
+		seconds, sandboxes = 60, 20
 	}
 	for _, m := range modes() {
 		if m.flag == "-w" {
 			continue // one folder
 		}
-		t.Run(m.name, func(t *testing.T) { together(newHost(t), m, seconds) })
+		t.Run(m.name, func(t *testing.T) { together(newHost(t), m, seconds, sandboxes) })
 	}
 }
 
-func together(h *host, m mode, seconds int) {
-	const sandboxes = 20
+func together(h *host, m mode, seconds, sandboxes int) {
 	m.prepare(h)
 	head := h.Git(h.repo, "rev-parse", "HEAD")
 	steps, rounds := gitSteps20, 3
