@@ -215,3 +215,13 @@ func (s *eventStream) end(reason string) {
 	})
 	s.send("message_stop", map[string]any{})
 }
+
+// lastBody is the last request for an answer, as it was sent.
+func (m *anthropic) lastBody() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.bodies) == 0 {
+		return ""
+	}
+	return m.bodies[len(m.bodies)-1]
+}

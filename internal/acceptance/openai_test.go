@@ -135,3 +135,13 @@ func plainBody(r *http.Request) io.Reader {
 	}
 	return plain.IOReadCloser()
 }
+
+// lastBody is the last request for an answer, as it was sent.
+func (m *openai) lastBody() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.bodies) == 0 {
+		return ""
+	}
+	return m.bodies[len(m.bodies)-1]
+}

@@ -48,6 +48,11 @@ func codexSettings(in Inside) Settings {
 		"analytics": map[string]any{"enabled": false},
 		"feedback":  map[string]any{"enabled": false},
 		"tui":       map[string]any{"show_tooltips": false},
+		// Catalogues of plugins and apps, updates, and a server in the background.
+		"features": map[string]any{
+			"plugins": false, "remote_plugin": false, "plugin_sharing": false, "plugin_discovery_prefetch": false, "recommended_plugins": false,
+			"apps": false, "tool_suggest": false, "api_key_model_discovery": false, "in_app_updates": false, "daemon_auto_start": false,
+		},
 	}
 	if len(in.Servers) > 0 {
 		system["mcp_servers"] = in.Servers
