@@ -282,3 +282,11 @@ type Permissions struct {
 	Allow   []string `json:"allow,omitempty"`
 	Deny    []string `json:"deny,omitempty"` // holds with SkipAll too
 }
+
+// Notify says how the user learns that an agent waits or has ended, or that a sandbox has failed.
+// The zero value says nothing.
+type Notify struct {
+	Desktop bool     `json:"desktop,omitempty"` // over the user's session bus
+	Bell    bool     `json:"bell,omitempty"`    // of the terminals that show the agent
+	Command []string `json:"command,omitempty"` // run on the host
+}

@@ -25,6 +25,7 @@ type Config struct {
 	// version can't enforce: a sandbox of such a template must be refused.
 	Unsupported map[string][]KeyUse
 	Forbid      Forbid
+	Notify      forage.Notify
 	Proxy       *Proxy   // of `forage-ctl proxy`; nil is none
 	Files       []string // what was read, in order; later ones go over earlier ones
 

@@ -27,6 +27,7 @@ func convert(c *Config, root *node, home string, p *problems) {
 		v.template(name, template)
 	}
 	v.boundSecrets()
+	v.notify(raw.Notify)
 	v.proxy(raw.Proxy)
 	if _, ok := c.Templates[c.DefaultTemplate]; !ok {
 		known := slices.Sorted(maps.Keys(c.Templates))
@@ -127,6 +128,18 @@ func (v converter) network(raw *rawNetwork) {
 	if raw.UpstreamProxy != nil {
 		facts.UpstreamProxy = *raw.UpstreamProxy
 		v.check(checkProxy(facts.UpstreamProxy), "network", "upstreamProxy")
+	}
+}
+
+func (v converter) notify(raw *rawNotify) {
+	if raw == nil {
+		return
+	}
+	n := &v.config.Notify
+	n.Desktop, n.Bell = isTrue(raw.Desktop), isTrue(raw.Bell)
+	setList(&n.Command, raw.Command)
+	if raw.Command != nil && (len(raw.Command) == 0 || raw.Command[0] == "") {
+		v.wrong([]any{"notify", "command"}, "expected a program and its arguments")
 	}
 }
 

@@ -27,8 +27,20 @@ type rawFile struct {
 	Secrets map[string]rawSecret `json:"secrets,omitempty" toml:"secrets,omitempty"`
 	// Kinds of sandbox, by name.
 	Templates map[string]rawTemplate `json:"templates,omitempty" toml:"templates,omitempty"`
+	// How you learn that an agent waits or has ended, or that a sandbox has failed.
+	Notify *rawNotify `json:"notify,omitempty" toml:"notify,omitempty"`
 	// What forage-ctl proxy serves.
 	Proxy *rawProxy `json:"proxy,omitempty" toml:"proxy,omitempty"`
+}
+
+// rawNotify says how the user is told of what agents do.
+type rawNotify struct {
+	// Show it on the desktop.
+	Desktop *bool `json:"desktop,omitempty" toml:"desktop,omitempty"`
+	// Ring the bell of terminals with forage-ctl ssh, shell or logs -f.
+	Bell *bool `json:"bell,omitempty" toml:"bell,omitempty"`
+	// Run this on the host, without a shell; FORAGE_SANDBOX, FORAGE_STATE and FORAGE_EXIT_CODE say what has happened.
+	Command []string `json:"command,omitempty" toml:"command,omitempty"`
 }
 
 // rawPortRange is a range of ports, both ends included.

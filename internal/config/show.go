@@ -43,6 +43,9 @@ func (c *Config) effective() rawFile {
 		Templates:       map[string]rawTemplate{},
 		Proxy:           c.Proxy.raw(),
 	}
+	if n := c.Notify; n.Desktop || n.Bell || len(n.Command) > 0 {
+		raw.Notify = &rawNotify{Desktop: truth(n.Desktop), Bell: truth(n.Bell), Command: n.Command}
+	}
 	if n := c.Network; n.UpstreamCA != "" || n.UpstreamProxy != "" || len(n.Resolve) > 0 {
 		raw.Network = &rawNetwork{Resolve: n.Resolve, UpstreamCA: text(n.UpstreamCA), UpstreamProxy: text(n.UpstreamProxy)}
 	}

@@ -96,5 +96,7 @@ type QueryBody struct {
 // AnswerBody is the body of Answer.
 type AnswerBody struct {
 	Session string `json:"session,omitempty"` // "attached", "detached" or "none"
+	Ended   bool   `json:"ended,omitempty"`   // the agent has
+	Status  *int   `json:"status,omitempty"`  // its exit status, where that is known
 	Error   string `json:"error,omitempty"`   // untrusted text
 }

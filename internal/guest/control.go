@@ -133,7 +133,9 @@ func (g *guest) query(frame frames.Frame) (frames.Frame, error) {
 			err = g.session.Start(ctx)
 		}
 		if err == nil {
-			answer.Session, err = g.session.State(ctx)
+			var state session.State
+			state, err = g.session.State(ctx)
+			answer.Session, answer.Ended, answer.Status = state.Session, state.Ended, state.Status
 		}
 	} else if query.What == "window" {
 		err = errors.New("this sandbox has no session")

@@ -46,6 +46,8 @@ var rooms = []room{
 	{"skills", 2, "turns a plan and a project's files into text; it doesn't know who reads it"},
 	{"inject", 2, "what agents find inside; it doesn't know what runtime puts it there"},
 
+	{"notify", 2, "tells the user what was decided above"},
+
 	{"guest", 3, "runs inside: what it links, the sandbox's first process carries"},
 
 	{"outlet", 3, "the wiring of egress is the same for a sandbox and for the proxy"},

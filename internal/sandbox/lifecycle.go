@@ -332,6 +332,7 @@ func (s *Service) spawn(ctx context.Context, record store.Record, hostEnv map[st
 	err := supervisor.Spawn(ctx, supervisor.Launch{
 		StateDir: s.Places.State, RuntimeDir: s.Places.Runtime, Name: record.Name,
 		Listen: s.Config.SSHListen, HostEnv: hostEnv, SecretEnv: s.secretEnv(record.Plan),
+		Notify: s.Config.Notify,
 	}, s.Places.Of(record.Name).Crash)
 	if err != nil { // it may be on its way out still, or have succeeded when ctx ended
 		err = errors.Join(err, s.halt(context.WithoutCancel(ctx), record))

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -96,6 +97,9 @@ func (s *Service) status(ctx context.Context, record store.Record) Status {
 // statusNow says with ending that what record says is about to change.
 func (s *Service) statusNow(ctx context.Context, record store.Record) (status Status, ending bool) {
 	status = Status{Record: record, Status: string(record.Phase), Tmux: "none"}
+	if argv := record.Plan.Spec.Command; len(argv) > 0 {
+		status.Agent = path.Base(argv[0])
+	}
 	if !s.alive(record.Name) {
 		now, err := s.Store.Load(record.Name)
 		if record.Phase == forage.PhaseRunning && err == nil && now.Phase != forage.PhaseRunning {
@@ -115,6 +119,7 @@ func (s *Service) statusNow(ctx context.Context, record store.Record) (status St
 		status.Status, status.Reason = string(forage.PhaseFailed), err.Error()
 	case answer.Ready:
 		status.Status, status.Tmux, status.GuestPID = string(forage.PhaseRunning), answer.Tmux, answer.GuestPID
+		status.AgentState, status.ExitCode = answer.Agent, answer.ExitCode
 		status.Refusals = answer.Refused
 		status.Refused = len(status.Refusals)
 	case record.Phase == forage.PhaseRunning:

@@ -181,6 +181,11 @@ type Status struct {
 	Status   string `json:"status"` // running, stopped, failed or creating
 	Tmux     string `json:"tmux"`   // attached, detached or none
 	GuestPID int    `json:"guestPid,omitempty"`
+	// Agent is the command that it was made for, AgentState what that does while the sandbox runs: working, waiting, running (it
+	// doesn't tell) or ended, with ExitCode, where that is known. What is inside can forge both.
+	Agent      string `json:"agent,omitempty"`
+	AgentState string `json:"agentState,omitempty"`
+	ExitCode   *int   `json:"exitCode,omitempty"`
 	// Work is what has become of each part of the workspace. Service.Status alone asks for it.
 	Work []Work `json:"work,omitempty"`
 	// Hazards are what host tools would execute in the workspace (see Service.Hazards), where they were asked for; HazardCount

@@ -49,7 +49,7 @@ func (i item) read(ctx context.Context) (Secret, error) {
 }
 
 func (i item) ask(ctx context.Context) (Secret, error) {
-	conn, err := dialBus(ctx, i.env)
+	conn, err := SessionBus(ctx, i.env)
 	if err != nil {
 		return Secret{}, err
 	}
@@ -110,9 +110,9 @@ func callError(err error) error {
 	return err
 }
 
-// dialBus connects to the caller's session bus. The connection has a deadline: a bus that
+// SessionBus connects to the caller's session bus. The connection has a deadline: a bus that
 // accepts and says nothing must not hold anybody up.
-func dialBus(ctx context.Context, env map[string]string) (*dbus.Conn, error) {
+func SessionBus(ctx context.Context, env map[string]string) (*dbus.Conn, error) {
 	socket, err := busSocket(env)
 	if err != nil {
 		return nil, err

@@ -83,7 +83,7 @@ func connect(t *testing.T, env map[string]string) *dbus.Conn {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
-	conn, err := dialBus(ctx, env)
+	conn, err := SessionBus(ctx, env)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"forage"
+	"forage/internal/agent"
 	"forage/internal/audit"
 	"forage/internal/egress"
+	"forage/internal/frames"
 	"forage/internal/outlet"
 	"forage/internal/store"
 )
@@ -55,14 +57,15 @@ func (s *Sandbox) handle(ctx context.Context, request Request) (Response, error)
 
 func (s *Sandbox) status(ctx context.Context) Response {
 	s.mu.Lock()
-	response := Response{Ready: s.ready, Tmux: "none", GuestPID: s.instance.PID()}
+	response := Response{Ready: s.ready, Tmux: "none", Agent: agent.Running, GuestPID: s.instance.PID()}
 	s.mu.Unlock()
 	response.Refused = s.Refused()
 	if !response.Ready || !s.setup.Plan.Spec.Session {
 		return response
 	}
-	if session, err := s.query(ctx, "session", queryTimeout); err == nil {
-		response.Tmux = session
+	if answer, err := s.query(ctx, "session", queryTimeout); err == nil {
+		response.Tmux = answer.Session
+		response.Agent, response.ExitCode = s.activity.state(answer)
 	}
 	return response
 }
@@ -70,14 +73,10 @@ func (s *Sandbox) status(ctx context.Context) Response {
 // Refused is what the sandbox was refused since its start and may still not have, the last one first.
 func (s *Sandbox) Refused() []egress.Refused { return s.engine.Refused() }
 
-func (s *Sandbox) query(ctx context.Context, what string, limit time.Duration) (string, error) {
+func (s *Sandbox) query(ctx context.Context, what string, limit time.Duration) (frames.AnswerBody, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	answer, err := s.guest.query(ctx, what)
-	if err != nil {
-		return "", err
-	}
-	return answer.Session, nil
+	return s.guest.query(ctx, what)
 }
 
 func (s *Sandbox) stopInstance(ctx context.Context, grace time.Duration) error {

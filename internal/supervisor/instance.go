@@ -55,7 +55,7 @@ func (s *Sandbox) openLog() (*os.File, error) {
 	go func() {
 		defer close(filled)
 		defer read.Close()
-		log.fill(read, ended)
+		log.fill(read, ended, &s.activity.watcher)
 	}()
 	s.undo.add("the log", func() error { // when nothing runs inside any more
 		close(ended)
@@ -63,6 +63,14 @@ func (s *Sandbox) openLog() (*os.File, error) {
 		return nil
 	})
 	return write, nil
+}
+
+// first is the program of argv; "" of none.
+func first(argv []string) string {
+	if len(argv) == 0 {
+		return ""
+	}
+	return argv[0]
 }
 
 func (s *Sandbox) guestConfig() guest.Config {

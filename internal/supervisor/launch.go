@@ -15,6 +15,7 @@ import (
 
 	"forage"
 	"forage/internal/limits"
+	"forage/internal/notify"
 	"forage/internal/sshkeys"
 	"forage/internal/store"
 	"forage/internal/workspace"
@@ -213,6 +214,7 @@ func hold(ctx context.Context, launch Launch, lock *Lock) (_ *held, err error) {
 		Listen: launch.Listen, Port: record.Port,
 		HostKey: hostKey, ClientKey: sshkeys.Line(client.PublicKey()),
 		HostEnv: launch.HostEnv, SecretEnv: launch.SecretEnv, UsagePath: paths.Usage, Update: update,
+		Notify:     launch.Notify,
 		Workspaces: Workspaces{Places: workspace.PlacesIn(launch.StateDir, launch.RuntimeDir)},
 	})
 	if err != nil {
@@ -234,7 +236,12 @@ func (h *held) wait() int {
 			}
 		})
 	}
-	if errors.Join(err, saveErr, h.lock.Release()) != nil {
+	releaseErr := h.lock.Release()
+	if err != nil {
+		setup := h.sandbox.setup
+		_ = notify.Send(context.Background(), setup.Notify, notify.Event{Sandbox: setup.Plan.Name, State: notify.Failed}, os.Getenv) // its log is closed
+	}
+	if errors.Join(err, saveErr, releaseErr) != nil {
 		return 1
 	}
 	return 0

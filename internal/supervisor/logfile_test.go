@@ -22,7 +22,7 @@ func TestLogIsBounded(t *testing.T) {
 		defer write.Close()
 		io.WriteString(write, strings.Repeat(line, 1000))
 	}()
-	log.fill(read, nil)
+	log.fill(read, nil, io.Discard)
 	for _, name := range []string{path, path + ".1"} {
 		text, err := os.ReadFile(name)
 		if err != nil {
@@ -52,7 +52,7 @@ func TestLogThatCannotBeWrittenIsDrained(t *testing.T) {
 		n, _ := write.Write(make([]byte, 1<<20))
 		taken <- n
 	}()
-	go log.fill(read, nil)
+	go log.fill(read, nil, io.Discard)
 	if n := <-taken; n != 1<<20 {
 		t.Errorf("only %d bytes were taken", n)
 	}

@@ -35,7 +35,9 @@ type Response struct {
 	Ready    bool     `json:"ready,omitempty"`
 	Tmux     string   `json:"tmux,omitempty"` // attached, detached or none
 	GuestPID int      `json:"guestPid,omitempty"`
-	Traffic  *Traffic `json:"traffic,omitempty"` // OpTraffic
+	Agent    string   `json:"agent,omitempty"`    // working, waiting, running or ended; the agent can forge it
+	ExitCode *int     `json:"exitCode,omitempty"` // of one that has ended, where it is known
+	Traffic  *Traffic `json:"traffic,omitempty"`  // OpTraffic
 	// Refused is what the sandbox was refused since its start and may still not have, the last one first (OpStatus).
 	Refused []egress.Refused `json:"refused,omitempty"`
 	Failure *Failure         `json:"failure,omitempty"`
@@ -49,6 +51,7 @@ type Launch struct {
 	Listen     string            `json:"listen"` // address of the SSH port
 	HostEnv    map[string]string `json:"hostEnv,omitempty"`
 	SecretEnv  map[string]string `json:"secretEnv,omitempty"`
+	Notify     forage.Notify     `json:"notify"`
 }
 
 // Failure is an error that crosses a process boundary: its kind as an exit code.

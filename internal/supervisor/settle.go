@@ -61,6 +61,9 @@ func (s *Sandbox) settle() error {
 			s.stopFor(context.Background(), wallClockGrace, fmt.Sprintf("its wall clock limit of %v was reached", limit))
 		})
 	}
+	if s.activity.changed != nil && s.setup.Plan.Spec.Session {
+		go s.tell()
+	}
 	go s.watch()
 	return nil
 }

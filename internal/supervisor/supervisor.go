@@ -50,6 +50,8 @@ type Setup struct {
 	Reachable func()
 	// Workspaces brings commits that are made inside to the host's repositories; its zero value doesn't.
 	Workspaces Workspaces
+	// Notify says how the user is told what the agent does.
+	Notify forage.Notify
 	// Update changes the sandbox's record; nil where there is none to change.
 	Update func(func(*store.Record)) error
 }
@@ -63,6 +65,7 @@ type Sandbox struct {
 	account   *meter.Account
 	engine    *egress.Engine
 	guest     *guestLink
+	activity  *activity
 	undo      undo
 	done      chan struct{}
 	clock     *time.Timer // nil without a wall-clock limit
@@ -80,6 +83,7 @@ type Sandbox struct {
 // fails, everything it made is gone.
 func Start(ctx context.Context, setup Setup) (_ *Sandbox, err error) {
 	s := &Sandbox{setup: setup, network: setup.Network, done: make(chan struct{})}
+	s.activity = newActivity(first(setup.Plan.Spec.Command), setup.Notify.Desktop || len(setup.Notify.Command) > 0)
 	defer func() {
 		if err != nil {
 			err = s.abandon(err)

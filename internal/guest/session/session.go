@@ -8,10 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
 	"forage"
+	"forage/internal/agent"
 	"forage/internal/guest/boot"
 )
 
@@ -89,61 +91,80 @@ const longestWait = 512 * time.Millisecond
 var errEnding = errors.New("the tmux server was ending")
 
 func (s *Session) start(ctx context.Context) error {
-	windows, err := s.windows(ctx)
+	windows, _, err := s.windows(ctx)
 	if err != nil {
 		return err
 	}
+	window, there := windows[forage.WindowName]
 	switch {
 	case windows == nil:
 		return s.run(ctx, s.newSession())
-	case windows[forage.WindowName] == alive:
-		return nil
-	case windows[forage.WindowName] == dead:
+	case there && window.dead:
 		return s.run(ctx, s.withLog([]string{"respawn-pane", "-k", "-t", agentWindow}))
+	case there:
+		return nil
 	default:
 		return s.run(ctx, s.newWindow())
 	}
 }
 
-// State is whether the session is there and a terminal is attached to it.
-func (s *Session) State(ctx context.Context) (string, error) {
-	output, ok, err := s.ask(ctx, "list-sessions", "-F", "#{session_attached} #{session_name}")
-	if err != nil || !ok {
-		return None, err
-	}
-	for line := range strings.Lines(output) {
-		attached, name, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if name != forage.SessionName {
-			continue
-		}
-		if attached == "0" {
-			return Detached, nil
-		}
-		return Attached, nil
-	}
-	return None, nil
+// State is how a session is, as far as tmux says.
+type State struct {
+	Session string // Attached, Detached or None
+	Ended   bool   // the agent's program has, or its window is gone
+	Status  *int   // with which exit status; nil where tmux doesn't know it
 }
 
-// Whether a window's program runs.
-const (
-	alive = "0"
-	dead  = "1"
-)
+// State is whether the session is there and a terminal is attached to it, and whether the agent runs.
+func (s *Session) State(ctx context.Context) (State, error) {
+	windows, attached, err := s.windows(ctx)
+	if err != nil || windows == nil {
+		return State{Session: None, Ended: err == nil}, err
+	}
+	state := State{Session: Detached}
+	if attached {
+		state.Session = Attached
+	}
+	window, there := windows[forage.WindowName]
+	state.Ended, state.Status = !there || window.dead, window.status
+	return state, nil
+}
+
+// window is what tmux says of a window's program.
+type window struct {
+	dead   bool
+	status *int
+}
+
+// paneFormat is a line about a pane (tmux(1), "Formats").
+const paneFormat = "#{pane_dead},#{pane_dead_status},#{pane_dead_signal},#{session_attached},#{window_name}"
 
 // windows are the session's windows by name; nil if there is no session.
-func (s *Session) windows(ctx context.Context) (map[string]string, error) {
-	output, ok, err := s.ask(ctx, "list-panes", "-s", "-t", "="+forage.SessionName, "-F", "#{pane_dead} #{window_name}")
+func (s *Session) windows(ctx context.Context) (windows map[string]window, attached bool, err error) {
+	output, ok, err := s.ask(ctx, "list-panes", "-s", "-t", "="+forage.SessionName, "-F", paneFormat)
 	if err != nil || !ok {
-		return nil, err
+		return nil, false, err
 	}
-	windows := make(map[string]string)
+	windows = make(map[string]window)
 	for line := range strings.Lines(output) {
-		state, name, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if windows[name] != alive {
-			windows[name] = state
+		fields := strings.SplitN(strings.TrimSpace(line), ",", strings.Count(paneFormat, ",")+1)
+		if len(fields) < 5 {
+			continue
 		}
+		attached = attached || fields[3] != "0"
+		if known, there := windows[fields[4]]; there && !known.dead {
+			continue // one of its panes is alive
+		}
+		w := window{dead: fields[0] == "1"}
+		if status, err := strconv.Atoi(fields[1]); err == nil && w.dead {
+			w.status = &status
+		} else if signal, err := strconv.Atoi(fields[2]); err == nil && w.dead {
+			status := 128 + signal
+			w.status = &status
+		}
+		windows[fields[4]] = w
 	}
-	return windows, nil
+	return windows, attached, nil
 }
 
 const agentWindow = "=" + forage.SessionName + ":=" + forage.WindowName
@@ -166,13 +187,27 @@ func (s *Session) newWindow() []string {
 	return s.withLog(append(args, windowArguments(s.options.Command)...))
 }
 
-// withLog adds the command that copies the window's output to the log. tmux runs both
-// before it reads what the agent printed, so that nothing is missed.
+// endedFormat is what the window of an agent that has ended says (tmux(1), remain-on-exit-format).
+const endedFormat = "The agent has ended: #{?pane_dead_status,status #{pane_dead_status},signal #{pane_dead_signal}}. " +
+	"#{prefix} d detaches; forage-ctl start #{FORAGE_SANDBOX} starts it again."
+
+// withLog adds the commands that keep the window readable when the agent has ended, and copy its output
+// to the log. tmux runs them before it reads what the agent printed, so that nothing is missed. That the
+// agent has ended, and each size of the window, is written to the log too: as a command of ours, and as
+// XTWINOPS 8 (xterm's ctlseqs).
 func (s *Session) withLog(args []string) []string {
+	args = append(args, ";", "set-option", "-w", "-t", agentWindow, "remain-on-exit", "on",
+		";", "set-option", "-q", "-w", "-t", agentWindow, "remain-on-exit-format", endedFormat)
 	if s.options.Log == nil {
 		return args
 	}
-	return append(args, ";", "pipe-pane", "-t", agentWindow, "exec cat >"+s.options.Log.Path())
+	path := s.options.Log.Path()
+	hook := func(name, text string) []string {
+		return []string{";", "set-option", "-q", "-w", "-t", agentWindow, name, `run-shell -b "printf '` + text + `' >` + path + `"`}
+	}
+	args = append(args, hook("pane-died", `\\033]`+agent.EndedOSC+`;\\007`)...)
+	args = append(args, hook("window-resized", `\\033[8;#{window_height};#{window_width}t`)...)
+	return append(args, ";", "pipe-pane", "-t", agentWindow, "exec cat >"+path)
 }
 
 func (s *Session) run(ctx context.Context, args []string) error {
