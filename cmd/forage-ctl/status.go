@@ -54,6 +54,9 @@ func printStatus(a *app, s sandbox.Status) error {
 	table.Row("WORKSPACE", s.Workspace)
 	workRows(table, s)
 	table.Row("AGENT", strings.Join(s.Plan.Spec.Command, " "))
+	if s.Status == string(forage.PhaseRunning) {
+		table.Row("STATE", state(s))
+	}
 	table.Row("TMUX", s.Tmux)
 	table.Row("PORT", port(s.Port))
 	table.Row("NETWORK", networkLine(s.Network))

@@ -11,6 +11,7 @@ const (
 	Working = "working"
 	Waiting = "waiting"
 	Running = "running" // it does not tell
+	Ended   = "ended"   // which is the guest's to say
 )
 
 // EndedOSC is the number of the operating system command with which the guest says, in the agent's

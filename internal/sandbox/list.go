@@ -15,25 +15,63 @@ import (
 )
 
 // List returns every sandbox, by name. The error names the records that can't
-// be read; the others are there all the same.
-func (s *Service) List(ctx context.Context) ([]Status, error) {
+// be read; the others are there all the same. Unsaved work is looked for as long as
+// that may take if thorough, else for a moment.
+func (s *Service) List(ctx context.Context, thorough bool) ([]Status, error) {
+	patience := glance
+	if thorough {
+		patience = showPatience
+	}
 	records, err := s.readable()
-	statuses := make([]Status, len(records))
+	statuses, unsaved := make([]Status, len(records)), make([]*bool, len(records))
 	var asked sync.WaitGroup
 	for i, record := range records {
 		asked.Go(func() {
 			statuses[i] = s.status(ctx, record)
-			// Their commits are to be found where the user looks; that they can't be brought there is for status to say.
-			looking, enough := within(ctx, showPatience)
-			defer enough()
-			_ = s.updateWorkspaces(looking, record.Plan)
 		})
+		asked.Go(func() { unsaved[i] = s.anyUnsaved(ctx, record, patience) })
 	}
 	asked.Wait()
+	for i := range statuses {
+		statuses[i].Unsaved = unsaved[i]
+	}
 	slices.SortFunc(statuses, func(a, b Status) int {
 		return strings.Compare(a.Name, b.Name)
 	})
 	return statuses, err
+}
+
+// glance is how long ps looks for work that is nowhere else, where it is not asked for all that can be known.
+const glance = 150 * time.Millisecond
+
+// anyUnsaved brings commits to where the user looks for them, and says whether work is left that would be lost; nil where
+// that isn't known in time, or the workspace is the user's own. What can't be brought is for status to say.
+func (s *Service) anyUnsaved(ctx context.Context, record store.Record, patience time.Duration) *bool {
+	bringing, brought := within(ctx, showPatience)
+	defer brought()
+	_ = s.updateWorkspaces(bringing, record.Plan)
+	if record.Phase == forage.PhaseCreating || record.Phase == forage.PhaseRemoving {
+		return nil
+	}
+	looking, looked := within(ctx, patience)
+	defer looked()
+	var unsaved *bool
+	for _, w := range record.Plan.Workspaces() {
+		if w.Mode == forage.WorkspaceDirect || w.ReadOnly {
+			continue
+		}
+		provider, err := s.Workspaces.New(w.Mode)
+		if err != nil {
+			return nil
+		}
+		status, err := provider.Status(looking, w)
+		if err != nil {
+			return nil
+		}
+		found := status.Unsaved() || unsaved != nil && *unsaved
+		unsaved = &found
+	}
+	return unsaved
 }
 
 // Names are the sandboxes whose records can be read; the error names the others. Nobody is asked how they are.

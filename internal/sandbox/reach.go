@@ -11,6 +11,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"forage"
+	"forage/internal/agent"
 	"forage/internal/audit"
 	"forage/internal/guest/guestclient"
 	"forage/internal/sshkeys"
@@ -26,11 +27,40 @@ func (s *Service) Exec(ctx context.Context, name string, argv []string, stdio St
 	return s.reach(ctx, name, "exec", argv, stdio)
 }
 
-// Attach shows the sandbox's tmux session on the caller's terminal.
+// detachNote is shown by tmux for a moment to who attaches.
+const detachNote = "#{prefix} d detaches: the agent goes on"
+
+// Attach shows the sandbox's tmux session on the caller's terminal. Of an agent that has ended it says so first.
 func (s *Service) Attach(ctx context.Context, name string, stdio Stdio) (int, error) {
 	stdio.TTY = true
-	s.tellRefused(ctx, name)
-	return s.reach(ctx, name, "ssh", []string{"tmux", "attach-session", "-t", "=" + forage.SessionName}, stdio)
+	if s.alive(name) { // one that doesn't answer says so when it is reached for
+		asked, answered := asking(ctx, name, askTimeout)
+		answer, err := s.client(name).Status(asked)
+		answered()
+		if err == nil {
+			s.tellRefusals(name, answer.Refused)
+			s.tellEnded(name, answer)
+		}
+		if err == nil && answer.Agent == agent.Ended && answer.Tmux == "none" {
+			return 0, forage.WithHint(forage.Errorf(forage.ErrNotFound, "the session of %s is gone", name), "`forage-ctl start "+name+"` starts it again")
+		}
+	}
+	return s.reach(ctx, name, "ssh", []string{
+		"tmux", "attach-session", "-t", "=" + forage.SessionName, ";", "display-message", detachNote,
+	}, stdio)
+}
+
+// tellEnded says how the agent has ended, if it has, and what can be done.
+func (s *Service) tellEnded(name string, answer supervisor.Response) {
+	if answer.Agent != agent.Ended {
+		return
+	}
+	how := ""
+	if answer.ExitCode != nil {
+		how = fmt.Sprintf(" with status %d", *answer.ExitCode)
+	}
+	s.notify(fmt.Sprintf("the agent has ended%s: `forage-ctl start %s` starts it again, `forage-ctl logs %s` shows what it printed, `forage-ctl shell %s` opens a shell",
+		how, name, name, name))
 }
 
 // Shell opens a new window with a shell in the sandbox's tmux session and shows it.

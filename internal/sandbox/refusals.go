@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"strconv"
@@ -35,18 +34,6 @@ func (s *Service) tellRefusals(name string, all []Refusal) {
 	}
 	if more := len(all) - maxRefusals; more > 0 {
 		s.notify(fmt.Sprintf("%d more were refused: `forage-ctl audit %s --denied` has them", more, name))
-	}
-}
-
-// tellRefused is tellRefusals for a sandbox that runs. One that doesn't answer says so to who reaches in.
-func (s *Service) tellRefused(ctx context.Context, name string) {
-	if !s.alive(name) {
-		return
-	}
-	ctx, cancel := asking(ctx, name, askTimeout)
-	defer cancel()
-	if answer, err := s.client(name).Status(ctx); err == nil {
-		s.tellRefusals(name, answer.Refused)
 	}
 }
 

@@ -188,6 +188,8 @@ type Status struct {
 	ExitCode   *int   `json:"exitCode,omitempty"`
 	// Work is what has become of each part of the workspace. Service.Status alone asks for it.
 	Work []Work `json:"work,omitempty"`
+	// Unsaved is whether some of the work is nowhere else. Service.List alone asks for it; nil where the workspace is the user's own.
+	Unsaved *bool `json:"unsaved,omitempty"`
 	// Hazards are what host tools would execute in the workspace (see Service.Hazards), where they were asked for; HazardCount
 	// is how many there are, -1 if that is not known.
 	Hazards     []Hazard `json:"hazards,omitempty"`

@@ -54,9 +54,9 @@ func (a *activity) set(state string, ended bool) {
 func (a *activity) state(answer frames.AnswerBody) (string, *int) {
 	if answer.Ended {
 		if status := answer.Status; status != nil && *status >= 0 && *status <= 255 {
-			return notify.Ended, status
+			return agent.Ended, status
 		}
-		return notify.Ended, nil
+		return agent.Ended, nil
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -32,15 +32,7 @@ func (t *Table) Row(cells ...string) {
 
 // Write writes the table to w, columns two spaces apart.
 func (t *Table) Write(w io.Writer) error {
-	var widths []int
-	for _, row := range t.rows {
-		for i, cell := range row {
-			if i == len(widths) {
-				widths = append(widths, 0)
-			}
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-		}
-	}
+	widths := t.widths()
 	var b bytes.Buffer
 	for _, row := range t.rows {
 		for i, cell := range row {
@@ -64,4 +56,49 @@ func JSON(w io.Writer, v any) error {
 	}
 	_, err = w.Write(append(jsonSafe(text), '\n'))
 	return err
+}
+
+// Fit shortens the cells of some columns, the widest first, until the table fits so many characters.
+func (t *Table) Fit(width int, columns ...int) {
+	widths := t.widths()
+	total := 2 * (len(widths) - 1)
+	for _, w := range widths {
+		total += w
+	}
+	for ; total > width; total-- {
+		widest := columns[0]
+		for _, column := range columns {
+			if widths[column] > widths[widest] {
+				widest = column
+			}
+		}
+		if widths[widest] <= minColumn {
+			break
+		}
+		widths[widest]--
+	}
+	for _, row := range t.rows {
+		for _, column := range columns {
+			if cell := []rune(row[column]); len(cell) > widths[column] {
+				row[column] = string(cell[:widths[column]-1]) + "…"
+			}
+		}
+	}
+}
+
+// minColumn is what a column keeps in any case, in characters.
+const minColumn = 8
+
+// widths are those of the columns, in characters.
+func (t *Table) widths() []int {
+	var widths []int
+	for _, row := range t.rows {
+		for i, cell := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	return widths
 }
