@@ -44,6 +44,9 @@ func entries() []entry {
 		{"shell", groupReach, newShell},
 		{"ssh", groupReach, newSSH},
 		{"ssh-cmd", groupReach, newSSHCmd},
+		{"ssh-config", groupReach, newSSHConfig},
+		{"cp", groupReach, newCp},
+		{"forward", groupReach, newForward},
 		{"diff", groupWork, newDiff},
 		{"apply", groupWork, newApply},
 		{"snapshot", groupWork, newSnapshot},
@@ -66,7 +69,7 @@ func entries() []entry {
 
 // laterCommands belong to the interface and are not in this version.
 var laterCommands = []string{
-	"cp", "forward", "pick", "gateway", "requests", "approve", "deny", "grants",
+	"pick", "gateway", "requests", "approve", "deny", "grants",
 	"agent", "monitor", "web", "mcp",
 }
 

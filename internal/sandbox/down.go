@@ -115,6 +115,7 @@ func (s *Service) halt(ctx context.Context, record store.Record) error {
 		err = s.awaitEnd(ctx, record.Name)
 	}
 	if err == nil || ctx.Err() != nil {
+		s.keepSSHConfig()
 		return err
 	}
 	// A supervisor that can't do its work is ended; the sandbox ends with it.

@@ -317,6 +317,9 @@ func (s *Service) spawnSomewhere(ctx context.Context, record store.Record, hostE
 		record = moved
 		err = s.spawn(ctx, record, hostEnv)
 	}
+	if err == nil {
+		s.keepSSHConfig()
+	}
 	return record, err
 }
 

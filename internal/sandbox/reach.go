@@ -3,10 +3,8 @@ package sandbox
 import (
 	"context"
 	"fmt"
-	"net"
 	"path/filepath"
 	"strconv"
-	"strings"
 
 	"golang.org/x/crypto/ssh"
 
@@ -127,17 +125,6 @@ func (s *Service) connect(ctx context.Context, record store.Record) (*guestclien
 	return guestclient.Dial(ctx, supervisor.SSHSocket(s.Places.Of(record.Name).Dir), signer, hostKey)
 }
 
-// hostAlias is the name that the sandbox's host key is known by to OpenSSH.
-func hostAlias(name string) string { return "forage-" + name }
-
-// sshWord writes a path as ssh_config(5) has it in a list: there a space ends one.
-func sshWord(path string) string {
-	if strings.ContainsAny(path, " \t") {
-		return `"` + path + `"`
-	}
-	return path
-}
-
 // SSHCommand is the OpenSSH command line that logs in to the sandbox. With
 // jump it is for use on another machine, which reaches this one as jump.
 func (s *Service) SSHCommand(name, jump string) ([]string, error) {
@@ -159,9 +146,5 @@ func (s *Service) SSHCommand(name, jump string) ([]string, error) {
 			"-i", filepath.Join(s.Places.State, sshkeys.ClientName), "-o", "IdentitiesOnly=yes",
 			"-o", "UserKnownHostsFile="+sshWord(s.Places.Of(name).KnownHosts), "-o", "StrictHostKeyChecking=yes")
 	}
-	host := s.Config.SSHListen
-	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
-		host = "127.0.0.1"
-	}
-	return append(command, forage.UserName+"@"+host), nil
+	return append(command, forage.UserName+"@"+s.sshHost()), nil
 }

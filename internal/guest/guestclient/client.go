@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/pkg/sftp"
@@ -95,6 +96,10 @@ func (c *Client) GuestDied() {
 // contents that come back are the sandbox's: they are not to be trusted as paths. Closing it
 // leaves the connection open.
 func (c *Client) SFTP(ctx context.Context) (*sftp.Client, error) {
+	return c.files(ctx, new(atomic.Int64))
+}
+
+func (c *Client) files(ctx context.Context, left *atomic.Int64, options ...sftp.ClientOption) (*sftp.Client, error) {
 	channel, err := c.open(ctx, ssh.DiscardRequests, func(channel ssh.Channel) (bool, error) {
 		return channel.SendRequest("subsystem", true, ssh.Marshal(struct{ Name string }{"sftp"}))
 	})
@@ -102,7 +107,7 @@ func (c *Client) SFTP(ctx context.Context) (*sftp.Client, error) {
 		return nil, fmt.Errorf("opening the sandbox's files: %w", err)
 	}
 	defer c.bound(ctx, requestLimit)()
-	client, err := sftp.NewClientPipe(channel, channel)
+	client, err := sftp.NewClientPipe(metered{channel, left}, channel, options...)
 	if err != nil {
 		channel.Close()
 		return nil, fmt.Errorf("opening the sandbox's files: %w", err)

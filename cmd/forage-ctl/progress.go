@@ -1,0 +1,72 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	xterm "golang.org/x/term"
+
+	"forage/internal/term"
+)
+
+// progressAfter is how long something takes until it is said what is going on, and how often that is said again.
+const progressAfter = time.Second
+
+// progress is a line on the terminal that says what is going on, once that takes long. Elsewhere it is nothing.
+type progress struct {
+	a     *app
+	what  string
+	since time.Time
+
+	mu    sync.Mutex
+	timer *time.Timer // nil: no terminal, or it has ended
+	said  string
+	shown bool
+}
+
+// progress begins to say that what is going on, until end is called.
+func (a *app) progress(what string) *progress {
+	p := &progress{a: a, what: what, since: time.Now()}
+	if file, ok := a.err.(*os.File); ok && !a.json && xterm.IsTerminal(int(file.Fd())) {
+		p.timer = time.AfterFunc(progressAfter, p.show)
+	}
+	return p
+}
+
+// say adds how far it is.
+func (p *progress) say(how string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.said = how
+}
+
+func (p *progress) show() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.timer == nil {
+		return
+	}
+	text := fmt.Sprintf("%s: %v", p.what, time.Since(p.since).Truncate(progressAfter))
+	if p.said != "" {
+		text += ", " + p.said
+	}
+	fmt.Fprint(p.a.err, "\r\x1b[K"+term.Escape(text))
+	p.shown = true
+	p.timer.Reset(progressAfter)
+}
+
+// end takes the line away. It may be called again.
+func (p *progress) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.timer == nil {
+		return
+	}
+	p.timer.Stop()
+	p.timer = nil
+	if p.shown {
+		fmt.Fprint(p.a.err, "\r\x1b[K")
+	}
+}

@@ -1,0 +1,174 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"forage"
+	"forage/internal/guest/guestclient"
+	"forage/internal/workspace/hazard"
+)
+
+// sidesOf divides the arguments of a copy: NAME:PATH is inside, all else is on the host. A path with a colon is written with a
+// slash before it.
+func sidesOf(src, dst string) (name, inside, outside string, in bool, err error) {
+	from, fromPath, fromInside := sandboxPath(src)
+	to, toPath, toInside := sandboxPath(dst)
+	switch {
+	case fromInside && toInside:
+		err = forage.WithHint(forage.Errorf(forage.ErrUsage, "both %s and %s are inside a sandbox", src, dst), "copy to this machine first, then from there")
+	case toInside:
+		return to, toPath, src, true, nil
+	case fromInside:
+		return from, fromPath, dst, false, nil
+	default:
+		err = forage.WithHint(forage.Errorf(forage.ErrUsage, "neither %s nor %s is inside a sandbox", src, dst), "NAME:PATH is a path in the sandbox NAME")
+	}
+	return "", "", "", false, err
+}
+
+func sandboxPath(arg string) (name, path string, ok bool) {
+	name, path, ok = strings.Cut(arg, ":")
+	return name, path, ok && forage.CheckName(name) == nil
+}
+
+// Copy copies files between the host and a running sandbox, one of src and dst is NAME:PATH. told is called with the bytes copied so far.
+func (s *Service) Copy(ctx context.Context, src, dst string, told func(int64)) (guestclient.Copied, error) {
+	var copied guestclient.Copied
+	name, inside, outside, in, err := sidesOf(src, dst)
+	if err != nil {
+		return copied, err
+	}
+	if src == "-" || dst == "-" {
+		return copied, forage.WithHint(forage.Errorf(forage.ErrUsage, "archives are not copied"), "forage-ctl exec "+name+" -- tar -c . writes one to stdout, and tar -x reads one")
+	}
+	if outside == "" {
+		return copied, forage.Errorf(forage.ErrUsage, "the path on this machine is empty")
+	}
+	client, closed, err := s.reachFiles(ctx, name, "cp", inside)
+	if err != nil {
+		return copied, err
+	}
+	defer closed()
+	copier, closed, err := client.Copier(ctx)
+	if err != nil {
+		return copied, err
+	}
+	defer closed()
+	copier.Told = told
+	if in {
+		copied, err = copier.Upload(outside, inside)
+	} else {
+		var before hazard.Baseline
+		copier.Folder = func(folder string) { before, _ = hazard.Take(ctx, folder) } // of one that is not there: nothing
+		copied, err = copier.Download(inside, outside)
+		s.tellCopied(ctx, copied.Made, before)
+	}
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		err = fmt.Errorf("copying: %w", err)
+	}
+	return copied, err
+}
+
+// tellCopied says what of what was copied out tools of the host would execute.
+func (s *Service) tellCopied(ctx context.Context, made string, before hazard.Baseline) {
+	if made == "" {
+		return
+	}
+	if finding, ok := hazard.Classify(filepath.Base(made), 0, 0o100644, ""); ok && finding.Kind.Immediate() {
+		s.notify(fmt.Sprintf("look at %s first: %s", made, finding.Why))
+		return
+	}
+	found, _ := hazard.Scan(ctx, made, before) // what could be looked through
+	found = slices.DeleteFunc(found, func(f hazard.Finding) bool { return !f.Kind.Immediate() })
+	if len(found) > 0 {
+		s.notify(fmt.Sprintf("look at %s in %s first: %s (%d such findings)", found[0].Path, made, found[0].Why, len(found)))
+	}
+}
+
+// reachFiles connects to a running sandbox, after its supervisor has put on record what for.
+func (s *Service) reachFiles(ctx context.Context, name, method, what string) (*guestclient.Client, func(), error) {
+	record, err := s.running(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	asked, answered := asking(ctx, name, answerLimit)
+	defer answered()
+	if err := s.client(name).Record(asked, execEvent(method, []string{what})); err != nil {
+		return nil, nil, err
+	}
+	client, err := s.connect(ctx, record)
+	if err != nil {
+		return nil, nil, err
+	}
+	return client, func() { client.Close() }, nil
+}
+
+// Forwarding is a port of the host's loopback that leads to one of a sandbox's.
+type Forwarding struct{ Local, Remote int } // Local 0: any that is free
+
+// ParseForwarding reads LOCAL[:REMOTE].
+func ParseForwarding(text string) (Forwarding, error) {
+	local, remote, both := strings.Cut(text, ":")
+	if !both {
+		remote = local
+	}
+	to, err := strconv.ParseUint(remote, 10, 16)
+	from, fromErr := strconv.ParseUint(local, 10, 16)
+	if err != nil || fromErr != nil || to == 0 {
+		return Forwarding{}, forage.WithHint(forage.Errorf(forage.ErrUsage, "%q: expected a port, or two: LOCAL:REMOTE", text), "for example 3000, or 8080:3000")
+	}
+	return Forwarding{int(from), int(to)}, nil
+}
+
+// Forward has ports of the host's loopback lead to servers inside, until ctx or the sandbox ends. ready is told of each, once all are listened on.
+func (s *Service) Forward(ctx context.Context, name string, all []Forwarding, ready func(Forwarding) error) error {
+	var what []string
+	for _, f := range all {
+		what = append(what, "localhost:"+strconv.Itoa(f.Remote))
+	}
+	client, closed, err := s.reachFiles(ctx, name, "forward", strings.Join(what, " "))
+	if err != nil {
+		return err
+	}
+	defer closed()
+	var listeners []*net.TCPListener
+	defer func() {
+		for _, listener := range listeners {
+			listener.Close()
+		}
+	}()
+	for i, f := range all {
+		listener, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: f.Local})
+		if err != nil {
+			return forage.WithHint(fmt.Errorf("listening on port %d of this machine: it is taken, or not yours", f.Local),
+				fmt.Sprintf("forage-ctl forward %s 0:%d takes one that is free", name, f.Remote))
+		}
+		listeners = append(listeners, listener)
+		all[i].Local = listener.Addr().(*net.TCPAddr).Port
+	}
+	for _, f := range all {
+		if err := ready(f); err != nil {
+			return err
+		}
+	}
+	var forwarding sync.WaitGroup
+	errs := make([]error, len(all))
+	for i, f := range all {
+		forwarding.Go(func() { errs[i] = client.Forward(ctx, listeners[i], f.Remote) })
+	}
+	forwarding.Wait()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return fmt.Errorf("forwarding: the sandbox %s has ended", name)
+}
