@@ -22,8 +22,9 @@ func newGC(a *app) *cobra.Command {
 Compares the records of sandboxes with what really runs, finishes what was
 interrupted and removes what belongs to nothing. A stopped sandbox, and work in
 a workspace that exists nowhere else, are never touched. What was kept for 30
-days goes: work that was removed with --force, automatic snapshots, audit logs
-of runs, and images that no sandbox uses.`,
+days goes: what runs did in trees of their own, work that was removed with
+--force, automatic snapshots, audit logs of runs, and images that no sandbox
+uses.`,
 		Example:           "forage-ctl gc --dry-run\nforage-ctl gc",
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,

@@ -375,6 +375,9 @@ func (s *Service) Reset(ctx context.Context, name string) error {
 		}
 		s.snapshotBefore(ctx, record, "reset")
 		s.tell(s.missingSecrets(record.Plan))
+		if err := stillThere(record.Plan, "started"); err != nil { // before the home goes
+			return err
+		}
 		if err := s.removeHome(name); err != nil {
 			return err
 		}

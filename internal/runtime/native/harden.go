@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -101,7 +102,10 @@ const quotaShare = 8
 func (b *builder) confinement() func() error {
 	options := landlock.Options{NestedNamespaces: b.boot.Nesting}
 	for _, a := range writableAreas(b.boot.Identity.Home) {
-		options.Sockets = append(options.Sockets, a.target)
+		// What Landlock allows below the home, it allows below what is mounted there.
+		if a.dir != dirHome || !slices.ContainsFunc(b.boot.Mounts, a.showsHost) {
+			options.Sockets = append(options.Sockets, a.target)
+		}
 	}
 	return func() error {
 		if err := dropBoundingSet(); err != nil {

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/landlock"
 )
 
 // withHome is a sandbox with a kept home, and with all kinds of things that are put into one.
@@ -117,5 +118,21 @@ func TestHomeLink(t *testing.T) {
 	base := makeTree(t, "elsewhere/file", "home -> elsewhere")
 	if i, err := boxed(t, withHome(t, filepath.Join(base, "home")), script{}); err == nil || !strings.Contains(err.Error(), "symbolic link") {
 		t.Error(i, err)
+	}
+}
+
+// TestHomeMountSocket: no FIFO gets into a folder of the user's that is mounted below the home.
+func TestHomeMountSocket(t *testing.T) {
+	if !landlock.Available(landlock.Options{}).Files {
+		t.Skip("needs Landlock's file rules")
+	}
+	shown := makeTree(t, "x")
+	for writable, want := range map[bool]string{true: "", false: "in the home"} {
+		spec := with(baseSpec(t, makeTree(t, "file")), forage.Mount{Source: shown, Target: "/home/agent/shown", Writable: writable})
+		spec.KeptHome = makeTree(t)
+		wantOut(t, inside(t, spec, `cd; mkfifo shown/fifo 2>/dev/null && echo in the mount; mkfifo fifo 2>/dev/null && echo in the home; true`), want)
+	}
+	if entries, _ := os.ReadDir(shown); len(entries) != 1 {
+		t.Errorf("%v", entries)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/rootfs"
 )
 
 // Folders of the sandbox's one tmpfs, and where they are shown. All that is
@@ -44,6 +45,11 @@ const (
 type area struct {
 	dir, target string
 	mode        uint32
+}
+
+// showsHost says whether a mount in the area lets the agent make files that the host's programs meet.
+func (a area) showsHost(t tree) bool {
+	return t.Writable && !t.Volume && rootfs.Within(t.Target, a.target)
 }
 
 func writableAreas(home string) []area {
