@@ -7,6 +7,7 @@ import (
 	"os/signal"
 
 	"golang.org/x/sys/unix"
+	xterm "golang.org/x/term"
 )
 
 // patience is how many signals it takes until the program ends without
@@ -38,6 +39,7 @@ func withSignals(parent context.Context) (context.Context, func()) {
 			signal.Notify(signals, sig)
 		}
 	}
+	go hangUp()
 	go func() {
 		count := 0
 		for received := range signals {
@@ -52,6 +54,27 @@ func withSignals(parent context.Context) (context.Context, func()) {
 		signal.Stop(signals)
 		close(signals)
 		cancel(nil)
+	}
+}
+
+// hangUp sends SIGHUP when a terminal that we were given goes away. The kernel does so for the session of that
+// terminal alone; under su, whose command has a session of its own, it is not ours.
+func hangUp() {
+	var terminals []unix.PollFd
+	for fd := range 3 {
+		if xterm.IsTerminal(fd) {
+			terminals = append(terminals, unix.PollFd{Fd: int32(fd)}) // POLLHUP is always reported
+		}
+	}
+	for len(terminals) > 0 {
+		n, err := unix.Poll(terminals, -1)
+		if err == nil && n > 0 {
+			unix.Kill(unix.Getpid(), unix.SIGHUP)
+			return
+		}
+		if err != nil && err != unix.EINTR {
+			return
+		}
 	}
 }
 
