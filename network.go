@@ -14,8 +14,10 @@ const (
 type Network struct {
 	Mode NetworkMode `json:"mode"`
 	// Allow are the allowed destinations: "host", "host:port", "*.suffix",
-	// "*.suffix:port", or a literal address, "address:port" or "[v6]:port".
+	// "*.suffix:port", a literal address, "address:port" or "[v6]:port", or "@set".
 	Allow []string `json:"allow,omitempty"`
+	// Sets are the hosts of those "@set" entries of Allow that have been found: by name, with the "@".
+	Sets map[string][]string `json:"sets,omitempty"`
 	// Rules are finer than a host. Their order means nothing.
 	Rules []Rule `json:"rules,omitempty"`
 	// Monitor lets through what no rule allows, and records that it would have
@@ -55,6 +57,9 @@ type NetworkFacts struct {
 	// Resolve dials "address:port" instead of "name:port", and so allows that
 	// address for that name.
 	Resolve map[string]string `json:"resolve,omitempty"`
+	// PrivateHosts are names, or "*.suffix", that may lead to addresses that are not public, though never to the host itself,
+	// to its link or to a metadata service. It allows none of them.
+	PrivateHosts []string `json:"privateHosts,omitempty"`
 	// UpstreamCA is a PEM file with further roots that egress and the sandbox trust.
 	UpstreamCA string `json:"upstreamCA,omitempty"`
 	// UpstreamProxy is an http:// URL that egress dials through.

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"forage"
@@ -12,6 +14,7 @@ import (
 type networkOptions struct {
 	allow, remove []string
 	monitor       string // "", on or off
+	allowLast     bool
 	format        format
 }
 
@@ -28,12 +31,19 @@ is under way and not allowed any more is cut, and nothing else that runs inside.
   restricted  the allowed hosts
   full        any public name or address over TCP; no LAN, no host, no metadata
 
+A set of hosts stands for several: @npm @pypi @go @cargo @maven @rubygems @debian
+@nix are the registries that your own tools are configured for, @github @gitlab
+@docker @huggingface what their names say, and [hostSets] in the configuration
+names more.
+
 With --monitor on, what the rules deny is let through and recorded as what would
 have been denied; what no rule can allow stays denied.`,
 		Example: `
 forage-ctl network work
 forage-ctl network work restricted --allow '*.example.com'
 forage-ctl network work --allow host.forage.internal:5432
+forage-ctl network work --allow @npm --allow @github
+forage-ctl network work --allow-last
 forage-ctl network work --remove github.com
 forage-ctl network work --monitor on
 forage-ctl network work none`,
@@ -47,7 +57,8 @@ forage-ctl network work none`,
 		},
 		RunE: func(c *cobra.Command, args []string) error { return runNetwork(c, a, &o, args) },
 	}
-	c.Flags().StringArrayVar(&o.allow, "allow", nil, "allow `HOST[:PORT]`, '*.suffix' or an address (repeatable)")
+	c.Flags().StringArrayVar(&o.allow, "allow", nil, "allow `HOST[:PORT]`, '*.suffix', an address or @SET (repeatable)")
+	c.Flags().BoolVar(&o.allowLast, "allow-last", false, "allow what was refused last")
 	c.Flags().StringArrayVar(&o.remove, "remove", nil, "take the rule for `HOST[:PORT]` away again (repeatable)")
 	c.Flags().Var(choice{&o.monitor, []string{"on", "off"}}, "monitor", "let through and record what the rules deny")
 	o.format.add(c)
@@ -73,7 +84,7 @@ func runNetwork(c *cobra.Command, a *app, o *networkOptions, args []string) erro
 	if err != nil {
 		return err
 	}
-	change := sandbox.NetworkChange{Allow: o.allow, Remove: o.remove}
+	change := sandbox.NetworkChange{Allow: o.allow, Remove: o.remove, AllowLast: o.allowLast}
 	if len(args) == 2 {
 		change.Mode = forage.NetworkMode(args[1])
 	}
@@ -97,6 +108,9 @@ func printNetwork(a *app, network forage.Network) error {
 		table.Row("MONITOR", "on")
 	}
 	for _, host := range network.Allow {
+		if hosts := network.Sets[host]; len(hosts) > 0 {
+			host += ": " + strings.Join(hosts, " ")
+		}
 		table.Row("ALLOW", host)
 	}
 	for _, rule := range network.Rules {

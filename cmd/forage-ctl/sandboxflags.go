@@ -21,7 +21,7 @@ func sandboxFlags(c *cobra.Command, o *sandbox.Options) {
 	flags.BoolVar(&o.ReadOnly, "read-only", false, "let the sandbox read the workspace only")
 	flags.StringVar(&o.Runtime, "runtime", "", "isolate with this `RUNTIME` (also --backend); see 'forage-ctl runtimes'")
 	flags.Var(choice{&o.Network, networkModes()}, "network", "what may be reached: nothing, the allowed hosts, or the internet")
-	flags.StringArrayVar(&o.Allow, "allow", nil, "also allow `HOST[:PORT]`, '*.suffix' or an address (repeatable)")
+	flags.StringArrayVar(&o.Allow, "allow", nil, "also allow `HOST[:PORT]`, '*.suffix', an address or @SET, such as @npm (repeatable)")
 	flags.BoolVar(&o.Monitor, "monitor", false, "let through what the network's rules would deny, and record it")
 	flags.StringArrayVar(&o.Mounts, "mount", nil, "show `SRC:DST[:ro|rw]` inside, read-only unless rw is said (repeatable)")
 	flags.StringArrayVarP(&o.Volumes, "volume", "v", nil, "show a named volume, which sandboxes share: `NAME:DST[:ro]`; with a path (/... or ./...) for the name, as --mount (repeatable)")

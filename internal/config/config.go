@@ -19,8 +19,11 @@ type Config struct {
 	DefaultTemplate string
 	ContainerPrefix string
 	Network         forage.NetworkFacts
-	Secrets         map[string]Secret
-	Templates       map[string]forage.Template
+	// HostSets are the sets of hosts that the files name, without "@"; what begins with "@" in one is the set of that name
+	// that the user's tools tell.
+	HostSets  map[string][]string
+	Secrets   map[string]Secret
+	Templates map[string]forage.Template
 	// Unsupported lists, by template, the keys that are known and that this
 	// version can't enforce: a sandbox of such a template must be refused.
 	Unsupported map[string][]KeyUse

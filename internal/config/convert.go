@@ -1,9 +1,13 @@
 package config
 
 import (
+	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
+
+	"forage/internal/policy"
 )
 
 // converter turns raw values into typed ones over what c holds already.
@@ -20,6 +24,7 @@ func convert(c *Config, root *node, home string, p *problems) {
 	raw := &c.raw
 	v.general(raw)
 	v.network(raw.Network)
+	v.hostSets(raw.HostSets)
 	for name, secret := range raw.Secrets {
 		v.secret(name, secret)
 	}
@@ -122,6 +127,8 @@ func (v converter) network(raw *rawNetwork) {
 		}
 		facts.Resolve[from] = to
 	}
+	setList(&facts.PrivateHosts, raw.PrivateHosts)
+	v.each(raw.PrivateHosts, checkPrivateHost, []any{"network", "privateHosts"})
 	if raw.UpstreamCA != nil {
 		facts.UpstreamCA = v.path(*raw.UpstreamCA, "network", "upstreamCA")
 	}
@@ -141,6 +148,29 @@ func (v converter) notify(raw *rawNotify) {
 	if raw.Command != nil && (len(raw.Command) == 0 || raw.Command[0] == "") {
 		v.wrong([]any{"notify", "command"}, "expected a program and its arguments")
 	}
+}
+
+func (v converter) hostSets(raw map[string][]string) {
+	for name, hosts := range raw {
+		v.check(checkSetName(name), "hostSets", name)
+		for i, host := range hosts {
+			if policy.IsSet(host) && host != "@"+name {
+				v.wrong([]any{"hostSets", name, i}, "%q: a set holds hosts, and of sets itself alone, as @%s", host, name)
+				continue
+			}
+			v.check(checkHost(host), "hostSets", name, i)
+		}
+	}
+	v.config.HostSets = raw
+}
+
+// checkPrivateHost takes a name or a suffix, without a port.
+func checkPrivateHost(text string) error {
+	name := strings.TrimPrefix(text, "*.")
+	if canonical, err := policy.Canonical(name); err != nil || canonical != name {
+		return fmt.Errorf("%.80q: expected a name in lower case, or *.suffix, without a port", text)
+	}
+	return nil
 }
 
 func setText(to, from *string) {

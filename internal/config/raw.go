@@ -21,6 +21,8 @@ type rawFile struct {
 	ContainerPrefix *string `json:"containerPrefix,omitempty" toml:"containerPrefix,omitempty"`
 	// Host-side facts about the network, for all templates.
 	Network *rawNetwork `json:"network,omitempty" toml:"network,omitempty"`
+	// Sets of hosts by name, for "@NAME" wherever hosts are allowed; "@NAME" in its own list is what the user's tools say.
+	HostSets map[string][]string `json:"hostSets,omitempty" toml:"hostSets,omitempty"`
 	// What nobody may ask for, whatever a template or a flag says.
 	Forbid *rawForbid `json:"forbid,omitempty" toml:"forbid,omitempty"`
 	// Credentials, by name.
@@ -53,6 +55,8 @@ type rawPortRange struct {
 type rawNetwork struct {
 	// Dial this address instead of a name: "name:port" = "address:port". That address is then allowed for that name.
 	Resolve map[string]string `json:"resolve,omitempty" toml:"resolve,omitempty"`
+	// Names, or *.suffix, that may lead to addresses which are not public. It allows none of them.
+	PrivateHosts []string `json:"privateHosts,omitempty" toml:"privateHosts,omitempty"`
 	// PEM file with further certificate authorities to trust.
 	UpstreamCA *string `json:"upstreamCA,omitempty" toml:"upstreamCA,omitempty"`
 	// Proxy that everything leaves the host through: http://host:port.
@@ -111,7 +115,7 @@ type rawTemplate struct {
 	Rootfs *string `json:"rootfs,omitempty" toml:"rootfs,omitempty"`
 	// Network mode: full, restricted or none.
 	Network *string `json:"network,omitempty" toml:"network,omitempty"`
-	// What a restricted network lets through: host, host:port, *.suffix, *.suffix:port, address:port.
+	// What a restricted network lets through: host, host:port, *.suffix, *.suffix:port, address:port, @SET.
 	AllowedHosts []string `json:"allowedHosts,omitempty" toml:"allowedHosts,omitempty"`
 	// The agent may read the workspace and not change it.
 	ReadOnlyWorkspace *bool `json:"readOnlyWorkspace,omitempty" toml:"readOnlyWorkspace,omitempty"`

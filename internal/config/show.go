@@ -38,6 +38,7 @@ func (c *Config) effective() rawFile {
 		SSHListen:       text(c.SSHListen),
 		DefaultTemplate: text(c.DefaultTemplate),
 		ContainerPrefix: text(c.ContainerPrefix),
+		HostSets:        c.HostSets,
 		Forbid:          c.Forbid.raw(),
 		Secrets:         map[string]rawSecret{},
 		Templates:       map[string]rawTemplate{},
@@ -46,8 +47,8 @@ func (c *Config) effective() rawFile {
 	if n := c.Notify; n.Desktop || n.Bell || len(n.Command) > 0 {
 		raw.Notify = &rawNotify{Desktop: truth(n.Desktop), Bell: truth(n.Bell), Command: n.Command}
 	}
-	if n := c.Network; n.UpstreamCA != "" || n.UpstreamProxy != "" || len(n.Resolve) > 0 {
-		raw.Network = &rawNetwork{Resolve: n.Resolve, UpstreamCA: text(n.UpstreamCA), UpstreamProxy: text(n.UpstreamProxy)}
+	if n := c.Network; n.UpstreamCA != "" || n.UpstreamProxy != "" || len(n.Resolve)+len(n.PrivateHosts) > 0 {
+		raw.Network = &rawNetwork{Resolve: n.Resolve, PrivateHosts: n.PrivateHosts, UpstreamCA: text(n.UpstreamCA), UpstreamProxy: text(n.UpstreamProxy)}
 	}
 	for name, s := range c.Secrets {
 		raw.Secrets[name] = rawSecret{

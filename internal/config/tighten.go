@@ -132,6 +132,9 @@ func covers(network forage.Network, text string) bool {
 	if network.Mode != forage.NetworkFull && network.Mode != forage.NetworkRestricted {
 		return false
 	}
+	if policy.IsSet(text) {
+		return slices.Contains(network.Allow, text)
+	}
 	asked, ok := parseEntry(text)
 	if !ok {
 		return false

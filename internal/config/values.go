@@ -142,9 +142,20 @@ func resolvePath(path, base, home string) (string, error) {
 	return filepath.Clean(path), nil
 }
 
+// checkHost takes any name of a set: whether there is one is known when its hosts are looked for.
 func checkHost(entry string) error {
+	if policy.IsSet(entry) {
+		return checkSetName(entry[1:])
+	}
 	_, err := policy.Compile(forage.Network{Mode: forage.NetworkRestricted, Allow: []string{entry}})
 	return err
+}
+
+func checkSetName(name string) error {
+	if forage.CheckName(name) != nil {
+		return fmt.Errorf("%.80q: expected the name of a set of hosts, such as @github", "@"+name)
+	}
+	return nil
 }
 
 func checkMode(text string) (forage.NetworkMode, error) {

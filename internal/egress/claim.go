@@ -205,7 +205,7 @@ func (c *claim) judgeAgain() (record func()) {
 	case otherPush(was, d):
 		d = policy.Decision{Rule: d.Rule, Reason: "what may be pushed is another now"}
 	case addr.IsValid() && !r.Pinned && r.Host != policy.HostName:
-		d = policy.CheckAddr(p, d, addr, e.locals.classify(addr.Addr()))
+		d = policy.CheckAddr(p, d, addr, e.classOf(r, addr.Addr()))
 	case !addr.IsValid() && was.Named && !d.Named:
 		// It may be on its way to a private address that was named before.
 		d = policy.Decision{Rule: policy.RulePrivate, Reason: "it is no longer allowed with its port"}

@@ -27,6 +27,8 @@ type Config struct {
 	// name and port on the left ("git.internal:443"). It is no permission: the
 	// policy still has to allow the name; it only makes its address the right one.
 	Resolve map[string]netip.AddrPort
+	// PrivateHosts are names, or "*.suffix", that may lead to addresses that are not public (see policy.Class.Mirror).
+	PrivateHosts []string
 	// UpstreamProxy, if set, is the http:// proxy that dials go through, with
 	// the name, so that the check of addresses is the proxy's. Destinations that Resolve
 	// names, the host's own services and private literal addresses are dialled directly.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
+	"strings"
 	"time"
 
 	"forage/internal/egress/relay"
@@ -111,6 +113,18 @@ func (e *Engine) resolve(ctx context.Context, r policy.Request) ([]netip.AddrPor
 	return addrs, nil
 }
 
+// classOf is the class of an address that r leads to: public, where the user has said that the name leads to such addresses.
+func (e *Engine) classOf(r policy.Request, addr netip.Addr) policy.Class {
+	class := e.locals.classify(addr)
+	if class.Mirror() && slices.ContainsFunc(e.config.PrivateHosts, func(host string) bool {
+		suffix, below := strings.CutPrefix(host, "*")
+		return host == r.Host || below && strings.HasSuffix(r.Host, suffix)
+	}) {
+		return policy.Public
+	}
+	return class
+}
+
 // checkAll checks every address of an answer. One that is not allowed spoils
 // the whole answer: whoever mixes private addresses with public ones means no good.
 func (c *claim) checkAll(r policy.Request, d policy.Decision, addrs []netip.AddrPort) error {
@@ -119,7 +133,7 @@ func (c *claim) checkAll(r policy.Request, d policy.Decision, addrs []netip.Addr
 	p := e.policy
 	e.mu.Unlock()
 	for _, addr := range addrs {
-		verdict := policy.CheckAddr(p, d, addr, e.locals.classify(addr.Addr()))
+		verdict := policy.CheckAddr(p, d, addr, e.classOf(r, addr.Addr()))
 		if verdict.Verdict != policy.Allow {
 			if r.Host != "" {
 				verdict.Reason = fmt.Sprintf("%s leads to %s", r.Host, verdict.Reason)

@@ -23,7 +23,7 @@ func EngineConfig(name string, network forage.Network, facts forage.NetworkFacts
 	if err != nil {
 		return egress.Config{}, err
 	}
-	config := egress.Config{Sandbox: name, Policy: rules, Resolve: make(map[string]netip.AddrPort, len(facts.Resolve))}
+	config := egress.Config{Sandbox: name, Policy: rules, PrivateHosts: facts.PrivateHosts, Resolve: make(map[string]netip.AddrPort, len(facts.Resolve))}
 	for name, address := range facts.Resolve {
 		if config.Resolve[name], err = netip.ParseAddrPort(address); err != nil {
 			return egress.Config{}, forage.Errorf(forage.ErrUsage, "network.resolve %q: %w", name, err)

@@ -56,6 +56,9 @@ func (c Class) String() string {
 // nameable says whether a name that was allowed with its port may lead there.
 func (c Class) nameable() bool { return c == Private || c == Shared || c == OnLink }
 
+// Mirror says whether a name that the user has said to be private may lead there.
+func (c Class) Mirror() bool { return c.nameable() || c == Documentation || c == Benchmark }
+
 // network is one row of a table of address ranges; the first that contains an address decides.
 type network struct {
 	prefix netip.Prefix

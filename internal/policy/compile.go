@@ -132,11 +132,21 @@ func Compile(network forage.Network) (Policy, error) {
 		return Policy{}, fmt.Errorf("network mode %q: expected none, restricted or full", network.Mode)
 	}
 	for _, text := range network.Allow {
-		r, err := compileEntry(text)
-		if err != nil {
-			return Policy{}, fmt.Errorf("allowed host %q: %w", text, err)
+		hosts := []string{text}
+		if IsSet(text) {
+			var found bool
+			if hosts, found = network.Sets[text]; !found && p.mode != modeNone {
+				return Policy{}, fmt.Errorf("allowed host %q: the hosts of this set are not known here", text)
+			}
 		}
-		p.add(r)
+		for _, host := range hosts {
+			r, err := compileEntry(host)
+			if err != nil {
+				return Policy{}, fmt.Errorf("allowed host %q: %w", host, err)
+			}
+			r.text = text // also of a set: that is what the user can change
+			p.add(r)
+		}
 	}
 	for i, written := range network.Rules {
 		r, err := compileRule(written)
@@ -148,6 +158,9 @@ func Compile(network forage.Network) (Policy, error) {
 	p.sort()
 	return p, nil
 }
+
+// IsSet says whether an entry of an allow list is a set of hosts by name.
+func IsSet(entry string) bool { return strings.HasPrefix(entry, "@") }
 
 // sort makes the order in which rules are tried, and so what a decision names
 // where several rules say the same, independent of the order in which they are written.

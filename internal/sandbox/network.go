@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"forage"
@@ -21,7 +22,12 @@ func (s *Service) Network(ctx context.Context, name string, change NetworkChange
 			return nil
 		}
 		var err error
-		if network, err = changed(name, record.Network, change); err != nil {
+		if change.AllowLast {
+			if change.Allow, change.Mode, err = s.lastRefused(ctx, record, change); err != nil {
+				return err
+			}
+		}
+		if network, err = s.changed(ctx, record, change); err != nil {
 			return err
 		}
 		if err := s.mayChange(network, change); err != nil {
@@ -47,7 +53,7 @@ func (s *Service) Network(ctx context.Context, name string, change NetworkChange
 // forbids the same.
 func (s *Service) mayChange(network forage.Network, change NetworkChange) error {
 	forbid := s.Config.Forbid
-	if len(change.Allow) > 0 {
+	if len(change.Allow) > 0 || change.AllowLast {
 		if err := forbid.CheckFlag("allow"); err != nil {
 			return err
 		}
@@ -71,11 +77,12 @@ func checkNetwork(forbid config.Forbid, network forage.Network) error {
 }
 
 func (c NetworkChange) empty() bool {
-	return c.Mode == "" && len(c.Allow) == 0 && len(c.Remove) == 0 && c.Monitor == nil
+	return c.Mode == "" && len(c.Allow) == 0 && !c.AllowLast && len(c.Remove) == 0 && c.Monitor == nil
 }
 
-// changed is network with change made to it.
-func changed(name string, network forage.Network, change NetworkChange) (forage.Network, error) {
+// changed is the network of a sandbox with change made to it.
+func (s *Service) changed(ctx context.Context, record store.Record, change NetworkChange) (forage.Network, error) {
+	name, network := record.Name, record.Network
 	if change.Mode != "" {
 		network.Mode = change.Mode
 	}
@@ -91,10 +98,23 @@ func changed(name string, network forage.Network, change NetworkChange) (forage.
 				"`forage-ctl network "+name+"` lists them as they must be written")
 		}
 		network.Allow = slices.Delete(network.Allow, at, at+1)
+		if policy.IsSet(host) {
+			network.Sets = maps.Clone(network.Sets)
+			delete(network.Sets, host) // when it is allowed again, the tools are asked again
+		}
 	}
 	for _, host := range change.Allow {
 		if !slices.Contains(network.Allow, host) {
 			network.Allow = append(network.Allow, host)
+		}
+	}
+	if network.Mode != forage.NetworkNone {
+		found, err := s.findSets(ctx, &network, hostileOf(record.Plan))
+		if err != nil {
+			return forage.Network{}, err
+		}
+		for _, set := range found {
+			s.tell(set.Notes)
 		}
 	}
 	if _, err := policy.Compile(network); err != nil {

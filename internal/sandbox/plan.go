@@ -13,6 +13,7 @@ import (
 
 	"forage"
 	"forage/internal/config"
+	"forage/internal/hostset"
 	"forage/internal/inject"
 	"forage/internal/policy"
 	"forage/internal/rootfs"
@@ -41,6 +42,7 @@ func (s *Service) planned(ctx context.Context, opts Options) (*planner, error) {
 	for _, step := range []func(context.Context) error{
 		p.name, p.template, p.forbidden, p.workspaces, p.identity, p.network, p.command,
 		p.home, p.rootfs, p.installed, p.agentConfig, p.hostTools, p.mounts, p.caches, p.secrets, p.skills, p.environment, p.keys, p.runtime, p.gitConfig,
+		p.propose,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, err
@@ -59,6 +61,7 @@ type planner struct {
 	against  time.Time     // when the sandbox of that name was made that this plan knows of; zero: there is none
 	plan     forage.Plan
 	notes    []string
+	sets     []hostset.Set       // that were found for the network
 	along    []rootfs.Found      // what of the caller's tools and caches is shown, and what is not
 	toolDirs []string            // folders of host tools, for PATH
 	inside   inject.Contribution // what agents find of the secrets
@@ -173,7 +176,7 @@ func (p *planner) forbidden(context.Context) error {
 }
 
 // network is the template's policy with what the flags say.
-func (p *planner) network(context.Context) error {
+func (p *planner) network(ctx context.Context) error {
 	network := p.chosen.Network
 	if p.opts.Network != "" {
 		network.Mode = forage.NetworkMode(p.opts.Network)
@@ -186,6 +189,11 @@ func (p *planner) network(context.Context) error {
 	for _, host := range p.opts.Allow {
 		if !slices.Contains(network.Allow, host) {
 			network.Allow = append(network.Allow, host)
+		}
+	}
+	if network.Mode != forage.NetworkNone {
+		if err := p.findSets(ctx, &network); err != nil {
+			return err
 		}
 	}
 	if _, err := policy.Compile(network); err != nil {

@@ -140,6 +140,10 @@ func (p *planner) environment(context.Context) error {
 	}
 	spec.Env = rootfs.Environment(p.plan.Name, spec.Identity, shell, append(slices.Clone(p.inside.Path), p.toolDirs...), bundle)
 	maps.Copy(spec.Env, p.inside.Env)
+	for _, set := range p.sets {
+		maps.Copy(spec.Env, set.Env)
+		spec.Files = append(spec.Files, set.Files...)
+	}
 	maps.Copy(spec.Env, p.chosen.Env)
 	for _, entry := range p.opts.Env {
 		name, value, given := strings.Cut(entry, "=")

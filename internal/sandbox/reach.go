@@ -31,12 +31,12 @@ const detachNote = "#{prefix} d detaches: the agent goes on"
 // Attach shows the sandbox's tmux session on the caller's terminal. Of an agent that has ended it says so first.
 func (s *Service) Attach(ctx context.Context, name string, stdio Stdio) (int, error) {
 	stdio.TTY = true
-	if s.alive(name) { // one that doesn't answer says so when it is reached for
+	if record, err := s.Store.Load(name); err == nil && s.alive(name) { // one that does not answer says so when it is reached for
 		asked, answered := asking(ctx, name, askTimeout)
 		answer, err := s.client(name).Status(asked)
 		answered()
 		if err == nil {
-			s.tellRefusals(name, answer.Refused)
+			s.tellRefusals(name, s.withSets(ctx, record.Plan, answer.Refused))
 			s.tellEnded(name, answer)
 		}
 		if err == nil && answer.Agent == agent.Ended && answer.Tmux == "none" {

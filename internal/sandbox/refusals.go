@@ -1,11 +1,19 @@
 package sandbox
 
 import (
+	"cmp"
+	"context"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"strconv"
 
+	"forage"
 	"forage/internal/egress"
+	"forage/internal/policy"
+	"forage/internal/preset"
+	"forage/internal/store"
 )
 
 // Refusal is a destination that a sandbox was refused.
@@ -35,6 +43,88 @@ func (s *Service) tellRefusals(name string, all []Refusal) {
 	if more := len(all) - maxRefusals; more > 0 {
 		s.notify(fmt.Sprintf("%d more were refused: `forage-ctl audit %s --denied` has them", more, name))
 	}
+}
+
+// refusals asks the supervisor what was refused.
+func (s *Service) refusals(ctx context.Context, record store.Record) ([]Refusal, error) {
+	asked, answered := asking(ctx, record.Name, askTimeout)
+	defer answered()
+	answer, err := s.client(record.Name).Status(asked)
+	return s.withSets(ctx, record.Plan, answer.Refused), err
+}
+
+// withSets has the sets allow what belongs to one. The sets that the project's files speak for are looked for once on
+// this host, if there is something that could belong to them.
+func (s *Service) withSets(ctx context.Context, plan forage.Plan, all []Refusal) []Refusal {
+	if len(all) == 0 {
+		return nil
+	}
+	known := s.knownSets()
+	proposed, _ := proposedSets(plan.Workspaces())
+	for _, set := range proposed {
+		if known[set] == nil {
+			network := forage.Network{Allow: []string{set}}
+			if _, err := s.findSets(ctx, &network, hostileOf(plan)); err != nil {
+				s.rememberSets(map[string][]string{set: {}}) // it is not asked for again
+			}
+			known = s.knownSets()
+		}
+	}
+	for _, name := range preset.SetNames() {
+		if hosts := preset.SetHosts(name); hosts != nil {
+			known["@"+name] = hosts
+		}
+	}
+	for name, hosts := range s.Config.HostSets {
+		if !slices.Contains(hosts, "@"+name) {
+			known["@"+name] = hosts
+		}
+	}
+	var entries []setPolicy
+	for _, name := range slices.Sorted(maps.Keys(known)) {
+		network := forage.Network{Mode: forage.NetworkRestricted, Allow: []string{name}, Sets: known}
+		if rules, err := policy.Compile(network); err == nil {
+			entries = append(entries, setPolicy{name, rules})
+		}
+	}
+	all = slices.Clone(all)
+	for i, r := range all {
+		asked := policy.Request{Host: r.Host, Port: cmp.Or(r.Port, 443)}
+		for _, set := range entries {
+			if r.Allow != "" && policy.Decide(set.rules, asked).Verdict == policy.Allow {
+				all[i].Allow = set.name
+				break
+			}
+		}
+	}
+	return all
+}
+
+// setPolicy is a policy that allows one set alone.
+type setPolicy struct {
+	name  string
+	rules policy.Policy
+}
+
+// lastRefused is what allows what was refused last, beside what change allows.
+func (s *Service) lastRefused(ctx context.Context, record store.Record, change NetworkChange) ([]string, forage.NetworkMode, error) {
+	var all []Refusal
+	if s.alive(record.Name) {
+		var err error
+		if all, err = s.refusals(ctx, record); err != nil {
+			return nil, "", err
+		}
+	}
+	if len(all) == 0 {
+		return nil, "", forage.WithHint(
+			forage.Errorf(forage.ErrUsage, "nothing was refused since %s was started, or all of it is allowed now", record.Name),
+			"`forage-ctl audit "+record.Name+" --denied` shows what was refused before")
+	}
+	last := all[0]
+	if last.Allow == "" {
+		return nil, "", forage.Errorf(forage.ErrUsage, "what was refused last can't be allowed so: %s", RefusalLine(last))
+	}
+	return append(slices.Clone(change.Allow), last.Allow), cmp.Or(change.Mode, last.Mode), nil
 }
 
 // wayText says what allows it.

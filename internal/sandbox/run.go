@@ -94,7 +94,7 @@ func (s *Service) Run(ctx context.Context, opts Options, stdio Stdio) (exit int,
 	end.started = true
 	defer func() { err = errors.Join(err, sandbox.Stop(context.WithoutCancel(ctx), 0)) }()
 	exit, err = s.runIn(ctx, sandbox, plan.Spec, logins, opts, stdio)
-	s.tellRefusals(plan.Name, sandbox.Refused())
+	s.tellRefusals(plan.Name, s.withSets(context.WithoutCancel(ctx), plan, sandbox.Refused()))
 	return exit, err
 }
 

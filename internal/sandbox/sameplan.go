@@ -23,7 +23,8 @@ func samePlan(frozen, wanted forage.Plan) error {
 	}
 	var differ []string
 	for path, value := range after {
-		if path == "spec.protect" && before[path] != nil { // follows the files that are there
+		// These follow the files that are there, and what the tools say now.
+		if path == "network.sets" || path == "spec.protect" && before[path] != nil {
 			delete(before, path)
 			continue
 		}

@@ -205,6 +205,8 @@ type NetworkChange struct {
 	Allow   []string
 	Remove  []string
 	Monitor *bool
+	// AllowLast allows what was refused last, as well.
+	AllowLast bool
 }
 
 // Action is something that gc did, or would do.

@@ -1,0 +1,184 @@
+// Package hostset finds the hosts of package registries: it asks the user's own tools, or reads their configuration, so
+// that a company's mirror is found and no registry is named by us. What it finds is data: it allows nothing.
+// Credentials stay where they are. A project's files are never read: tools are asked in the home folder.
+package hostset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"forage"
+	"forage/internal/hostexec"
+	"forage/internal/policy"
+	"forage/internal/preset"
+)
+
+// Set is what was found out about one set.
+type Set struct {
+	// Hosts are its hosts with their ports, as they are allowed. The first is where packages are published to.
+	Hosts []string
+	// Env and Files make the tools inside use the same registry. They hold no credentials.
+	Env   map[string]string
+	Files []forage.File
+	// Notes are what could not be found out.
+	Notes []string
+}
+
+// Caller is whose tools are asked.
+type Caller struct {
+	Home   string
+	Getenv func(string) (string, bool)
+	Path   []string // the folders of PATH
+	// Trust says whether no sandbox can change a folder or a program; others are not asked.
+	Trust func(path string) bool
+	// Get fetches a URL from the host, as the user's tools would; nil fetches nothing.
+	Get func(ctx context.Context, url string) ([]byte, error)
+}
+
+// askTimeout bounds each question to a tool.
+const askTimeout = 20 * time.Second
+
+// Resolve finds the set of that name, which has no "@". The error says what to write where the tool can't be asked.
+func Resolve(ctx context.Context, name string, caller Caller) (Set, error) {
+	if hosts := preset.SetHosts(name); hosts != nil {
+		return Set{Hosts: hosts}, nil
+	}
+	ask, ok := tools[name]
+	if !ok {
+		return Set{}, unknown(name)
+	}
+	caller.Path = slices.DeleteFunc(slices.Clone(caller.Path), func(dir string) bool { return !caller.Trust(dir) })
+	a := asker{ctx: ctx, caller: caller, set: Set{Env: map[string]string{}}}
+	err := errors.New("your home folder is one that sandboxes write to")
+	if caller.Home != "" && caller.Trust(caller.Home) {
+		err = ask(&a)
+	}
+	if err == nil && len(a.set.Hosts) == 0 {
+		err = errors.New("its configuration names no registry")
+	}
+	if err != nil {
+		return Set{}, forage.WithHint(
+			forage.Errorf(forage.ErrUsage, "finding the hosts of @%s: %w", name, err),
+			fmt.Sprintf("name them in your configuration, below [hostSets]: %s = [\"HOST\"]", name))
+	}
+	return a.set, nil
+}
+
+func unknown(name string) error {
+	return forage.WithHint(
+		forage.Errorf(forage.ErrUsage, "there is no set of hosts @%s", name),
+		"there are @"+strings.Join(preset.SetNames(), " @")+", and those of [hostSets] in the configuration")
+}
+
+// tools ask for the sets of package registries.
+var tools = map[string]func(*asker) error{
+	"npm": (*asker).npm, "pypi": (*asker).pypi, "go": (*asker).golang, "cargo": (*asker).cargo,
+	"maven": (*asker).maven, "rubygems": (*asker).gems, "debian": (*asker).apt, "nix": (*asker).nix,
+}
+
+// asker fills one set.
+type asker struct {
+	ctx    context.Context
+	caller Caller
+	set    Set
+}
+
+// passedOn are the caller's variables that say where tools and their configuration are.
+var passedOn = []string{
+	"USER", "LOGNAME", "XDG_CONFIG_HOME", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS",
+	"npm_config_registry", "NPM_CONFIG_REGISTRY", "npm_config_userconfig", "NPM_CONFIG_USERCONFIG",
+	"npm_config_globalconfig", "NPM_CONFIG_GLOBALCONFIG", "npm_config_prefix", "NPM_CONFIG_PREFIX", "NVM_DIR", "VOLTA_HOME",
+	"PIP_CONFIG_FILE", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST", "PYENV_ROOT",
+	"GOENV", "GOROOT", "GOPATH", "GOPROXY", "GOSUMDB", "GONOSUMDB", "GONOPROXY", "GOPRIVATE", "GOINSECURE", "GOFLAGS",
+	"RUSTUP_HOME", "RUSTUP_TOOLCHAIN", "ASDF_DIR", "ASDF_DATA_DIR", "MISE_DATA_DIR", "NIX_CONFIG", "NIX_CONF_DIR", "GEM_HOME", "GEMRC",
+}
+
+func (a *asker) env(name string) string {
+	value, _ := a.caller.Getenv(name)
+	return value
+}
+
+// program is the caller's program of that name; "" is none.
+func (a *asker) program(names ...string) string {
+	for _, name := range names {
+		for _, dir := range a.caller.Path {
+			path := dir + "/" + name
+			if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 && a.caller.Trust(path) {
+				return path
+			}
+		}
+	}
+	return ""
+}
+
+// run asks a tool, in the caller's home. Its output is there also where it failed.
+func (a *asker) run(env []string, argv ...string) (hostexec.Output, error) {
+	program := a.program(argv[0])
+	if program == "" {
+		return hostexec.Output{}, fmt.Errorf("%s is not on your PATH", argv[0])
+	}
+	all := []string{"HOME=" + a.caller.Home, "PATH=" + strings.Join(a.caller.Path, ":")}
+	for _, name := range passedOn {
+		if value, ok := a.caller.Getenv(name); ok {
+			all = append(all, name+"="+value)
+		}
+	}
+	return hostexec.Run(a.ctx, hostexec.Command{
+		Argv: append([]string{program}, argv[1:]...), Env: append(all, env...), Dir: a.caller.Home, Timeout: askTimeout,
+	})
+}
+
+// add adds the host of a registry's URL, and returns the URL as it is used inside: without credentials.
+func (a *asker) add(text string) (inside string, ok bool) {
+	u, err := url.Parse(strings.TrimSpace(text))
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" {
+		return "", false
+	}
+	u.User, u.RawQuery, u.Fragment = nil, "", ""
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"https": "443", "http": "80"}[u.Scheme]
+	}
+	name := strings.ToLower(u.Hostname())
+	if addr, ok := policy.ParseAddr(name); name == "localhost" || ok && policy.Classify(addr) == policy.Loopback {
+		name = policy.HostName // the host's own loopback has this name inside
+		u.Host = net.JoinHostPort(name, port)
+	}
+	if host := net.JoinHostPort(name, port); !slices.Contains(a.set.Hosts, host) {
+		a.set.Hosts = append(a.set.Hosts, host)
+	}
+	return u.String(), true
+}
+
+// addAll is add for each of texts; what is no URL is left out.
+func (a *asker) addAll(texts []string) (inside []string) {
+	for _, text := range texts {
+		if one, ok := a.add(text); ok {
+			inside = append(inside, one)
+		}
+	}
+	return inside
+}
+
+// get fetches a URL; what hinders it is a note.
+func (a *asker) get(url, what string) []byte {
+	if a.caller.Get == nil {
+		return nil
+	}
+	body, err := a.caller.Get(a.ctx, url)
+	if err != nil {
+		a.set.Notes = append(a.set.Notes, fmt.Sprintf("%s was not told: %v; `--allow-last` of `network` allows what is refused", what, err))
+	}
+	return body
+}
+
+func (a *asker) file(path string, lines ...string) {
+	a.set.Files = append(a.set.Files, forage.File{Path: path, Content: []byte(strings.Join(lines, "\n") + "\n")})
+}
