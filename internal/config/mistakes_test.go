@@ -18,7 +18,7 @@ func TestMistakes(t *testing.T) {
 		{"near key in a template", "[templates.x]\n\nallowedHost = []", `:3:1: templates.x.allowedHost: unknown key; did you mean "allowedHosts"?`},
 		{"case", "[templates.x]\nAllowedHosts = []", `:2:1: templates.x.AllowedHosts: unknown key; did you mean "allowedHosts"?`},
 		{"near table", "[template.x]", `:1:2: template: unknown key; did you mean "templates"?`},
-		{"far key", "[network]\nzzzzzzzz = 1", `:2:1: network.zzzzzzzz: unknown key; known here: resolve, upstreamCA, upstreamProxy`},
+		{"far key", "[network]\nzzzzzzzz = 1", `:2:1: network.zzzzzzzz: unknown key; known here: privateHosts, resolve, upstreamCA, upstreamProxy`},
 		{"dotted", "templates.x.resourceLimits.memory = '1G'", `:1:28: templates.x.resourceLimits.memory: unknown key; did you mean "memoryMax"?`},
 		{"inline", "portRange = { from = 1, too = 2 }", `:1:25: portRange.too: unknown key; did you mean "to"?`},
 		{"in a list of tables", "[[templates.x.rules]]\nhost = 'a.b'\n[[templates.x.rules]]\nhosts = 'a.b'", `:4:1: templates.x.rules[1].hosts: unknown key; did you mean "host"?`},

@@ -110,6 +110,9 @@ func (a *asker) cargo() error {
 	if err != nil {
 		return err
 	}
+	if a.program("cargo") == "" {
+		return errors.New("cargo is not on your PATH")
+	}
 	out, err := a.run([]string{"CARGO_HOME=" + empty, "CARGO_HTTP_PROXY=" + unreachable, "CARGO_NET_RETRY=0"}, "cargo", "search", "forage")
 	found := cargoIndex.FindSubmatch(out.Stderr)
 	if found == nil {

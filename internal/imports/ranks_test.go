@@ -29,6 +29,7 @@ var rooms = []room{
 
 	{"secrets", 1, "reads values where they are kept; who may have them is decided above"},
 
+	{"hostset", 1, "asks the user's tools for their registries; what is allowed is decided above"},
 	{"config", 1, "turns files into nouns; what they mean is decided above"},
 	{"audit", 1, "events are recorded by everybody, so it can know nobody"},
 	{"store", 1, "keeps records; it must open one whatever wrote it"},
@@ -101,5 +102,5 @@ var confined = []struct{ module, where, why string }{
 	{"github.com/google/go-containerregistry/", "internal/image", "heavy: only what pulls images pays for it"},
 	{"github.com/google/nftables", "internal/netns", "rules of a namespace are made in one place"},
 	{"github.com/vishvananda/netlink", "internal/netns", "links and routes of a namespace are made in one place"},
-	{"github.com/pelletier/go-toml/", "internal/config", "strictness is decided in one place"},
+	{"github.com/pelletier/go-toml/", "internal/config internal/hostset", "strictness of our own files is decided in one place; other tools' files are read as they are"},
 }
