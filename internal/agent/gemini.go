@@ -2,12 +2,14 @@ package agent
 
 import (
 	"fmt"
+	"path"
 	"strings"
 
 	"forage"
 )
 
-// gemini is Gemini CLI. /etc/gemini-cli has the system's settings and policies, which go over all others.
+// gemini is Gemini CLI. It skips /etc/gemini-cli where that is not owned by user 0, who is not inside: its settings
+// and policies are in its own folder.
 func gemini() Agent {
 	return Agent{
 		Name:     "gemini",
@@ -48,7 +50,7 @@ func geminiSettings(in Inside) Settings {
 	if len(in.Servers) > 0 {
 		system["mcpServers"] = in.Servers
 	}
-	s := Settings{Files: []forage.File{jsonFile("/etc/gemini-cli/settings.json", over(in.Own, system), false)}}
+	s := Settings{Files: []forage.File{jsonFile(path.Join(in.Dir, "settings.json"), over(in.Own, system), !in.ReadOnly)}}
 	var policy strings.Builder
 	rule := func(text, decision string, priority int) {
 		tool, command := rule(text)
@@ -72,7 +74,7 @@ func geminiSettings(in Inside) Settings {
 		rule("*", "allow", 997)
 	}
 	if policy.Len() > 0 {
-		s.Files = append(s.Files, forage.File{Path: "/etc/gemini-cli/policies/forage.toml", Content: []byte(policy.String())})
+		s.Files = append(s.Files, forage.File{Path: path.Join(in.Dir, "policies/forage.toml"), Content: []byte(policy.String()), Owned: true})
 	}
 	return s
 }
