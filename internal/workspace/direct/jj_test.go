@@ -20,6 +20,7 @@ func TestJJ(t *testing.T) {
 				},
 				Refuses:   func(name string) bool { return name == "jj with conflicts" },
 				UsualOnly: name == "colocated",
+				Turn:      1,
 			})
 		})
 	}

@@ -7,13 +7,18 @@ import (
 	"testing"
 
 	"forage"
+	"forage/internal/testdir"
 	"forage/internal/workspace"
 )
 
 // odd runs the provider on every odd repository: it works, or it is refused and there is no trace of that.
 func (s Subject) odd(t *testing.T) {
-	for _, odd := range Odds() {
-		if s.JJ != odd.JJ {
+	providers := 3
+	if s.JJ {
+		providers = 2
+	}
+	for i, odd := range Odds() {
+		if s.JJ != odd.JJ || i%providers != s.Turn && !testdir.Soak() {
 			continue
 		}
 		t.Run(odd.Name, func(t *testing.T) {

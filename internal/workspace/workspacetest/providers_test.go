@@ -41,6 +41,7 @@ func TestDirect(t *testing.T) {
 	workspacetest.Run(t, workspacetest.Subject{
 		New:     func(p workspace.Places) workspace.Provider { return direct.Provider{Places: p} },
 		Source:  gitSource,
+		Turn:    1,
 		Refuses: refuses("bare", "partial clone", "reftable", ".git is a link", "HEAD is a link"),
 	})
 }
@@ -49,6 +50,7 @@ func TestClone(t *testing.T) {
 	workspacetest.Run(t, workspacetest.Subject{
 		New:     func(p workspace.Places) workspace.Provider { return clone.Provider{Places: p} },
 		Source:  gitSource,
+		Turn:    2,
 		Refuses: refuses("partial clone", "reftable", ".git is a link", "HEAD is a link"),
 	})
 }

@@ -23,6 +23,8 @@ type Subject struct {
 	Refuses func(name string) bool
 	// UsualOnly leaves out the odd repositories, where another run of the same provider has them.
 	UsualOnly bool
+	// Turn says which of the odd repositories are tried without a soak: each of them is tried with one of the providers.
+	Turn int
 }
 
 // Run is the suite.
