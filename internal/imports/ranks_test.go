@@ -25,6 +25,7 @@ var rooms = []room{
 	{"probe", 0, "attacks from inside, knowing nothing of what it attacks"},
 	{"agent", 0, "facts about agents, which everybody may look up"},
 	{"preset", 0, "facts about services, which everybody may look up"},
+	{"screen", 0, "a terminal in memory: bytes in, text out"},
 	{"follow", 0, "reading a file that grows is a matter of the kernel alone"},
 
 	{"secrets", 1, "reads values where they are kept; who may have them is decided above"},

@@ -86,6 +86,11 @@ func (s *Service) reach(ctx context.Context, name, method string, argv []string,
 		return 0, err
 	}
 	defer client.Close()
+	if method != "exec" {
+		ringing, still := context.WithCancel(ctx)
+		defer still()
+		s.ring(ringing, record, stdio.Out)
+	}
 	exit, err := runOver(ctx, client, record.Plan.Spec.Dir, argv, stdio)
 	if ctx.Err() == nil {
 		s.bringCommits(ctx, record.Plan)
