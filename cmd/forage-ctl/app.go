@@ -61,7 +61,7 @@ func (a *app) open(unconfigured func(error)) (*sandbox.Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	service, err := sandbox.New(sandbox.Config{ConfigFile: a.configFile, Caller: me, Notify: a.note, Unconfigured: unconfigured})
+	service, err := sandbox.New(sandbox.Config{ConfigFile: a.configFile, Caller: me, Notify: a.note, Detail: a.detail(), Unconfigured: unconfigured})
 	if err == nil && a.verbose {
 		a.log().Debug("opened", "configuration", service.Config.Files, "state", service.Places.State, "runtime", service.Places.Runtime)
 	}
@@ -82,6 +82,14 @@ func (a *app) notes(notes []string) {
 	for _, note := range notes {
 		a.note(note)
 	}
+}
+
+// detail is told what else is decided, where the user wants to know.
+func (a *app) detail() func(string) {
+	if !a.verbose {
+		return nil
+	}
+	return func(text string) { a.log().Debug(text) }
 }
 
 func (a *app) note(note string) {

@@ -2,6 +2,7 @@ package rootfs
 
 import (
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,7 +17,13 @@ const systemPath = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin
 // BundlePath where TrustFiles puts one, or "" for whatever the root filesystem trusts.
 func Environment(name string, who forage.Identity, shell string, tools []string, bundle string) map[string]string {
 	proxy := "http://127.0.0.1:" + strconv.Itoa(forage.ProxyPort)
-	path := append(append([]string{}, tools...), who.Home+"/.local/bin", systemPath)
+	// What is installed inside comes before the system's, and after the caller's own.
+	own, system := []string{who.Home + "/.local/bin", who.Home + "/go/bin", who.Home + "/.cargo/bin"}, strings.Split(systemPath, ":")
+	at := slices.IndexFunc(tools, func(dir string) bool { return slices.Contains(system, dir) })
+	if at < 0 {
+		at = len(tools)
+	}
+	path := slices.Concat(tools[:at], own, tools[at:], slices.DeleteFunc(system, func(dir string) bool { return slices.Contains(tools, dir) }))
 	if shell == "/run/current-system/sw/bin/bash" { // NixOS has nothing in /usr/bin
 		path = append(path, "/run/current-system/sw/bin")
 	}

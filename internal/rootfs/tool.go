@@ -1,6 +1,7 @@
 package rootfs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -11,13 +12,14 @@ import (
 	"forage"
 )
 
-// Tool is a command that the caller has outside the system's folders, as it
-// is shown inside: at its own path, read-only, with the tree it belongs to and
+// Tool is what the caller has outside the system's folders, as it is shown
+// inside: at its own path, read-only, with the tree it belongs to and
 // nothing around it.
 type Tool struct {
 	Mounts []forage.Mount
 	Links  []forage.Link
-	Dirs   []string // folders to look for commands in, first ones first
+	Dirs   []string          // folders to look for commands in, first ones first
+	Env    map[string]string // what it needs
 }
 
 // Caller is whose tools are looked for.
@@ -29,6 +31,10 @@ type Caller struct {
 	Hostile []string
 	// Getenv is the caller's environment; nil is an empty one.
 	Getenv func(string) (string, bool)
+	// May says why the folder at path, which is real without links, may not be shown; nil allows all.
+	May func(path, real string) error
+	// Project is the workspace's folder, whose files name versions of tools; Inside is the home inside.
+	Project, Inside string
 }
 
 // env is a variable of the caller's; "" is none.
@@ -67,20 +73,68 @@ type Found struct {
 // toolDepth bounds how many interpreters and launchers lead to one another.
 const toolDepth = 8
 
+// Tools finds what the caller can run: what is in the folders of PATH, as far as they are known to hold tools and
+// nothing else, and commands, wherever on PATH they are. Found says of each folder what became of it.
+func Tools(commands []string, caller Caller) (Tool, []Found, error) {
+	s := newSearch(caller)
+	found := s.entries()
+	for _, command := range commands {
+		if err := s.command(command, 0); err != nil {
+			return Tool{}, nil, fmt.Errorf("making %s visible: %w", command, err)
+		}
+	}
+	return s.done(), found, nil
+}
+
 // HostTool finds command on the caller's PATH. The zero Tool is for a command
 // that is not there, or that the host view shows and every sandbox looks for anyhow.
 func HostTool(command string, caller Caller) (Tool, error) {
-	s := &toolSearch{caller: caller, path: filepath.SplitList(caller.Path)}
+	s := newSearch(caller)
 	if err := s.command(command, 0); err != nil {
 		return Tool{}, fmt.Errorf("making %s visible: %w", command, err)
 	}
-	return s.tool, nil
+	return s.done(), nil
 }
 
 type toolSearch struct {
-	caller Caller
-	path   []string
-	tool   Tool
+	caller   Caller
+	path     []string
+	own      []string // ownFolders
+	managers []manager
+	tool     Tool
+	at       int // the entry of path that is looked at
+	dirs     []placedDir
+}
+
+// placedDir is a folder to look for commands in, and for which entry of the caller's PATH it stands.
+type placedDir struct {
+	dir string
+	at  int
+}
+
+func newSearch(caller Caller) *toolSearch {
+	return &toolSearch{caller: caller, path: filepath.SplitList(caller.Path), own: ownFolders(caller), managers: managers()}
+}
+
+// done is what was found, with the folders of programs in the order of the caller's PATH. The system's folders are among
+// them only as far as others come after them: every sandbox has those.
+func (s *toolSearch) done() Tool {
+	slices.SortStableFunc(s.dirs, func(a, b placedDir) int { return cmp.Compare(a.at, b.at) })
+	system, last := filepath.SplitList(systemPath), 0
+	for _, d := range s.dirs {
+		if slices.Contains(s.tool.Dirs, d.dir) {
+			continue
+		}
+		s.tool.Dirs = append(s.tool.Dirs, d.dir)
+		if !slices.Contains(system, d.dir) {
+			last = len(s.tool.Dirs)
+		}
+	}
+	s.tool.Dirs = s.tool.Dirs[:last:last]
+	if last == 0 {
+		s.tool.Dirs = nil
+	}
+	return s.tool
 }
 
 // command adds what running name takes: a name to be looked up, or an absolute path.
@@ -114,7 +168,8 @@ func (s *toolSearch) lookup(name string) string {
 	if name == "" || strings.ContainsRune(name, '/') {
 		return "" // relative to the workspace, which is visible
 	}
-	for _, dir := range s.path {
+	for i, dir := range s.path {
+		s.at = i
 		if filepath.IsAbs(dir) && executable(filepath.Join(dir, name)) && !s.caller.hostile(dir) {
 			return filepath.Join(dir, name)
 		}
@@ -133,9 +188,7 @@ func (s *toolSearch) lookIn(dir string) error {
 	if err != nil {
 		return err
 	}
-	if !slices.Contains(s.tool.Dirs, dir) && !slices.Contains(filepath.SplitList(systemPath), dir) {
-		s.tool.Dirs = append(s.tool.Dirs, dir)
-	}
+	s.dirs = append(s.dirs, placedDir{dir, s.at})
 	return nil
 }
 
@@ -234,6 +287,7 @@ func (s *toolSearch) show(tree string) {
 	if inSystem(tree) || s.shown(tree) {
 		return
 	}
+	s.tool.Mounts = slices.DeleteFunc(s.tool.Mounts, func(m forage.Mount) bool { return m.System && Within(m.Target, tree) })
 	s.tool.Mounts = append(s.tool.Mounts, forage.Mount{Source: tree, Target: tree, System: true})
 	s.tool.Links = slices.DeleteFunc(s.tool.Links, func(l forage.Link) bool { return Within(l.Path, tree) })
 }

@@ -38,7 +38,7 @@ func (s *Service) Doctor(ctx context.Context) ([]Report, error) {
 		s.tryFolder("run-time folder", s.Places.Runtime),
 		s.tryLogout(),
 		s.upstreamProxy(),
-	}}}
+	}}, s.tools()}
 	for _, name := range s.Runtimes.Names() {
 		rt, err := s.Runtimes.New(name)
 		if err != nil {

@@ -79,6 +79,7 @@ func (s *Service) up(ctx context.Context, opts Options) (Status, error) {
 	}
 	plan := planned.plan
 	s.tell(append(planned.notes, logoutNote(s.Caller.UID, s.Caller.User, "/")))
+	s.tellAlong(planned.along)
 	unlock, err := s.lock(ctx, plan.Name)
 	if err != nil {
 		return Status{}, err

@@ -64,6 +64,7 @@ type planner struct {
 	sets     []hostset.Set       // that were found for the network
 	along    []rootfs.Found      // what of the caller's tools and caches is shown, and what is not
 	toolDirs []string            // folders of host tools, for PATH
+	toolEnv  map[string]string   // what host tools need
 	inside   inject.Contribution // what agents find of the secrets
 	git      func() gitIdentity  // the caller's own
 	known    []knownAgent        // the agents that Forage knows

@@ -81,53 +81,6 @@ func (p *planner) rootfs(context.Context) error {
 	return nil
 }
 
-// hostTools shows the command that will run, the template's agents, and jj for who works with it, where
-// the caller has them outside the system's folders.
-func (p *planner) hostTools(context.Context) error {
-	spec := &p.plan.Spec
-	if spec.Rootfs.Kind != forage.RootfsHost {
-		return nil
-	}
-	caller := p.owner()
-	commands := []string{spec.Command[0]}
-	for _, agent := range p.chosen.Agents {
-		commands = append(commands, agent.Command[0])
-	}
-	commands = append(commands, p.serverCommands()...)
-	if p.usesJJ() {
-		commands = append(commands, "jj")
-	}
-	slices.Sort(commands[1:])
-	for i, command := range commands {
-		if slices.Contains(commands[:i], command) {
-			continue
-		}
-		tool, err := rootfs.HostTool(command, caller)
-		if err != nil {
-			return err
-		}
-		for _, mount := range tool.Mounts {
-			if err := p.mayShow(mount.Source, mount.Source); err != nil {
-				return err
-			}
-			if !slices.Contains(spec.Mounts, mount) {
-				spec.Mounts = append(spec.Mounts, mount)
-			}
-		}
-		for _, link := range tool.Links {
-			if !slices.Contains(spec.Links, link) {
-				spec.Links = append(spec.Links, link)
-			}
-		}
-		for _, dir := range tool.Dirs {
-			if !slices.Contains(p.toolDirs, dir) {
-				p.toolDirs = append(p.toolDirs, dir)
-			}
-		}
-	}
-	return nil
-}
-
 // environment is what every sandbox has, the template's variables and the flags'.
 func (p *planner) environment(context.Context) error {
 	spec := &p.plan.Spec
@@ -139,6 +92,7 @@ func (p *planner) environment(context.Context) error {
 		bundle = rootfs.BundlePath
 	}
 	spec.Env = rootfs.Environment(p.plan.Name, spec.Identity, shell, append(slices.Clone(p.inside.Path), p.toolDirs...), bundle)
+	maps.Copy(spec.Env, p.toolEnv)
 	maps.Copy(spec.Env, p.inside.Env)
 	for _, set := range p.sets {
 		maps.Copy(spec.Env, set.Env)

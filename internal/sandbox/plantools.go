@@ -1,22 +1,66 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
 	"forage"
 	"forage/internal/rootfs"
+	"forage/internal/runtime"
 )
 
-// owner is the caller as whose tools and caches are looked for.
+// toolOwner is the caller as whose tools and caches are looked for.
+func (s *Service) toolOwner() rootfs.Caller {
+	path, _ := s.Caller.Getenv("PATH")
+	return rootfs.Caller{Path: path, Home: s.Caller.Home, Getenv: s.Caller.Getenv, Inside: forage.HomePath}
+}
+
+// owner is toolOwner with what this sandbox will be able to change.
 func (p *planner) owner() rootfs.Caller {
-	who := p.service.Caller
-	path, _ := who.Getenv("PATH")
-	caller := rootfs.Caller{Path: path, Home: who.Home, Getenv: who.Getenv}
+	caller := p.service.toolOwner()
+	caller.Inside = p.plan.Spec.Identity.Home
+	caller.Project = cmp.Or(p.plan.Workspace.Source, p.plan.Workspace.Path)
+	caller.May = func(path, real string) error {
+		if err := p.service.staysWithin(path, real); err != nil {
+			return err
+		}
+		return p.mayShow(real, real)
+	}
 	for _, w := range p.plan.Workspaces() {
 		caller.Hostile = append(append(caller.Hostile, w.Path), origins(w)...)
 	}
 	return caller
+}
+
+// hostTools shows what the caller can run where that is outside the system's folders: the known kinds of tool folder on
+// PATH, and, wherever they are, the command that will run, the template's agents, and jj for who works with it.
+func (p *planner) hostTools(context.Context) error {
+	spec := &p.plan.Spec
+	if spec.Rootfs.Kind != forage.RootfsHost {
+		return nil
+	}
+	var commands []string
+	for _, agent := range p.chosen.Agents {
+		commands = append(commands, agent.Command[0])
+	}
+	commands = append(commands, p.serverCommands()...)
+	if p.usesJJ() {
+		commands = append(commands, "jj")
+	}
+	slices.Sort(commands)
+	tool, found, err := rootfs.Tools(slices.Compact(append([]string{spec.Command[0]}, commands...)), p.owner())
+	if err != nil {
+		return err
+	}
+	for _, mount := range tool.Mounts {
+		if err := p.mayShow(mount.Source, mount.Source); err != nil {
+			return err
+		}
+	}
+	spec.Mounts, spec.Links = append(spec.Mounts, tool.Mounts...), append(spec.Links, tool.Links...)
+	p.toolDirs, p.toolEnv, p.along = tool.Dirs, tool.Env, append(p.along, found...)
+	return nil
 }
 
 // caches shows what the host's package managers have downloaded, each under a layer of the sandbox's own. Where
@@ -47,4 +91,53 @@ func (p *planner) whyNotShown(mount forage.Mount) string {
 		}
 	}
 	return ""
+}
+
+// tellAlong says what of the caller's tools and caches comes along, and what does not and why.
+func (s *Service) tellAlong(found []rootfs.Found) {
+	if s.detail == nil {
+		return
+	}
+	for _, f := range found {
+		s.detail(alongText(f))
+	}
+}
+
+func alongText(f rootfs.Found) string {
+	what := "PATH: " + f.Path
+	if f.Name != "" {
+		what = "cache of " + f.Name + ": " + f.Path
+	}
+	switch {
+	case f.Shown == "":
+		return what + " does not come along: " + f.Why
+	case f.Shown == f.Path:
+		return what + " comes along"
+	}
+	return what + " comes along, as " + f.Shown
+}
+
+// tools says which of the caller's tools and caches come along, where the workspace is the current folder.
+func (s *Service) tools() Report {
+	caller := s.toolOwner()
+	if s.Caller.Dir != "" {
+		caller.Hostile, caller.Project = []string{s.Caller.Dir}, s.Caller.Dir
+	}
+	report := Report{About: "tools"}
+	_, found, err := rootfs.Tools(nil, caller)
+	if err != nil { // only a command can fail
+		return report
+	}
+	_, caches := rootfs.Caches(forage.CacheNames(), caller, forage.HomePath)
+	for _, f := range append(found, caches...) {
+		finding := runtime.Finding{Name: "PATH has " + f.Path, OK: f.Shown != "", Detail: f.Why}
+		if f.Name != "" {
+			finding.Name = "cache of " + f.Name
+		}
+		if f.Shown != "" && f.Shown != f.Path {
+			finding.Detail = "inside: " + f.Shown
+		}
+		report.Findings = append(report.Findings, finding)
+	}
+	return report
 }

@@ -33,8 +33,9 @@ func (s *Service) Run(ctx context.Context, opts Options, stdio Stdio) (exit int,
 	if planned.missing != nil {
 		return notFound, planned.missing
 	}
-	plan, notes := planned.plan, planned.notes
-	s.tell(notes)
+	plan := planned.plan
+	s.tell(planned.notes)
+	s.tellAlong(planned.along)
 	hostEnv, err := s.hostEnv(plan)
 	if err != nil {
 		return 0, err

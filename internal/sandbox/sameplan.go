@@ -4,15 +4,18 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"forage"
+	"forage/internal/rootfs"
 )
 
 // samePlan refuses to start a stopped sandbox with another plan than its own,
 // and says what differs.
 func samePlan(frozen, wanted forage.Plan) error {
+	frozen, wanted = withoutTools(frozen), withoutTools(wanted)
 	before, err := fields(frozen)
 	if err != nil {
 		return err
@@ -41,6 +44,18 @@ func samePlan(frozen, wanted forage.Plan) error {
 	}
 	slices.Sort(differ)
 	return differs(frozen.Name, strings.Join(differ, "; "))
+}
+
+// withoutTools is a plan without what it shows of the host's system, and of the caller's tools and caches. These change with
+// every installation and every shell; a sandbox goes on with those that it was made with.
+func withoutTools(plan forage.Plan) forage.Plan {
+	spec := &plan.Spec
+	spec.Mounts = slices.DeleteFunc(slices.Clone(spec.Mounts), func(m forage.Mount) bool { return m.System || m.Layered })
+	spec.Links, spec.Env = nil, maps.Clone(spec.Env)
+	for _, name := range append(rootfs.ToolVariables(), "PATH") {
+		delete(spec.Env, name)
+	}
+	return plan
 }
 
 func differs(name, how string) error {

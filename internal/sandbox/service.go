@@ -24,6 +24,7 @@ type Config struct {
 	ConfigFile string // --config; "" looks in the usual places
 	Caller     Caller
 	Notify     func(note string) // is told what the user should know before a sandbox starts; nil: nobody is
+	Detail     func(string)      // is told what else is decided; nil: nobody is
 	// Unconfigured is told what is wrong with the configuration, where nothing is planned or started: what runs can be seen and
 	// ended without it. nil: it is an error.
 	Unconfigured func(error)
@@ -38,6 +39,7 @@ type Service struct {
 	Workspaces supervisor.Workspaces
 	Caller     Caller
 	notify     func(string)
+	detail     func(string)
 	read       []string // where the configuration is read from, whether or not it is there
 	skills     string   // folder of the caller's own skills
 }
@@ -115,7 +117,7 @@ func New(c Config) (*Service, error) {
 		notify = func(string) {}
 	}
 	return &Service{
-		notify: notify, read: append(read, skills), skills: skills,
+		notify: notify, detail: c.Detail, read: append(read, skills), skills: skills,
 		Config: cfg, Store: records, Places: supervisor.Places{Places: places},
 		Runtimes:   supervisor.Runtimes{Dir: places.Runtime},
 		Workspaces: supervisor.Workspaces{Places: workspace.PlacesIn(places.State, places.Runtime)}, Caller: c.Caller,
