@@ -18,6 +18,7 @@ func sandboxFlags(c *cobra.Command, o *sandbox.Options) {
 	flags.StringVar(&o.Repo, "repo", "", "work in a new workspace, called NAME, of the jj repository `PATH`")
 	flags.StringVar(&o.Clone, "clone", "", "work in a private clone of the git repository `URL|PATH`")
 	flags.StringVar(&o.Branch, "branch", "", "start the worktree, jj workspace or clone from the branch or revision `B` (default: HEAD)")
+	flags.BoolVar(&o.SamePath, "same-path", false, "show the workspace at its path on the host too, and work there")
 	flags.BoolVar(&o.ReadOnly, "read-only", false, "let the sandbox read the workspace only")
 	flags.StringVar(&o.Runtime, "runtime", "", "isolate with this `RUNTIME` (also --backend); see 'forage-ctl runtimes'")
 	flags.Var(choice{&o.Network, networkModes()}, "network", "what may be reached: nothing, the allowed hosts, or the internet")

@@ -44,6 +44,7 @@ type Agent struct {
 type Inside struct {
 	Home        string // the agent's, inside
 	Dir         string // its settings folder, inside
+	Work        string // the folder that it starts in, inside; "" is forage.WorkspacePath
 	Permissions forage.Permissions
 	Key         string         // the placeholder of its key; "" where it has none, or a login
 	Template    map[string]any // settings that the template has for it; they go over ours

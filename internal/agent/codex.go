@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"strings"
@@ -44,7 +45,7 @@ func codexSettings(in Inside) Settings {
 	}
 	system := map[string]any{
 		"approval_policy": approval, "sandbox_mode": "danger-full-access", "check_for_update_on_startup": false,
-		"projects":  map[string]any{forage.WorkspacePath: map[string]any{"trust_level": "trusted"}},
+		"projects":  map[string]any{cmp.Or(in.Work, forage.WorkspacePath): map[string]any{"trust_level": "trusted"}},
 		"analytics": map[string]any{"enabled": false},
 		"feedback":  map[string]any{"enabled": false},
 		"tui":       map[string]any{"show_tooltips": false},

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"forage"
 )
 
@@ -54,12 +56,32 @@ func (c Caller) inHome(rel string) string {
 	return filepath.Join(c.Home, rel)
 }
 
-// hostile says whether path, by its own name or by where links lead, is where sandboxes write to.
+// hostile says whether the way to path, by any link on it, leads through a folder that sandboxes write to, or nowhere.
 func (c Caller) hostile(path string) bool {
-	real, err := filepath.EvalSymlinks(path)
-	return err != nil || slices.ContainsFunc(c.Hostile, func(hostile string) bool {
-		return Within(filepath.Clean(path), hostile) || Within(real, hostile)
-	})
+	at, links := "/", 0
+	for todo := path; todo != ""; {
+		var name string
+		name, todo, _ = strings.Cut(todo, "/")
+		if name == "" || name == "." {
+			continue
+		}
+		at = filepath.Join(at, name) // ".." too: there is no link in at
+		if slices.ContainsFunc(c.Hostile, func(hostile string) bool { return Within(at, hostile) }) {
+			return true
+		}
+		target, err := os.Readlink(at)
+		if errors.Is(err, unix.EINVAL) { // no link
+			continue
+		}
+		if links++; err != nil || links > maxLinks {
+			return true
+		}
+		todo = target + "/" + todo
+		if at = filepath.Dir(at); filepath.IsAbs(target) {
+			at = "/"
+		}
+	}
+	return false
 }
 
 // Found is something of the caller's that could be shown.
@@ -199,7 +221,7 @@ func (s *toolSearch) program(path string, depth int) error {
 	if err != nil {
 		return err
 	}
-	if s.caller.hostile(filepath.Dir(real)) {
+	if s.caller.hostile(path) {
 		return errors.New("it leads into a folder that sandboxes write to")
 	}
 	if !inSystem(real) {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pelletier/go-toml/v2"
 	"golang.org/x/sys/unix"
 )
 
@@ -96,12 +95,12 @@ func (s *toolSearch) installed(path string) []string {
 // versionTrees is one version of a tool: all of it, or, where settings that can have credentials lie in
 // it (npm's global ones, Maven's), all of its folders but those.
 func versionTrees(dir string) []string {
-	settings := []string{"etc/npmrc", "installation/etc/npmrc", "conf/settings.xml"}
+	settings := []string{"etc/npmrc", "conf/settings.xml"}
 	if !slices.ContainsFunc(settings, func(name string) bool { _, err := os.Lstat(filepath.Join(dir, name)); return err == nil }) {
 		return []string{dir}
 	}
 	var trees []string
-	for _, name := range []string{"bin", "boot", "lib", "include", "share", "installation/bin", "installation/lib", "installation/include"} {
+	for _, name := range []string{"bin", "boot", "lib", "include", "share"} {
 		if info, err := os.Stat(filepath.Join(dir, name)); err == nil && info.IsDir() {
 			trees = append(trees, filepath.Join(dir, name))
 		}
@@ -119,7 +118,7 @@ func (s *toolSearch) use(dir string) string {
 			s.showOptional(tree)
 		}
 	}
-	for _, name := range []string{"bin", "go/bin", "installation/bin"} {
+	for _, name := range []string{"bin", "go/bin"} {
 		if bin := filepath.Join(dir, name); real(bin) == bin {
 			return bin
 		}
@@ -213,26 +212,30 @@ func toolVersions(s *toolSearch, m manager) []string {
 	return slices.Compact(dirs)
 }
 
-// miseTools are the versions that a file of mise's asks for: node = "20", ["20", "18"] or { version = "20" }.
+// miseTools are the versions that a file of mise's asks for, in the lines of its table tools:
+// node = "20", node = ["20", "18"], node = { version = "20" }.
 func miseTools(text string) map[string][]string {
-	var file struct {
-		Tools map[string]any `toml:"tools"`
-	}
-	if toml.Unmarshal([]byte(text), &file) != nil {
-		return nil
-	}
-	tools := map[string][]string{}
-	for tool, value := range file.Tools {
-		if table, ok := value.(map[string]any); ok {
-			value = table["version"]
+	tools, within := map[string][]string{}, false
+	for line := range strings.Lines(text) {
+		line, _, _ = strings.Cut(line, "#")
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, "[") {
+			within = line == "[tools]"
+			continue
 		}
-		list, ok := value.([]any)
-		if !ok {
-			list = []any{value}
+		tool, value, ok := strings.Cut(line, "=")
+		if !within || !ok {
+			continue
 		}
-		for _, version := range list {
-			if text, ok := version.(string); ok {
-				tools[tool] = append(tools[tool], text)
+		tool = strings.Trim(strings.TrimSpace(tool), `"'`)
+		_, version, table := strings.Cut(value, "version")
+		if table {
+			value = version
+		}
+		words := strings.Split(strings.ReplaceAll(value, "'", `"`), `"`)
+		for i := 1; i < len(words); i += 2 { // between quotes
+			tools[tool] = append(tools[tool], words[i])
+			if table {
+				break
 			}
 		}
 	}

@@ -151,7 +151,7 @@ func merged(env map[string]string, name, value string) map[string]string {
 func (p *planner) insideOf(k knownAgent, bound []boundSecret) agent.Inside {
 	home := p.plan.Spec.Identity.Home
 	in := agent.Inside{
-		Home: home, Dir: k.ContainerConfigDir, ReadOnly: k.ConfigReadOnly,
+		Home: home, Work: p.plan.Spec.Dir, Dir: k.ContainerConfigDir, ReadOnly: k.ConfigReadOnly,
 		Key: p.keyOf(k, bound), Own: k.own.Settings, Servers: p.serversInside(k),
 	}
 	if in.Dir == "" {

@@ -2,7 +2,9 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,6 +26,9 @@ func (p *planner) mounts(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := p.samePath(); err != nil {
+		return err
+	}
 	if err := p.flagMounts(); err != nil {
 		return err
 	}
@@ -32,6 +37,45 @@ func (p *planner) mounts(ctx context.Context) error {
 		return err
 	}
 	return p.keepsRules()
+}
+
+// samePath shows all that is at /workspace, and what is protected there, at the path of the host too, where it was asked for.
+func (p *planner) samePath() error {
+	if !p.opts.SamePath && !p.chosen.SamePath {
+		return nil
+	}
+	spec, at := &p.plan.Spec, p.plan.Workspace.Path
+	if p.plan.Workspace.Mode != forage.WorkspaceDirect { // the path that its user knows it by
+		at = p.plan.Workspace.Source
+	}
+	why := forage.CheckTarget(at)
+	switch {
+	case !filepath.IsAbs(at):
+		why = errors.New("it has no path on this host")
+	case rootfs.Within(at, forage.WorkspacePath), rootfs.Within(at, spec.Identity.Home):
+		why = errors.New("that is where the sandbox has its own")
+	}
+	if why != nil {
+		return forage.WithHint(
+			forage.Errorf(forage.ErrRefused, "the workspace %s can't be shown at the same path inside: %w", at, why),
+			"leave out --same-path, or samePath in the template: the workspace is at "+forage.WorkspacePath)
+	}
+	for _, mount := range slices.Clone(spec.Mounts) {
+		if rest, ok := strings.CutPrefix(mount.Target+"/", forage.WorkspacePath+"/"); ok {
+			mount.Target = path.Join(at, rest)
+			if isMounted(*spec, mount.Target) {
+				return forage.Errorf(forage.ErrUsage, "--same-path: something is mounted at %s already", mount.Target)
+			}
+			spec.Mounts = append(spec.Mounts, mount)
+		}
+	}
+	for _, place := range slices.Clone(spec.Protect) {
+		if rest, ok := strings.CutPrefix(place, forage.WorkspacePath+"/"); ok {
+			spec.Protect = append(spec.Protect, path.Join(at, rest))
+		}
+	}
+	spec.Dir = at
+	return nil
 }
 
 // flagMounts adds what --mount and --volume ask for.

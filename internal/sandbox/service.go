@@ -151,6 +151,7 @@ type Options struct {
 	Clone        string
 	Branch       string // what a worktree, jj workspace or clone starts from; "" is HEAD
 	ReadOnly     bool
+	SamePath     bool // show the workspace at its path on the host too
 	Runtime      string
 	Network      string   // "", "full", "restricted" or "none"
 	Allow        []string // added to the template's
