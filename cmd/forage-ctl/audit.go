@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -24,6 +25,8 @@ import (
 type auditOptions struct {
 	follow bool
 	denied bool
+	since  sinceValue
+	lines  int
 	format format
 }
 
@@ -37,14 +40,21 @@ Prints a sandbox's audit log, or those of all sandboxes: every name that was
 asked for, every connection and command, with the rule that decided. As JSON it
 is one event a line. The log of a run stays after it, under the run's name.`,
 		Example: `
-forage-ctl audit work --denied
-forage-ctl audit work -f
+forage-ctl audit work --denied --since 1h
+forage-ctl audit work -f -n 20
 forage-ctl audit work -o json | jq 'select(.kind == "connect") | .host'`,
 		Annotations:       map[string]string{exitNote: "2"},
 		Args:              atMostOneName,
 		ValidArgsFunction: a.completeName,
-		RunE:              func(c *cobra.Command, args []string) error { return runAudit(c.Context(), a, &o, args) },
+		RunE: func(c *cobra.Command, args []string) error {
+			if c.Flags().Changed("lines") && o.lines < 0 {
+				return usageError(c, "--lines %d: must not be negative", o.lines)
+			}
+			return runAudit(c.Context(), a, &o, args)
+		},
 	}
+	c.Flags().Var(&o.since, "since", "only what happened in the last `DURATION|TIME` (1h, 15:04, 2026-01-15)")
+	c.Flags().IntVarP(&o.lines, "lines", "n", -1, "show the last `N` events only")
 	c.Flags().BoolVarP(&o.follow, "follow", "f", false, "go on as more happens")
 	c.Flags().BoolVar(&o.denied, "denied", false, "show only what was denied")
 	o.format.add(c)
@@ -58,14 +68,33 @@ func runAudit(ctx context.Context, a *app, o *auditOptions, names []string) erro
 		return err
 	}
 	paths, missing := auditPaths(service, names) // what can't be shown keeps nobody from the rest
-	filter := audit.Filter{Denied: o.denied}
+	filter := audit.Filter{Denied: o.denied, Since: o.since.Time}
 	show := a.printEvent
 	if o.format.json(a) {
 		lines := json.NewEncoder(a.out)
 		show = func(e audit.Event) error { return lines.Encode(e) }
 	}
+	var last []audit.Event
+	if o.lines >= 0 {
+		if last, err = lastEvents(paths, filter, o.lines); err != nil {
+			missing = errors.Join(missing, err)
+		}
+	}
 	if o.follow {
+		if o.lines >= 0 {
+			if filter.Since = time.Now(); len(last) > 0 {
+				filter.Since = last[0].Time
+			}
+		}
 		return firstError(missing, followAll(ctx, paths, filter, show))
+	}
+	if o.lines >= 0 {
+		for _, event := range last {
+			if err := show(event); err != nil {
+				return err
+			}
+		}
+		return missing
 	}
 	failed := []error{missing}
 	for _, path := range paths {
@@ -80,6 +109,72 @@ func runAudit(ctx context.Context, a *app, o *auditOptions, names []string) erro
 		}
 	}
 	return errors.Join(failed...)
+}
+
+// lastEvents are the last n events of several logs together.
+func lastEvents(paths []string, filter audit.Filter, n int) ([]audit.Event, error) {
+	var all []audit.Event
+	var failed []error
+	for _, path := range paths {
+		var last []audit.Event
+		for event, err := range audit.EventsOf(path, filter) {
+			if err != nil {
+				failed = append(failed, err)
+				break
+			}
+			if last = append(last, event); len(last) > 2*n+100 {
+				last = slices.Clone(last[len(last)-n:])
+			}
+		}
+		all = append(all, last...)
+	}
+	slices.SortStableFunc(all, func(a, b audit.Event) int { return a.Time.Compare(b.Time) })
+	return all[max(0, len(all)-n):], errors.Join(failed...)
+}
+
+// sinceValue is a time that is given as such, or as how long ago it is.
+type sinceValue struct {
+	time.Time
+	text string
+}
+
+func (s *sinceValue) String() string { return s.text }
+func (s *sinceValue) Type() string   { return "DURATION|TIME" }
+
+func (s *sinceValue) Set(text string) error {
+	at, ok := parseSince(text, time.Now())
+	if !ok {
+		return errors.New("must be how long ago (90s, 2h, 3d) or a time (15:04, 2026-01-15, 2026-01-15T15:04:05Z)")
+	}
+	s.Time, s.text = at, text
+	return nil
+}
+
+// parseSince reads how long before now, or when in the time zone of now; 15:04 is the last time that it was that late.
+func parseSince(text string, now time.Time) (time.Time, bool) {
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
+			return now.AddDate(0, 0, -int(n)), true
+		}
+	}
+	if ago, err := time.ParseDuration(text); err == nil {
+		return now.Add(-ago), ago >= 0
+	}
+	for _, layout := range []string{time.RFC3339, time.DateOnly, time.DateTime, "2006-01-02 15:04", "2006-01-02T15:04", "2006-01-02T15:04:05"} {
+		if at, err := time.ParseInLocation(layout, text, now.Location()); err == nil {
+			return at, true
+		}
+	}
+	for _, layout := range []string{"15:04", time.TimeOnly} {
+		if clock, err := time.ParseInLocation(layout, text, now.Location()); err == nil {
+			at := time.Date(now.Year(), now.Month(), now.Day(), clock.Hour(), clock.Minute(), clock.Second(), 0, now.Location())
+			if at.After(now) {
+				at = at.AddDate(0, 0, -1)
+			}
+			return at, true
+		}
+	}
+	return time.Time{}, false
 }
 
 // auditPaths are the logs of those sandboxes, without names those of all; the error names the others.

@@ -141,7 +141,7 @@ func runConfigInit(a *app) error {
 	if err != nil {
 		return err
 	}
-	return a.write(term.Escape(path) + "\n")
+	return a.write(term.Escape(path) + "\nnext: edit it, everything in it is switched off; then: forage-ctl config check\n")
 }
 
 // loadConfig reads the configuration with file in the place of the caller's own.

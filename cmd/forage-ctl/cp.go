@@ -13,10 +13,10 @@ func newCp(a *app) *cobra.Command {
 		Use:   "cp SRC DST",
 		Short: "Copy files between this machine and a sandbox",
 		Long: `
-One of SRC and DST is NAME:PATH, a path in the running sandbox NAME; it starts at
-/workspace unless it begins with a slash. Folders are copied with all that is in
-them. A folder that is there takes what is copied under its own name; SRC/. is
-what is in a folder. Files that are there are replaced.
+One of SRC and DST is NAME:PATH, a path in the running sandbox NAME; it starts
+at /workspace unless it begins with a slash. Folders are copied with all that is
+in them. A folder that is there takes what is copied under its own name; SRC/.
+is what is in a folder. Files that are there are replaced.
 
 Links are copied as links. One that leads out of the folder that is copied stays
 behind, and so do sockets and devices. What an agent wrote may do harm on this

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -71,7 +72,27 @@ func printReports(a *app, reports []sandbox.Report) error {
 			}
 		}
 	}
-	return nil
+	return a.write("\n" + verdict(reports) + "\n")
+}
+
+// verdict is what the findings come to, and what to do first.
+func verdict(reports []sandbox.Report) string {
+	var first, lacks string
+	for _, report := range reports {
+		for _, f := range report.Findings {
+			switch todo := term.Escape(cmp.Or(f.Fix, f.Detail)); {
+			case f.OK:
+			case f.Required && first == "":
+				first = fmt.Sprintf("%s: %s", term.Escape(f.Name), todo)
+			case f.Name == "tmux":
+				lacks = "; for 'forage-ctl up', " + todo
+			}
+		}
+	}
+	if first != "" {
+		return "not ready. Do this first: " + first
+	}
+	return "ready: try 'forage-ctl run -- bash' in a project's folder" + lacks
 }
 
 // works is a finding in a word: what is not required may be missing.

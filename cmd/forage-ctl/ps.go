@@ -24,11 +24,11 @@ func newPs(a *app) *cobra.Command {
 		Use:   "ps",
 		Short: "List sandboxes",
 		Long: `
-STATE is what the agent does: working, waiting for you, running (it doesn't tell)
+STATE is what the agent does: working, waiting for you, running (it doesn't say)
 or ended, with its exit status; or what the sandbox is: stopped, failed or being
 created. What an agent does is what its terminal says, which it can forge.
-UNSAVED is whether work is nowhere else: yes, no, - for a folder of your own, and
-? where looking took too long. REFUSED is how many hosts it asked for in vain.`,
+UNSAVED is whether work is nowhere else: yes, no, - for a folder of your own, ?
+where looking took too long. REFUSED is how many hosts it asked for in vain.`,
 		Example:           "forage-ctl ps\nforage-ctl ps -o wide\nforage-ctl ps -o json",
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 	xterm "golang.org/x/term"
 
 	"forage/internal/egress"
@@ -93,6 +94,8 @@ func watchTop(ctx context.Context, a *app, service *sandbox.Service, o topOption
 		return err
 	}
 	defer func() { err = errors.Join(err, a.write(screenEnd)) }()
+	quit, restore := a.quitKey()
+	defer restore()
 	ticker := time.NewTicker(o.interval)
 	defer ticker.Stop()
 	var before map[hostOf]egress.HostTraffic
@@ -113,10 +116,40 @@ func watchTop(ctx context.Context, a *app, service *sandbox.Service, o topOption
 		before, last = byHost(traffic), now
 		select {
 		case <-ticker.C:
+		case <-quit:
+			return nil
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// quitKey is closed when q is typed. Keys come one by one, and are not shown, until restore is called.
+func (a *app) quitKey() (quit <-chan struct{}, restore func()) {
+	fd := int(a.in.Fd())
+	before, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+	if err != nil {
+		return nil, func() {}
+	}
+	keys := *before
+	keys.Lflag &^= unix.ICANON | unix.ECHO
+	keys.Cc[unix.VMIN], keys.Cc[unix.VTIME] = 1, 0
+	if unix.IoctlSetTermios(fd, unix.TCSETS, &keys) != nil {
+		return nil, func() {}
+	}
+	typed := make(chan struct{})
+	go func() { // until the program ends: nothing else reads its input
+		for key := make([]byte, 1); ; {
+			if n, err := a.in.Read(key); err != nil || n == 0 {
+				return
+			}
+			if key[0] == 'q' || key[0] == 'Q' {
+				close(typed)
+				return
+			}
+		}
+	}()
+	return typed, func() { unix.IoctlSetTermios(fd, unix.TCSETS, before) }
 }
 
 // cut is the part of text that fits on the terminal.

@@ -8,17 +8,19 @@ import (
 	"io"
 	"iter"
 	"os"
+	"time"
 )
 
 // Filter chooses events; the zero Filter takes all.
 type Filter struct {
-	Denied bool // only what was denied
-	Kind   Kind // only this kind; "" is every kind
+	Denied bool      // only what was denied
+	Kind   Kind      // only this kind; "" is every kind
+	Since  time.Time // only what happened then or later
 }
 
 // Match says whether e is chosen.
 func (f Filter) Match(e Event) bool {
-	return (!f.Denied || e.Verdict == "deny") && (f.Kind == "" || e.Kind == f.Kind)
+	return (!f.Denied || e.Verdict == "deny") && (f.Kind == "" || e.Kind == f.Kind) && !e.Time.Before(f.Since)
 }
 
 // Events reads the events of a log, in order, up to its end. A line that is

@@ -63,8 +63,8 @@ func (e Env) initPath() (string, error) {
 
 func inTheWay(path string) error {
 	return forage.WithHint(
-		forage.Errorf(forage.ErrRefused, "writing the configuration: %s is there already", path),
-		"move it away first, or name another file with --config")
+		forage.Errorf(forage.ErrRefused, "%s is there already, and was left as it is", path),
+		"edit that file, then check it with `forage-ctl config check`; `forage-ctl config show` prints what is in force")
 }
 
 // writeNew writes a file that must not exist, whole or not at all.

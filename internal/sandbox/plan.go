@@ -41,7 +41,7 @@ func (s *Service) planned(ctx context.Context, opts Options) (*planner, error) {
 	go p.git() // a process of its own: meanwhile the rest is planned
 	for _, step := range []func(context.Context) error{
 		p.name, p.template, p.forbidden, p.workspaces, p.identity, p.network, p.command,
-		p.home, p.rootfs, p.installed, p.agentConfig, p.hostTools, p.mounts, p.caches, p.secrets, p.skills, p.environment, p.keys, p.runtime, p.gitConfig,
+		p.home, p.rootfs, p.installed, p.agentConfig, p.hostTools, p.mounts, p.caches, p.secrets, p.skills, p.environment, p.keys, p.runtime, p.gitConfig, p.otherWriters,
 		p.propose,
 	} {
 		if err := step(ctx); err != nil {
