@@ -50,7 +50,7 @@ func Text(f Facts) []byte {
 	w.tools(f)
 	w.network(f)
 	w.limits(f.Plan)
-	w.refused(f.Plan)
+	w.refused(f.Plan, f.Network.Mode)
 	w.lasts(f.Plan)
 	asked := f.Plan.Skills
 	if asked.JJ || slices.ContainsFunc(f.Plan.Workspaces(), func(p forage.Workspace) bool { return isJJ(p) }) {
@@ -139,6 +139,9 @@ func (w writer) workspace(plan forage.Plan, p forage.Workspace, main bool) {
 	default:
 		w.item("`%s` is a copy of the user's folder. The user's own files do not change.", at)
 	}
+	if dir := plan.Spec.Dir; main && dir != "" && dir != at {
+		w.item("`%s`, where you start, is the same folder, at its path on the user's machine.", dir)
+	}
 	if p.ReadOnly {
 		w.item("It is read-only. Write to `/tmp`, and answer with what you found.")
 	}
@@ -158,9 +161,7 @@ func (w writer) workspace(plan forage.Plan, p forage.Workspace, main bool) {
 		w.item("Your commits come to the user as the %s `%s`.", made, p.Branch)
 	} else if p.Branch != "" {
 		w.item("Commit what is to stay. Your commits come to the user as the %s `%s`.", made, p.Branch)
-		if !plan.Ephemeral {
-			w.item("The user looks at the work with `forage-ctl diff %s` and takes it with `forage-ctl apply %s`.", plan.Name, plan.Name)
-		}
+		w.item("The user looks at the work with `forage-ctl diff %s` and takes it with `forage-ctl apply %s`.", plan.Name, plan.Name)
 		w.item("Go on from the commit that you found. A branch of your own is fine; an unrelated history does not reach the user.")
 	}
 	w.item("Do not push, unless you were asked to: nobody waits for it.")
@@ -248,18 +249,21 @@ func (w writer) limits(plan forage.Plan) {
 }
 
 // refused says what to tell the user.
-func (w writer) refused(plan forage.Plan) {
+func (w writer) refused(plan forage.Plan, mode forage.NetworkMode) {
 	w.section("When something is refused", "")
 	w.item("Do not try again and again, and do not look for a way around. Do what you can without it.")
-	w.item("Then tell the user what was refused, why you need it, and the command:")
+	w.item("Then tell the user what was refused, why you need it, and the command. A package registry has a name that can stand")
+	w.line("  for HOST: `@npm`, `@pypi`, `@go`, `@cargo`, `@maven`, `@rubygems`.")
 	if plan.Ephemeral {
-		w.item("a host: the same `forage-ctl run` with `--allow HOST`;")
-		w.item("a folder of the user's machine: the same `forage-ctl run` with `--mount PATH:PLACE:ro`.")
+		w.item("For a host: the same `forage-ctl run` with `--allow HOST`.")
+		w.item("For a folder of the user's machine: the same `forage-ctl run` with `--mount PATH:PLACE:ro`.")
 		return
 	}
-	w.item("a host: `forage-ctl network %s --allow HOST`, which takes effect at once;", plan.Name)
-	w.item("no network at all: `forage-ctl network %s restricted --allow HOST`;", plan.Name)
-	w.item("a folder of the user's machine: a new sandbox, `forage-ctl up NAME --mount PATH:PLACE:ro`.")
+	w.item("For a host: `forage-ctl network %s --allow HOST`, which takes effect at once. `--allow-last` is what was refused last.", plan.Name)
+	if mode != forage.NetworkRestricted && mode != forage.NetworkFull {
+		w.item("Where there is no network: `forage-ctl network %s restricted --allow HOST`.", plan.Name)
+	}
+	w.item("For a folder of the user's machine: a new sandbox, `forage-ctl up NAME --mount PATH:PLACE:ro`.")
 }
 
 func (w writer) lasts(plan forage.Plan) {
@@ -267,9 +271,13 @@ func (w writer) lasts(plan forage.Plan) {
 	home := plan.Spec.Identity.Home
 	w.item("`%s` lasts.", forage.WorkspacePath)
 	for _, mount := range plan.Spec.Mounts {
+		if mount.Volume {
+			w.item("`%s` is a named volume. It lasts, and other sandboxes may use it too.", mount.Target)
+			continue
+		}
 		if mount.Writable && !mount.System && !mount.Layered && !slices.ContainsFunc(plan.Workspaces(), func(p forage.Workspace) bool { return p.Target == mount.Target }) &&
 			!strings.HasPrefix(mount.Target, forage.RepositoriesPath) && path.Base(mount.Target) != ".git" && path.Base(mount.Target) != ".jj" {
-			w.item("`%s` is the user's, and lasts.", mount.Target)
+			w.item("`%s` is a folder of the user's, and lasts.", mount.Target)
 		}
 	}
 	if plan.Ephemeral {

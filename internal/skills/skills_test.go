@@ -80,6 +80,9 @@ func TestText(t *testing.T) {
 	kept := spec
 	kept.KeptHome = "/state/homes/fix"
 	restricted := forage.Network{Mode: forage.NetworkRestricted, Allow: []string{"api.example.com"}}
+	mounted := spec
+	mounted.Dir, mounted.Mounts = "/src/app", []forage.Mount{
+		{Target: "/workspace", Writable: true}, {Target: "/cache", Writable: true, Volume: true}, {Target: "/data", Writable: true}, {Target: "/ro"}}
 	limited := spec
 	limited.Limits.MemoryMax = 512 << 20
 	tests := []struct {
@@ -89,12 +92,15 @@ func TestText(t *testing.T) {
 	}{
 		{"a run in a folder", skills.Facts{Plan: forage.Plan{Name: "fix", Ephemeral: true, Spec: limited, Workspace: forage.Workspace{Mode: forage.WorkspaceDirect}}},
 			[]string{"user's own folder", "no repository", "Mode `none`", "the same `forage-ctl run` with `--allow HOST`", "`/home/agent` too", "512 MiB of memory"},
-			[]string{"forage-ctl diff", "outlives", "## jj", "## Nix", "Not there"}},
+			[]string{"outlives", "## jj", "## Nix", "Not there"}},
 		{"a worktree that stays", skills.Facts{Plan: forage.Plan{Name: "fix", Spec: kept, Workspace: forage.Workspace{
 			Mode: forage.WorkspaceWorktree, Branch: "forage-fix", Base: "0123456789abcdef", Repository: git}}, Network: restricted},
 			[]string{"git worktree", "branch `forage-fix`", "commit `0123456789ab`", "`forage-ctl apply fix`", "Allowed hosts: `api.example.com`.",
 				"`forage-ctl network fix --allow HOST`", "outlives stop and start"},
 			[]string{"## Limits"}},
+		{"mounts", skills.Facts{Plan: forage.Plan{Name: "fix", Spec: mounted, Workspace: forage.Workspace{Mode: forage.WorkspaceDirect, Target: "/workspace"}}},
+			[]string{"`/src/app`, where you start", "`/cache` is a named volume", "`/data` is a folder of the user's", "`forage-ctl network fix restricted"},
+			[]string{"`/ro`", "`/workspace` is a folder of the user's, and"}},
 		{"jj, and what was asked for", skills.Facts{Plan: forage.Plan{Name: "fix", Spec: spec, Skills: forage.Instructions{Skills: forage.Skills{Nix: true, Custom: "Be brief."}},
 			Workspace: forage.Workspace{Mode: forage.WorkspaceJJ, Branch: "forage-fix", Repository: &forage.Repository{Kind: forage.RepositoryJJ}}},
 			Own: []string{"Say please."}, Has: func(name string) bool { return name == "go" }},
