@@ -67,6 +67,9 @@ func printStatus(a *app, s sandbox.Status) error {
 	if !s.StartedAt.IsZero() {
 		table.Row("STARTED", s.StartedAt.Format(time.RFC3339))
 	}
+	if !s.Expires.IsZero() { // the result of a run
+		table.Row("KEPT UNTIL", s.Expires.Format(time.DateOnly))
+	}
 	return table.Write(a.out)
 }
 

@@ -96,6 +96,28 @@ func TestTightenProtect(t *testing.T) {
 	}
 }
 
+// A project can have the home vanish, and can't have it kept.
+func TestTightenHome(t *testing.T) {
+	for _, tc := range []struct {
+		text           string
+		template, want bool
+	}{
+		{"", false, false}, {"home = 'ephemeral'", false, true}, {"home = 'kept'", true, true},
+	} {
+		project, err := loadProject(t, tc.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := config.Tighten(forage.Template{EphemeralHome: tc.template}, project)
+		if err != nil || got.EphemeralHome != tc.want {
+			t.Errorf("%q: ephemeral is %v, %v", tc.text, got.EphemeralHome, err)
+		}
+	}
+	if _, err := loadProject(t, "home = 'none'"); err == nil {
+		t.Error("home = 'none' was taken")
+	}
+}
+
 func TestTightenFullNetwork(t *testing.T) {
 	full := forage.Template{Name: "full", Network: forage.Network{Mode: forage.NetworkFull}}
 	project, err := loadProject(t, "allowedHosts = ['a.example', '*.b.example:443']")
