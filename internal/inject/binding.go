@@ -1,6 +1,7 @@
 package inject
 
 import (
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,6 +17,8 @@ import (
 type Scope struct {
 	Sandbox string // its name: placeholders differ between sandboxes
 	Home    string // the caller's, on the host, which agents' logins are below
+	// Set are the hosts of a set that the user's tools know; nil knows none.
+	Set func(name string) ([]string, error)
 }
 
 // Binding is what a secret's configuration comes to, with what is built in for
@@ -33,6 +36,9 @@ func Binding(name string, secret config.Secret, scope Scope) (forage.Binding, er
 	if err != nil {
 		return forage.Binding{}, err
 	}
+	if err := scope.findHosts(name, uses); err != nil {
+		return forage.Binding{}, err
+	}
 	b := forage.Binding{Secret: name, Source: source, Uses: uses}
 	if source.Login != nil {
 		b.Placeholder, b.Refresh, err = login.Placeholders(source.Login.Kind, scope.Sandbox, name)
@@ -41,6 +47,28 @@ func Binding(name string, secret config.Secret, scope Scope) (forage.Binding, er
 	service.Uses = uses // which say whether it is one that signs
 	b.Placeholder = preset.Placeholder(service, scope.Sandbox, name)
 	return b, nil
+}
+
+// findHosts puts the host of a registry where a preset names its set.
+func (s Scope) findHosts(secret string, uses []forage.SecretUse) error {
+	for _, use := range uses {
+		for i, host := range use.Hosts {
+			prefix, set, found := strings.Cut(host, preset.SetMark)
+			if !found {
+				continue
+			}
+			err := fmt.Errorf("the host of %s%s is not known here", preset.SetMark, set)
+			var hosts []string
+			if s.Set != nil {
+				hosts, err = s.Set(set)
+			}
+			if err != nil {
+				return forage.WithHint(forage.Errorf(forage.ErrUsage, "secret %s: %w", secret, err), "add hosts to [secrets."+secret+"]")
+			}
+			use.Hosts[i] = prefix + strings.TrimSuffix(hosts[0], ":443")
+		}
+	}
+	return nil
 }
 
 // PresetOf is the preset that a secret names, or that of its own name or login;

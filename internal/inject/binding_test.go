@@ -131,11 +131,29 @@ func TestBindingRefused(t *testing.T) {
 	}
 }
 
+// registry knows the hosts of every set.
+func registry(set string) ([]string, error) {
+	return []string{set + ".test:443", "other.test:443"}, nil
+}
+
+// TestRegistriesAreTheUsers: a registry's token goes where the user's tools publish to, and nowhere if that is not known.
+func TestRegistriesAreTheUsers(t *testing.T) {
+	for name, want := range map[string]string{"npm": "npm.test", "pypi": "upload.pypi.test"} {
+		b, err := Binding(name, config.Secret{Env: "X"}, Scope{Sandbox: "box", Set: registry})
+		if err != nil || len(b.Uses) != 1 || strings.Join(b.Uses[0].Hosts, " ") != want {
+			t.Errorf("%s goes to %+v (%v), want %s", name, b.Uses, err, want)
+		}
+		if b, err := Binding(name, config.Secret{Env: "X"}, Scope{Sandbox: "box"}); err == nil {
+			t.Errorf("%s goes to %+v, where no registry is known", name, b.Uses)
+		}
+	}
+}
+
 // TestPlaceholdersHaveTheirShape: agents look at how keys begin.
 func TestPlaceholdersHaveTheirShape(t *testing.T) {
 	for _, name := range preset.Names() {
 		p, _ := preset.Lookup(name)
-		b, err := Binding(name, config.Secret{Env: "X"}, Scope{Sandbox: "box"})
+		b, err := Binding(name, config.Secret{Env: "X"}, Scope{Sandbox: "box", Set: registry})
 		if err != nil || !strings.HasPrefix(b.Placeholder, p.Prefix) || len(b.Placeholder) < 20 {
 			t.Errorf("%s: %q (%v)", name, b.Placeholder, err)
 		}

@@ -24,7 +24,7 @@ func TestPresetsCompile(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = credential.Compile([]forage.Binding{{Secret: name, Placeholder: preset.Placeholder(p, "box", name), Uses: uses}},
+			_, err = credential.Compile([]forage.Binding{{Secret: name, Placeholder: preset.Placeholder(p, "box", name), Uses: found(uses)}},
 				map[string]secrets.Source{name: source})
 			if err != nil {
 				t.Errorf("%s, %s: %v", name, kind, err)
@@ -39,13 +39,26 @@ func TestPresetsCompile(t *testing.T) {
 	}
 }
 
+// found is uses with hosts in the place of the sets that the user's tools tell.
+func found(uses []forage.SecretUse) []forage.SecretUse {
+	for _, use := range uses {
+		for i, host := range use.Hosts {
+			use.Hosts[i] = strings.Replace(host, preset.SetMark, "registry-", 1) + ".test"
+			if !strings.Contains(host, preset.SetMark) {
+				use.Hosts[i] = host
+			}
+		}
+	}
+	return uses
+}
+
 // All presets together are what a sandbox gets that names every secret.
 func TestPresetsDoNotOverlap(t *testing.T) {
 	var bindings []forage.Binding
 	sources := map[string]secrets.Source{}
 	for _, name := range preset.Names() {
 		p, _ := preset.Lookup(name)
-		bindings = append(bindings, forage.Binding{Secret: name, Placeholder: preset.Placeholder(p, "box", name), Uses: p.Uses})
+		bindings = append(bindings, forage.Binding{Secret: name, Placeholder: preset.Placeholder(p, "box", name), Uses: found(p.Uses)})
 		sources[name], _ = secrets.Open(t.Context(), forage.SecretSource{Env: "X"}, nil)
 	}
 	if _, err := credential.Compile(bindings, sources); err != nil {

@@ -2,12 +2,15 @@ package preset
 
 import "forage"
 
-// The hosts of package registries are put together here and named nowhere else in
-// the tree, so that a search for who speaks to one finds this file alone.
+// The hosts of package registries are those that the user's tools are configured for: SetMark and the set in the
+// place of a name stand for its first host, where packages are published to.
 const (
-	npmHost  = "registry." + "npm" + "js.org"
-	pypiHost = "upload." + "py" + "pi.org"
+	npmHost  = "@npm"
+	pypiHost = "upload.@pypi" // the index takes no uploads by its own name
 )
+
+// SetMark begins a set's name in a host of a preset.
+const SetMark = "@"
 
 // presets are all of them; a function, so that nobody can change them.
 func presets() []Preset {

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -27,8 +28,8 @@ type Explained struct {
 
 // Explain says what would become of a request from a sandbox made from a
 // template, whose workspace is a project's folder if project is not "". The URL is taken
-// as it is written; with the method CONNECT it is host:port. Nothing is asked of
-// anybody, and no secret is read.
+// as it is written; with the method CONNECT it is host:port. Beside the
+// tools that know the hosts of sets nothing is asked of anybody, and no secret is read.
 func (s *Service) Explain(template, method, url, project string) (Explained, error) {
 	r, secure, err := parseAsked(method, url)
 	if err != nil {
@@ -43,6 +44,9 @@ func (s *Service) Explain(template, method, url, project string) (Explained, err
 		return Explained{}, err
 	}
 	chosen.Network.Allow = s.narrowed(chosen.Name, chosen.Network.Allow, bindings, nil)
+	if _, err := s.findSets(context.Background(), &chosen.Network, nil); err != nil {
+		return Explained{}, err
+	}
 	rules, err := policy.Compile(chosen.Network)
 	if err != nil {
 		return Explained{}, forage.Errorf(forage.ErrUsage, "%w", err)
@@ -127,7 +131,7 @@ func (s *Service) bindings(template forage.Template) ([]forage.Binding, error) {
 		if !found {
 			continue
 		}
-		binding, err := inject.Binding(name, secret, inject.Scope{Home: s.Caller.Home})
+		binding, err := inject.Binding(name, secret, inject.Scope{Home: s.Caller.Home, Set: s.setHosts(context.Background(), nil)})
 		if err != nil {
 			return nil, err
 		}

@@ -27,11 +27,11 @@ type boundSecret struct {
 
 // secrets binds the secrets of the template and of its agents, and says what agents find
 // of them inside.
-func (p *planner) secrets(context.Context) error {
+func (p *planner) secrets(ctx context.Context) error {
 	p.plan.SecretMode, p.plan.Traffic = p.chosen.SecretMode, p.chosen.Traffic
 	var bound []boundSecret
 	for _, name := range p.secretNames() {
-		b, ok, err := p.bind(name)
+		b, ok, err := p.bind(ctx, name)
 		if err != nil {
 			return err
 		}
@@ -79,7 +79,7 @@ func (p *planner) secretNames() []string {
 }
 
 // bind makes the binding of a secret; false says that the sandbox does without it.
-func (p *planner) bind(name string) (boundSecret, bool, error) {
+func (p *planner) bind(ctx context.Context, name string) (boundSecret, bool, error) {
 	secret, found, err := p.secret(name)
 	if err != nil || !found {
 		return boundSecret{}, false, err
@@ -101,7 +101,9 @@ func (p *planner) bind(name string) (boundSecret, bool, error) {
 			forage.Errorf(forage.ErrUsage, "secret %s is a login, whose file inside would be in what --mount shows at %s", name, target),
 			"leave out that mount, or the secret")
 	}
-	binding, err := inject.Binding(name, secret, inject.Scope{Sandbox: p.plan.Name, Home: p.service.Caller.Home})
+	binding, err := inject.Binding(name, secret, inject.Scope{
+		Sandbox: p.plan.Name, Home: p.service.Caller.Home, Set: p.service.setHosts(ctx, hostileOf(p.plan)),
+	})
 	if err != nil {
 		return boundSecret{}, false, err
 	}

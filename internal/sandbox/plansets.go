@@ -73,6 +73,17 @@ func (s *Service) findSet(ctx context.Context, name string, hostile []string) (h
 	return set, err
 }
 
+// setHosts finds the hosts of one set.
+func (s *Service) setHosts(ctx context.Context, hostile []string) func(string) ([]string, error) {
+	return func(name string) ([]string, error) {
+		set, err := s.findSet(ctx, name, hostile)
+		if err == nil && len(set.Hosts) == 0 {
+			err = forage.Errorf(forage.ErrUsage, "@%s has no hosts", name)
+		}
+		return set.Hosts, err
+	}
+}
+
 // toolCaller is whose tools are asked: those of the caller that no sandbox can change.
 func (s *Service) toolCaller(hostile []string) hostset.Caller {
 	path, _ := s.Caller.Getenv("PATH")
