@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -29,9 +28,6 @@ const (
 	columns = "200"
 	rows    = "50"
 )
-
-// terminfo is where descriptions of terminals may be (terminfo(5)).
-var terminfo = []string{"/usr/share/terminfo", "/lib/terminfo", "/etc/terminfo"}
 
 // Options is what a Session needs.
 type Options struct {
@@ -171,7 +167,7 @@ const agentWindow = "=" + forage.SessionName + ":=" + forage.WindowName
 
 func (s *Session) newSession() []string {
 	args := []string{"set-option", "-g", "history-limit", "20000", ";"}
-	if hasTerminal("tmux-256color") {
+	if boot.HasTerminal("tmux-256color", s.options.Env) {
 		args = append(args, "set-option", "-g", "default-terminal", "tmux-256color", ";")
 	}
 	// Whatever the image's tmux.conf says, the agent's window is number 0.
@@ -233,13 +229,4 @@ func (s *Session) ask(ctx context.Context, args ...string) (output string, ok bo
 		return "", false, fmt.Errorf("asking tmux: %w", err)
 	}
 	return result.Output, boot.Describe(result.Status) == "", nil
-}
-
-func hasTerminal(name string) bool {
-	for _, folder := range terminfo {
-		if _, err := os.Stat(folder + "/" + name[:1] + "/" + name); err == nil {
-			return true
-		}
-	}
-	return false
 }

@@ -67,7 +67,7 @@ func (s *Server) newTerminalProgram(command boot.Command, wanted *wire.Terminal,
 	}
 	defer slave.Close()
 	if wanted.Term != "" {
-		command.Env = boot.Setenv(command.Env, "TERM="+wanted.Term)
+		command.Env = boot.Setenv(command.Env, "TERM="+boot.Terminal(wanted.Term, command.Env))
 	}
 	command.Stdin, command.Stdout, command.Stderr = slave, slave, slave
 	command.Terminal = true
