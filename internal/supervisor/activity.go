@@ -13,7 +13,7 @@ import (
 )
 
 // notifyPause is how long nothing is told after something was: an agent may change its mind many times a second.
-const notifyPause = 5 * time.Second
+const notifyPause = 2 * time.Second
 
 // activity is what the agent does. Its output says so, which the agent can forge: it is shown, and nothing
 // is decided by it.
