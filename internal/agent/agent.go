@@ -26,6 +26,8 @@ type Agent struct {
 	Hosts []string
 	// Secret is the preset of its key, AuthEnvVar the variable that the key is expected in.
 	Secret, AuthEnvVar string
+	// Without are variables of the same key that it complains about beside its own.
+	Without []string
 	// Quiet are variables that switch off updates, reports and downloads.
 	Quiet map[string]string
 	// Settings makes the files, variables and arguments with which it works without questions.

@@ -22,6 +22,7 @@ func gemini() Agent {
 			"generativelanguage.googleapis.com", "oauth2.googleapis.com"},
 		Secret:       "gemini",
 		AuthEnvVar:   "GEMINI_API_KEY",
+		Without:      []string{"GOOGLE_API_KEY"},
 		Settings:     geminiSettings,
 		Rules:        "run_shell_command(git push)",
 		Instructions: []string{"~/.gemini/GEMINI.md"},
@@ -50,7 +51,10 @@ func geminiSettings(in Inside) Settings {
 	if len(in.Servers) > 0 {
 		system["mcpServers"] = in.Servers
 	}
-	s := Settings{Files: []forage.File{jsonFile(path.Join(in.Dir, "settings.json"), over(in.Own, system), !in.ReadOnly)}}
+	s := Settings{
+		Env:   map[string]string{"GEMINI_CLI_TRUST_WORKSPACE": "true"},
+		Files: []forage.File{jsonFile(path.Join(in.Dir, "settings.json"), over(in.Own, system), !in.ReadOnly)},
+	}
 	var policy strings.Builder
 	rule := func(text, decision string, priority int) {
 		tool, command := rule(text)
@@ -74,7 +78,7 @@ func geminiSettings(in Inside) Settings {
 		rule("*", "allow", 997)
 	}
 	if policy.Len() > 0 {
-		s.Files = append(s.Files, forage.File{Path: path.Join(in.Dir, "policies/forage.toml"), Content: []byte(policy.String()), Owned: true})
+		s.Files = append(s.Files, forage.File{Path: path.Join(in.Dir, "policies/forage.toml"), Content: []byte(policy.String())})
 	}
 	return s
 }

@@ -291,6 +291,11 @@ func (p *planner) contribute(bound []boundSecret) error {
 	if err != nil {
 		return err
 	}
+	for _, k := range p.known {
+		for _, name := range k.known.Without {
+			delete(merged.Env, name)
+		}
+	}
 	p.inside = merged
 	p.plan.Spec.Files = append(p.plan.Spec.Files, merged.Files...)
 	command := p.plan.Spec.Command
