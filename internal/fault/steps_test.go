@@ -294,7 +294,7 @@ func (s *steps) everything() string {
 	return all.String()
 }
 
-var ofTheStore = regexp.MustCompile(`^(sandboxes(/run-[^/]*\.audit\..*)?|locks(/\.store\.lock)?|workspaces|repositories(/\.recovery|/\.apply(/[^/]*)?)?|id_ed25519(\.pub)?|runtime|snapshots.*|quarantine.*)$`)
+var ofTheStore = regexp.MustCompile(`^(sandboxes(/run-[^/]*\.audit\..*)?|locks(/\.store\.lock)?|workspaces|homes|repositories(/\.recovery|/\.apply(/[^/]*)?)?|id_ed25519(\.pub)?|runtime|snapshots.*|quarantine.*)$`)
 
 // clear lets the kept work go, as gc would in its time, and looks whether anything else is left.
 func (s *steps) clear(fail func(string, ...any)) {

@@ -29,11 +29,12 @@ func (s *Sandbox) prepareRootfs(ctx context.Context) error {
 			return err
 		}
 	}
-	known, ok := agent.Lookup(spec.Command[0])
-	if ok && spec.Rootfs.Kind != forage.RootfsHost && len(spec.Init) == 0 && !strings.Contains(spec.Command[0], "/") && !hasCommand(*spec, known.Name) {
-		return forage.WithHint(
-			forage.Errorf(forage.ErrUnsupported, "%s is not in the root filesystem", known.Name),
-			"install it there: "+known.Install)
+	if spec.Rootfs.Kind != forage.RootfsHost && len(spec.Init) == 0 && len(spec.Command) > 0 && !strings.Contains(spec.Command[0], "/") {
+		if known, ok := agent.Lookup(spec.Command[0]); ok && !hasCommand(*spec, known.Name) {
+			return forage.WithHint(
+				forage.Errorf(forage.ErrUnsupported, "%s is not in the root filesystem", known.Name),
+				"install it there: "+known.Install)
+		}
 	}
 	if spec.Session && !hasCommand(*spec, "tmux") {
 		return forage.WithHint(
