@@ -82,11 +82,14 @@ func callers() []caller {
 	return []caller{{"user", &syscall.Credential{Uid: ordinaryUID, Gid: ordinaryUID}}, {name: "root"}}
 }
 
-// asRoot says whether a script is for root too: attacks are, and those that say [root] or [!root].
+// asRoot says whether a script is for root too: attacks are, and those that say [root] or [!root] but not to skip.
 func asRoot(t *testing.T, file string) bool {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	check(t, err)
+	if strings.Contains(string(text), "[root] skip") {
+		return false
+	}
 	return testdir.Soak() || strings.HasPrefix(filepath.Base(file), "attack_") || strings.Contains(string(text), "root] ")
 }
 
