@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -25,6 +26,9 @@ type app struct {
 	verbose    bool   // --verbose
 	json       bool   // --json: logs as JSON lines, and results where a command has any
 	version    bool   // --version, without a command
+
+	line  sync.Mutex // held by what writes to stderr beside a progress line
+	shown bool       // there is one
 
 	helpErr error // of printing help, which cobra has no way to return
 
@@ -61,7 +65,7 @@ func (a *app) open(unconfigured func(error)) (*sandbox.Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	service, err := sandbox.New(sandbox.Config{ConfigFile: a.configFile, Caller: me, Notify: a.note, Detail: a.detail(), Unconfigured: unconfigured})
+	service, err := sandbox.New(sandbox.Config{ConfigFile: a.configFile, Caller: me, Notify: a.note, Progress: a.told, Detail: a.detail(), Unconfigured: unconfigured})
 	if err == nil && a.verbose {
 		a.log().Debug("opened", "configuration", service.Config.Files, "state", service.Places.State, "runtime", service.Places.Runtime)
 	}
@@ -97,6 +101,9 @@ func (a *app) note(note string) {
 		a.log().Warn(note)
 		return
 	}
+	a.line.Lock()
+	defer a.line.Unlock()
+	a.clearLine()
 	fmt.Fprintf(a.err, "note: %s\n", oneLine(note))
 }
 

@@ -31,10 +31,10 @@ is under way and not allowed any more is cut, and nothing else that runs inside.
   restricted  the allowed hosts
   full        any public name or address over TCP; no LAN, no host, no metadata
 
-A set of hosts stands for several: @npm @pypi @go @cargo @maven @rubygems @debian
-@nix are the registries that your own tools are configured for, @github @gitlab
-@docker @huggingface what their names say, and [hostSets] in the configuration
-names more.
+A set of hosts stands for several: @npm @pypi @go @cargo @maven @rubygems
+@debian @nix are the registries that your own tools are configured for, @github
+@gitlab @docker @huggingface what their names say, and [hostSets] in the
+configuration names more.
 
 With --monitor on, what the rules deny is let through and recorded as what would
 have been denied; what no rule can allow stays denied.`,

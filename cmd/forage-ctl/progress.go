@@ -23,17 +23,21 @@ type progress struct {
 	mu    sync.Mutex
 	timer *time.Timer // nil: no terminal, or it has ended
 	said  string
-	shown bool
 }
 
 // progress begins to say that what is going on, until end is called.
 func (a *app) progress(what string) *progress {
 	p := &progress{a: a, what: what, since: time.Now()}
 	if file, ok := a.err.(*os.File); ok && !a.json && xterm.IsTerminal(int(file.Fd())) {
+		p.mu.Lock() // show waits for the timer to be there
+		defer p.mu.Unlock()
 		p.timer = time.AfterFunc(progressAfter, p.show)
 	}
 	return p
 }
+
+// told is progress for those who have no more to say.
+func (a *app) told(what string) (end func()) { return a.progress(what).end }
 
 // say adds how far it is.
 func (p *progress) say(how string) {
@@ -52,9 +56,25 @@ func (p *progress) show() {
 	if p.said != "" {
 		text += ", " + p.said
 	}
-	fmt.Fprint(p.a.err, "\r\x1b[K"+term.Escape(text))
-	p.shown = true
+	text = term.Escape(text)
+	if width, _, err := xterm.GetSize(int(p.a.err.(*os.File).Fd())); err == nil && width > 1 { // a line that breaks can't be taken away
+		runes := []rune(text)
+		text = string(runes[:max(0, min(len(runes), width-1))])
+	}
+	p.a.line.Lock()
+	defer p.a.line.Unlock()
+	p.a.clearLine()
+	fmt.Fprint(p.a.err, text)
+	p.a.shown = true
 	p.timer.Reset(progressAfter)
+}
+
+// clearLine takes the progress line away. The caller holds a.line.
+func (a *app) clearLine() {
+	if a.shown {
+		fmt.Fprint(a.err, "\r\x1b[K")
+		a.shown = false
+	}
 }
 
 // end takes the line away. It may be called again.
@@ -66,7 +86,7 @@ func (p *progress) end() {
 	}
 	p.timer.Stop()
 	p.timer = nil
-	if p.shown {
-		fmt.Fprint(p.a.err, "\r\x1b[K")
-	}
+	p.a.line.Lock()
+	defer p.a.line.Unlock()
+	p.a.clearLine()
 }

@@ -110,6 +110,7 @@ func (s *Service) halt(ctx context.Context, record store.Record) error {
 	if !supervisor.Alive(dir) {
 		return nil
 	}
+	defer s.progress("stopping " + record.Name)()
 	err := s.askToEnd(ctx, record.Name)
 	if err == nil {
 		err = s.awaitEnd(ctx, record.Name)
@@ -183,7 +184,10 @@ func (s *Service) clear(ctx context.Context, record store.Record, how workspace.
 	if err := s.destroy(ctx, record.Name, record.Runtime); err != nil {
 		return err
 	}
-	if err := s.removeWorkspaces(ctx, record.Name, parts, how); err != nil {
+	end := s.progress("removing the workspace of " + record.Name)
+	err := s.removeWorkspaces(ctx, record.Name, parts, how)
+	end()
+	if err != nil {
 		return err
 	}
 	// What a run was allowed to do stays on record.

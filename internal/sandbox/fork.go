@@ -194,6 +194,7 @@ func (f *forking) fill(ctx context.Context, record store.Record) error {
 			return err
 		}
 	}
+	defer f.progress("copying the workspace of " + f.name)()
 	before, err := f.snapshots().Restore(ctx, f.name, f.state.ID, request)
 	if err != nil {
 		return fmt.Errorf("taking over the state of %s: %w", f.name, err)

@@ -333,11 +333,13 @@ func (s *Service) spawn(ctx context.Context, record store.Record, hostEnv map[st
 	if err := errors.Join(makeHome(record.Plan.Spec), makeVolumes(record.Plan.Spec)); err != nil {
 		return err
 	}
+	end := s.progress(starting(record.Plan))
 	err := supervisor.Spawn(ctx, supervisor.Launch{
 		StateDir: s.Places.State, RuntimeDir: s.Places.Runtime, Name: record.Name,
 		Listen: s.Config.SSHListen, HostEnv: hostEnv, SecretEnv: s.secretEnv(record.Plan),
 		Notify: s.Config.Notify,
 	}, s.Places.Of(record.Name).Crash)
+	end()
 	if err != nil { // it may be on its way out still, or have succeeded when ctx ended
 		err = errors.Join(err, s.halt(context.WithoutCancel(ctx), record))
 	}
@@ -356,8 +358,18 @@ func (s *Service) Stop(ctx context.Context, name string) error {
 	})
 }
 
+// starting says what is done while a sandbox starts.
+func starting(plan forage.Plan) string {
+	what := "starting " + plan.Name
+	if ref := plan.Spec.Rootfs.Ref; ref != "" { // an image may be pulled and unpacked
+		what += ", from " + ref
+	}
+	return what
+}
+
 // bringCommits is updateWorkspaces for who has done what was asked: what can't be brought is said.
 func (s *Service) bringCommits(ctx context.Context, plan forage.Plan) {
+	defer s.progress("bringing commits out of " + plan.Name)()
 	if err := s.updateWorkspaces(ctx, plan); err != nil {
 		s.notify(err.Error())
 	}

@@ -24,7 +24,10 @@ func (s *Service) makeWorkspaces(ctx context.Context, plan forage.Plan) error {
 		if err != nil {
 			return err
 		}
-		if err := provider.Create(ctx, w); err != nil {
+		end := s.progress("making the workspace, " + string(w.Mode))
+		err = provider.Create(ctx, w)
+		end()
+		if err != nil {
 			return fmt.Errorf("making the workspace: %w", err)
 		}
 	}

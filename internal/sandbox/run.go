@@ -81,6 +81,7 @@ func (s *Service) Run(ctx context.Context, opts Options, stdio Stdio) (exit int,
 	logins := make(chan login, 1)
 	running := plan
 	running.Spec.Session = false // the command has our terminal
+	started := s.progress(starting(plan))
 	sandbox, err := supervisor.Start(ctx, supervisor.Setup{
 		Plan: running, Runtime: rt, Dir: paths.Dir, Network: plan.Network,
 		LogPath: paths.Log, AuditPath: paths.Audit, ImageCache: paths.ImageCache,
@@ -89,6 +90,7 @@ func (s *Service) Run(ctx context.Context, opts Options, stdio Stdio) (exit int,
 		Update:     func(change func(*store.Record)) error { change(&record); return s.Store.Save(record) },
 		Workspaces: s.Workspaces,
 	})
+	started()
 	if err != nil {
 		return 0, err
 	}

@@ -25,6 +25,8 @@ type Config struct {
 	Caller     Caller
 	Notify     func(note string) // is told what the user should know before a sandbox starts; nil: nobody is
 	Detail     func(string)      // is told what else is decided; nil: nobody is
+	// Progress is told what begins that may take long, and returns what to call at its end; nil: nobody is. One is under way at a time.
+	Progress func(what string) (end func())
 	// Unconfigured is told what is wrong with the configuration, where nothing is planned or started: what runs can be seen and
 	// ended without it. nil: it is an error.
 	Unconfigured func(error)
@@ -39,6 +41,7 @@ type Service struct {
 	Workspaces supervisor.Workspaces
 	Caller     Caller
 	notify     func(string)
+	progress   func(string) func()
 	detail     func(string)
 	read       []string // where the configuration is read from, whether or not it is there
 	skills     string   // folder of the caller's own skills
@@ -116,8 +119,12 @@ func New(c Config) (*Service, error) {
 	if notify == nil {
 		notify = func(string) {}
 	}
+	progress := c.Progress
+	if progress == nil {
+		progress = func(string) func() { return func() {} }
+	}
 	return &Service{
-		notify: notify, detail: c.Detail, read: append(read, skills), skills: skills,
+		notify: notify, progress: progress, detail: c.Detail, read: append(read, skills), skills: skills,
 		Config: cfg, Store: records, Places: supervisor.Places{Places: places},
 		Runtimes:   supervisor.Runtimes{Dir: places.Runtime},
 		Workspaces: supervisor.Workspaces{Places: workspace.PlacesIn(places.State, places.Runtime)}, Caller: c.Caller,

@@ -46,6 +46,7 @@ func (s *Service) Snapshot(ctx context.Context, name string, o SnapshotOptions) 
 			return err
 		}
 		request.Of, request.Label = record.CreatedAt, o.Label
+		defer s.progress("taking a snapshot of " + name)()
 		made, err = s.snapshots().Create(ctx, request)
 		return err
 	})
@@ -59,7 +60,9 @@ func (s *Service) snapshotBefore(ctx context.Context, record store.Record, what 
 	request, err := s.snapshotOf(ctx, record.Plan, false)
 	if err == nil {
 		request.Of, request.Label, request.Automatic, request.MaxCopied = record.CreatedAt, "before "+what, true, maxAutomatic
+		end := s.progress("taking a snapshot before " + what)
 		_, err = s.snapshots().Create(ctx, request)
+		end()
 	}
 	if err != nil && ctx.Err() == nil {
 		s.notify(fmt.Sprintf("no snapshot was made before %s: %v", what, err))
@@ -96,7 +99,10 @@ func (s *Service) Restore(ctx context.Context, name, id string) (before snapshot
 			return err
 		}
 		request.Of, request.Label, request.Automatic = record.CreatedAt, "before restore of "+id, true
-		if before, err = s.snapshots().Restore(ctx, name, id, request); err != nil {
+		end := s.progress("restoring the workspace of " + name)
+		before, err = s.snapshots().Restore(ctx, name, id, request)
+		end()
+		if err != nil {
 			return err
 		}
 		s.bringCommits(ctx, record.Plan)
@@ -127,6 +133,7 @@ func (s *Service) Export(ctx context.Context, name, id, to string) error {
 	if len(folders) == 1 {
 		folders[0].Path = to
 	}
+	defer s.progress("writing " + to)()
 	return s.snapshots().Export(ctx, name, one.ID, folders)
 }
 
