@@ -11,6 +11,7 @@ import (
 
 	"forage"
 	"forage/internal/egress"
+	"forage/internal/hostset"
 	"forage/internal/policy"
 	"forage/internal/preset"
 	"forage/internal/store"
@@ -62,13 +63,14 @@ func (s *Service) withSets(ctx context.Context, plan forage.Plan, all []Refusal)
 	known := s.knownSets()
 	proposed, _ := proposedSets(plan.Workspaces())
 	for _, set := range proposed {
-		if known[set] == nil {
-			network := forage.Network{Allow: []string{set}}
-			if _, err := s.findSets(ctx, &network, hostileOf(plan)); err != nil {
-				s.rememberSets(map[string][]string{set: {}}) // it is not asked for again
-			}
-			known = s.knownSets()
+		if _, asked := known[set]; asked {
+			continue
 		}
+		caller := s.toolCaller(hostileOf(plan))
+		caller.Get = nil // the project's files are no reason to ask a server
+		found, _ := hostset.Resolve(ctx, set[1:], caller)
+		known[set] = append([]string{}, found.Hosts...) // none: it is not asked for again
+		s.rememberSets(known)
 	}
 	for _, name := range preset.SetNames() {
 		if hosts := preset.SetHosts(name); hosts != nil {
