@@ -72,16 +72,16 @@ func (s *toolSearch) home(dir, real string) (string, error) {
 		}
 		return strings.Join(dirs, ", "), nil
 	}
+	own := slices.Contains(s.own, dir) || slices.Contains(s.own, real)
 	trees := s.installed(real)
 	if trees == nil {
 		trees = brewTrees(real)
 	}
-	if trees == nil {
-		trees = prefixTrees(real)
-	}
-	own := slices.Contains(s.own, dir) || slices.Contains(s.own, real)
-	if own {
+	switch {
+	case own:
 		trees = append(trees, real)
+	case trees == nil:
+		trees = prefixTrees(real)
 	}
 	trees = slices.DeleteFunc(trees, func(tree string) bool { return !s.mayBeTree(tree) })
 	if !slices.ContainsFunc(trees, func(tree string) bool { return Within(real, tree) }) {
@@ -91,7 +91,7 @@ func (s *toolSearch) home(dir, real string) (string, error) {
 		s.showOptional(tree)
 	}
 	if own {
-		s.beside(real)
+		s.beside(dir, real)
 	}
 	s.base(real)
 	s.dirs = append(s.dirs, placedDir{real, s.at})
@@ -140,12 +140,12 @@ func (c Caller) folder(variable, usual string) string {
 
 // beside adds what the programs in a folder of the caller's need: where its links lead, the toolchains that
 // rustup's proxies stand for, and what is installed beside it.
-func (s *toolSearch) beside(bin string) {
+func (s *toolSearch) beside(dir, bin string) {
 	c := s.caller
 	switch {
-	case bin == real(filepath.Join(c.folder("CARGO_HOME", ".cargo"), "bin")):
+	case slices.Contains([]string{dir, bin}, filepath.Join(c.folder("CARGO_HOME", ".cargo"), "bin")):
 		s.rustup()
-	case bin == real(c.inHome(".local/bin")):
+	case slices.Contains([]string{dir, bin}, c.inHome(".local/bin")):
 		for _, tree := range []string{".local/share/claude/versions", ".local/share/uv/tools", ".local/share/pipx/venvs", ".local/pipx/venvs"} {
 			s.showFolder(c.inHome(tree))
 		}

@@ -123,6 +123,7 @@ type toolSearch struct {
 	path     []string
 	own      []string // ownFolders
 	managers []manager
+	bases    []string // where managers install, without links
 	tool     Tool
 	at       int // the entry of path that is looked at
 	dirs     []placedDir

@@ -11,7 +11,7 @@ import (
 
 // home makes a home folder from lines: "a/b" is an empty file, "a/b: text" one with
 // content, "a/b! text" a program, "a/b -> c" a link, "a/" a folder. HOME in texts is its path.
-func home(t *testing.T, lines ...string) string {
+func home(t testing.TB, lines ...string) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -41,7 +41,7 @@ func home(t *testing.T, lines ...string) string {
 	return dir
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

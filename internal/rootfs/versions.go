@@ -71,15 +71,13 @@ func (s *toolSearch) shimsOf(dir string) (manager, bool) {
 
 // installed are the trees of the version of something that path is in; nil is none.
 func (s *toolSearch) installed(path string) []string {
-	for _, m := range s.managers {
-		root := m.root(s.caller)
-		if root == "" {
-			continue
+	if s.bases == nil { // asked for many times
+		for _, m := range s.managers {
+			s.bases = append(s.bases, real(filepath.Join(m.root(s.caller), m.installs)))
 		}
-		base := filepath.Join(root, m.installs)
-		if !Within(path, base) {
-			base = real(base)
-		}
+	}
+	for i, m := range s.managers {
+		base := s.bases[i]
 		if base == "" || !Within(path, base) {
 			continue
 		}
