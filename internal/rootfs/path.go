@@ -23,6 +23,9 @@ func ToolVariables() []string { return []string{"JAVA_HOME", "RUSTUP_HOME", "UV_
 func (s *toolSearch) entries() []Found {
 	var all []Found
 	for at, dir := range s.path {
+		if slices.Contains(s.path[:at], dir) {
+			continue
+		}
 		s.at = at
 		found := Found{Path: dir}
 		if shown, err := s.entry(dir); err != nil {
@@ -189,17 +192,14 @@ func (s *toolSearch) linked(path string) {
 	}
 }
 
-// rustup shows the toolchains, which the proxies in cargo's folder start. CARGO_HOME is not set: cargo's folder is the one in
-// the home inside, where it can write.
+// rustup shows the toolchains, which the proxies in cargo's folder start, under a layer of the sandbox's own: a proxy makes
+// folders beside them. CARGO_HOME is not set: cargo's folder is the one in the home inside.
 func (s *toolSearch) rustup() {
-	home := s.caller.folder("RUSTUP_HOME", ".rustup")
-	if !s.showFolder(filepath.Join(home, "toolchains")) {
-		return
+	home := real(s.caller.folder("RUSTUP_HOME", ".rustup"))
+	if _, err := os.Stat(filepath.Join(home, "toolchains")); home != "" && err == nil && s.mayBeTree(home) {
+		s.layer(home, home)
+		s.setenv("RUSTUP_HOME", home)
 	}
-	if settings := real(filepath.Join(home, "settings.toml")); settings != "" && s.mayBeTree(settings) {
-		s.showOptional(settings)
-	}
-	s.setenv("RUSTUP_HOME", real(home))
 }
 
 // pythons shows the Pythons that uv has installed, with a layer of the sandbox's own in which it can install more, and
