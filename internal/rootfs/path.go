@@ -85,6 +85,9 @@ func (s *toolSearch) home(dir, real string) (string, error) {
 		trees = append(trees, real)
 	case trees == nil:
 		trees = prefixTrees(real)
+		if trees != nil && s.caller.Written != nil && s.caller.Written(real) {
+			return "", errors.New("it is in the workspace of another sandbox")
+		}
 	}
 	trees = slices.DeleteFunc(trees, func(tree string) bool { return !s.mayBeTree(tree) })
 	if !slices.ContainsFunc(trees, func(tree string) bool { return Within(real, tree) }) {

@@ -35,6 +35,8 @@ type Caller struct {
 	Getenv func(string) (string, bool)
 	// May says why the folder at path, which is real without links, may not be shown; nil allows all.
 	May func(path, real string) error
+	// Written says whether some sandbox can write to a folder; nil says no.
+	Written func(real string) bool
 	// Project is the workspace's folder, whose files name versions of tools; Inside is the home inside.
 	Project, Inside string
 }

@@ -86,6 +86,9 @@ func (p *planner) flagMounts() error {
 		if err != nil {
 			return err
 		}
+		spec.Mounts = slices.DeleteFunc(spec.Mounts, func(m forage.Mount) bool { // what comes along by itself
+			return m.Optional && (m.System || m.Layered) && m.Target == mount.Target
+		})
 		if isMounted(*spec, mount.Target) {
 			return forage.Errorf(forage.ErrUsage, "%s %q: something is mounted at %s already", flag, text, mount.Target)
 		}

@@ -4,10 +4,13 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 
 	"forage"
 	"forage/internal/rootfs"
 	"forage/internal/runtime"
+	"forage/internal/store"
+	"forage/internal/workspace"
 )
 
 // toolOwner is the caller as whose tools and caches are looked for.
@@ -26,6 +29,18 @@ func (p *planner) owner() rootfs.Caller {
 			return err
 		}
 		return p.mayShow(real, real)
+	}
+	caller.Written = func(real string) bool {
+		records, _, err := p.service.Store.List()
+		return err != nil || slices.ContainsFunc(records, func(record store.Record) bool {
+			return slices.ContainsFunc(record.Plan.Spec.Mounts, func(m forage.Mount) bool { return m.Writable && rootfs.Within(real, m.Source) })
+		})
+	}
+	for _, text := range p.opts.Mounts {
+		if source, ok := strings.CutSuffix(text, ":rw"); ok {
+			source, _ = p.service.Caller.abs(source[:max(0, strings.LastIndex(source, ":"))])
+			caller.Hostile = append(caller.Hostile, workspace.Resolved(source))
+		}
 	}
 	for _, w := range p.plan.Workspaces() {
 		caller.Hostile = append(append(caller.Hostile, w.Path), origins(w)...)
@@ -67,6 +82,7 @@ func (p *planner) hostTools(context.Context) error {
 // something else is mounted, that counts.
 func (p *planner) caches(context.Context) error {
 	spec := &p.plan.Spec
+	spec.Mounts = slices.DeleteFunc(spec.Mounts, func(m forage.Mount) bool { return m.Layered && p.whyNotShown(m) != "" }) // a tool's
 	mounts, found := rootfs.Caches(p.chosen.Caches, p.owner(), spec.Identity.Home)
 	for i, mount := range mounts {
 		about := slices.IndexFunc(found, func(f rootfs.Found) bool { return f.Shown == mount.Target })
@@ -86,7 +102,7 @@ func (p *planner) whyNotShown(mount forage.Mount) string {
 		return err.Error()
 	}
 	for _, other := range p.plan.Spec.Mounts {
-		if other.Target != p.plan.Spec.Identity.Home && (rootfs.Within(other.Target, mount.Target) || rootfs.Within(mount.Target, other.Target)) {
+		if other != mount && !other.System && other.Target != p.plan.Spec.Identity.Home && (rootfs.Within(other.Target, mount.Target) || rootfs.Within(mount.Target, other.Target)) {
 			return other.Source + " is mounted at " + other.Target
 		}
 	}
