@@ -32,6 +32,7 @@ func Conformance(t *testing.T, h Harness) {
 		{"workspace", workspaceIsTheUsers},
 		{"read-only workspace", workspaceCanBeReadOnly},
 		{"mounts", mountsAreAsPlanned},
+		{"home", homeIsKept},
 		{"missing mount", missingMountFails},
 		{"files", filesAreThere},
 		{"folder as root filesystem", folderIsARootfs},
@@ -143,6 +144,25 @@ func mountsAreAsPlanned(h *host) {
 	if _, err := os.Stat(filepath.Join(shown, "new")); err != nil {
 		h.Error(err)
 	}
+}
+
+// homeIsKept: what is in a kept home outlives the sandbox; of our own files, those that are there stay, and those that are renewed are ours.
+func homeIsKept(h *host) {
+	home := filepath.Join(h.state, "home")
+	if err := os.Mkdir(home, 0o700); err != nil {
+		h.Fatal(err)
+	}
+	h.give(home)
+	plan := h.plan("box")
+	plan.Spec.KeptHome = home
+	plan.Spec.Files = append(plan.Spec.Files,
+		forage.File{Path: "/home/agent/settings", Content: []byte("ours"), Mode: 0o600, Owned: true},
+		forage.File{Path: "/home/agent/login", Content: []byte("ours"), Mode: 0o600, Owned: true, Renew: true})
+	b := h.start(plan)
+	b.works("cd && grep ours settings && grep ours login && echo mine > settings && ln -sf /workspace/victim login && echo talk > talk")
+	b.stop()
+	b = h.start(plan)
+	b.works("cd && grep mine settings && grep ours login && test ! -e /workspace/victim && grep talk talk && grep ' /home/agent .*nosuid,nodev' /proc/self/mounts")
 }
 
 func missingMountFails(h *host) {
