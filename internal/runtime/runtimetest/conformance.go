@@ -153,15 +153,18 @@ func homeIsKept(h *host) {
 		h.Fatal(err)
 	}
 	h.give(home)
-	plan := h.plan("box")
-	plan.Spec.KeptHome = home
-	plan.Spec.Files = append(plan.Spec.Files,
-		forage.File{Path: "/home/agent/settings", Content: []byte("ours"), Mode: 0o600, Owned: true},
-		forage.File{Path: "/home/agent/login", Content: []byte("ours"), Mode: 0o600, Owned: true, Renew: true})
-	b := h.start(plan)
+	start := func(name string) *box {
+		plan := h.plan(name)
+		plan.Spec.KeptHome = home
+		plan.Spec.Files = append(plan.Spec.Files,
+			forage.File{Path: "/home/agent/settings", Content: []byte("ours"), Mode: 0o600, Owned: true},
+			forage.File{Path: "/home/agent/login", Content: []byte("ours"), Mode: 0o600, Owned: true, Renew: true})
+		return h.start(plan)
+	}
+	b := start("box")
 	b.works("cd && grep ours settings && grep ours login && echo mine > settings && ln -sf /workspace/victim login && echo talk > talk")
 	b.stop()
-	b = h.start(plan)
+	b = start("again")
 	b.works("cd && grep mine settings && grep ours login && test ! -e /workspace/victim && grep talk talk && grep ' /home/agent .*nosuid,nodev' /proc/self/mounts")
 }
 
