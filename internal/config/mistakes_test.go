@@ -50,6 +50,7 @@ func TestMistakes(t *testing.T) {
 		{"two keys in one", `authorizedKeys = ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ1vHpUDmbBzUQHk0Z1m0nJ3nqUOqzfwZbhl3pYS0mDS\nssh-rsa AAAA"]`, `expected an OpenSSH public key`},
 		{"user", "user = 'a b'", `user: "a b" is not a user's name`},
 		{"prefix", "containerPrefix = 'A_'", `containerPrefix: "A_": expected`},
+		{"too large a number", "[templates.x.traffic]\nmaxCost = 1e999", `:2:11: not valid TOML: unable to parse float`},
 		{"default template", "defaultTemplate = 'cluade'", `:1:19: defaultTemplate: no template is called "cluade"; did you mean "claude"?`},
 		{"template name", "[templates.My_Template]", `:1:12: templates.My_Template: expected a name`},
 		{"runtime", "[templates.x]\nruntime = 'naitve'", `:2:11: templates.x.runtime: "naitve" is not a runtime; did you mean "native"?`},

@@ -64,7 +64,7 @@ func (e Env) initPath() (string, error) {
 func inTheWay(path string) error {
 	return forage.WithHint(
 		forage.Errorf(forage.ErrRefused, "%s is there already, and was left as it is", path),
-		"edit that file, then check it with `forage-ctl config check`; `forage-ctl config show` prints what is in force")
+		"edit that file, then check it with `forage-ctl config check`; `forage-ctl config init --config example.toml` writes the commented example elsewhere")
 }
 
 // writeNew writes a file that must not exist, whole or not at all.

@@ -21,7 +21,8 @@ func parseTOML(file string, data []byte, p *problems) *node {
 		if errors.As(err, &located) {
 			at.line, at.column = located.Position()
 		}
-		p.add(at, "not valid TOML: %s", strings.TrimPrefix(err.Error(), "toml: "))
+		text, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "toml: "), ": strconv.") // what follows is about Go
+		p.add(at, "not valid TOML: %s", text)
 		return nil
 	}
 	b := tomlBuilder{source: newSource(file, data), root: newTable(position{file, 1, 1})}
