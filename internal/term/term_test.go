@@ -117,3 +117,22 @@ func TestJSONIsSafeAndMeansTheSame(t *testing.T) {
 		t.Errorf("round trip (-want +got):\n%s", diff)
 	}
 }
+
+func TestTableFits(t *testing.T) {
+	table := NewTable("NAME", "STATE", "BRANCH")
+	table.Row(strings.Repeat("n", 60), "ended 1", strings.Repeat("b", 50))
+	table.Row("x\x1b", "stopped", "main")
+	table.Fit(40, 0, 2)
+	var out bytes.Buffer
+	if err := table.Write(&out); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(out.String()) {
+		if n := utf8.RuneCountInString(line) - 1; n > 40 {
+			t.Errorf("%d characters: %s", n, line)
+		}
+	}
+	if !strings.Contains(out.String(), "nnn…") || !strings.Contains(out.String(), "bbb…") || !strings.Contains(out.String(), `x\x1b `) {
+		t.Error(out.String())
+	}
+}
