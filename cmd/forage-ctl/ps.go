@@ -44,9 +44,8 @@ func runPs(c *cobra.Command, a *app, f format) error {
 	if err != nil {
 		return err
 	}
-	whole := f.json(a) || f.name == "wide"
-	all, err := service.List(c.Context(), whole) // those that could be read, whatever err is
-	if whole {
+	all, err := service.List(c.Context()) // those that could be read, whatever err is
+	if f.json(a) || f.name == "wide" {
 		service.CountHazards(c.Context(), all)
 	}
 	if f.json(a) {

@@ -151,7 +151,7 @@ func TestRemovedIsShownAsStopped(t *testing.T) {
 	if _, err := s.Store.Create(t.Context(), store.Record{Name: "box", Runtime: "native", Phase: forage.PhaseRemoving}, store.Ports{}); err != nil {
 		t.Fatal(err)
 	}
-	all, err := s.List(t.Context(), true)
+	all, err := s.List(t.Context())
 	if err != nil || len(all) != 1 {
 		t.Fatalf("%d sandboxes, %v", len(all), err)
 	}

@@ -15,13 +15,8 @@ import (
 )
 
 // List returns every sandbox, by name. The error names the records that can't
-// be read; the others are there all the same. Unsaved work is looked for as long as
-// that may take if thorough, else for a moment.
-func (s *Service) List(ctx context.Context, thorough bool) ([]Status, error) {
-	patience := glance
-	if thorough {
-		patience = showPatience
-	}
+// be read; the others are there all the same.
+func (s *Service) List(ctx context.Context) ([]Status, error) {
 	records, err := s.readable()
 	statuses, unsaved := make([]Status, len(records)), make([]*bool, len(records))
 	var asked sync.WaitGroup
@@ -29,7 +24,7 @@ func (s *Service) List(ctx context.Context, thorough bool) ([]Status, error) {
 		asked.Go(func() {
 			statuses[i] = s.status(ctx, record)
 		})
-		asked.Go(func() { unsaved[i] = s.anyUnsaved(ctx, record, patience) })
+		asked.Go(func() { unsaved[i] = s.anyUnsaved(ctx, record) })
 	}
 	asked.Wait()
 	for i := range statuses {
@@ -41,19 +36,16 @@ func (s *Service) List(ctx context.Context, thorough bool) ([]Status, error) {
 	return statuses, err
 }
 
-// glance is how long ps looks for work that is nowhere else, where it is not asked for all that can be known.
-const glance = 150 * time.Millisecond
-
 // anyUnsaved brings commits to where the user looks for them, and says whether work is left that would be lost; nil where
 // that isn't known in time, or the workspace is the user's own. What can't be brought is for status to say.
-func (s *Service) anyUnsaved(ctx context.Context, record store.Record, patience time.Duration) *bool {
+func (s *Service) anyUnsaved(ctx context.Context, record store.Record) *bool {
 	bringing, brought := within(ctx, showPatience)
 	defer brought()
 	_ = s.updateWorkspaces(bringing, record.Plan)
 	if record.Phase == forage.PhaseCreating || record.Phase == forage.PhaseRemoving {
 		return nil
 	}
-	looking, looked := within(ctx, patience)
+	looking, looked := within(ctx, showPatience)
 	defer looked()
 	var unsaved *bool
 	for _, w := range record.Plan.Workspaces() {
