@@ -75,6 +75,13 @@ func readEvents(in io.Reader, out io.Writer) (results, error) {
 			}
 			delete(printed, key)
 			found[key] = e.Action
+			if e.Action == "fail" && e.Test == "" { // what a test said that a time limit or a panic has ended
+				for of, said := range printed {
+					if of.pkg == e.Package && strings.Contains(said.String(), "panic: ") {
+						fmt.Fprint(out, said)
+					}
+				}
+			}
 		}
 	}
 	if err := lines.Err(); err != nil {
