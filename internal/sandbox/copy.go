@@ -61,7 +61,7 @@ func (s *Service) Copy(ctx context.Context, src, dst string, told func(int64)) (
 		return copied, err
 	}
 	defer closed()
-	copier.Told = told
+	copier.Told, copier.Resolve = told, s.leadsTo
 	if in {
 		copied, err = copier.Upload(outside, inside)
 	} else {
@@ -77,6 +77,36 @@ func (s *Service) Copy(ctx context.Context, src, dst string, told func(int64)) (
 		err = fmt.Errorf("copying: %w", err)
 	}
 	return copied, err
+}
+
+// leadsTo finds where a path of the host leads. Below the workspace of a sandbox no link is followed, neither out of it nor
+// to another place in it: the agent can make links, and can't write to all that is there.
+func (s *Service) leadsTo(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	resolved, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return "", err
+	}
+	if err := s.staysWithin(path, resolved); err != nil {
+		return "", err
+	}
+	records, _, err := s.Store.List()
+	if err != nil {
+		return "", err
+	}
+	for _, record := range records {
+		for _, w := range record.Plan.Workspaces() {
+			if rest, below := strings.CutPrefix(resolved, w.Path+"/"); below && !w.ReadOnly && !strings.HasSuffix(path, "/"+rest) {
+				return "", forage.WithHint(
+					forage.Errorf(forage.ErrRefused, "%s leads to %s by a link that the agent of sandbox %s can make", path, resolved, record.Name),
+					"name the folder that you mean: "+resolved)
+			}
+		}
+	}
+	return resolved, nil
 }
 
 // tellCopied says what of what was copied out tools of the host would execute.

@@ -52,12 +52,14 @@ type Copier struct {
 	Told func(int64)
 	// Folder, if set, is called with the folder of the host that is about to be written to.
 	Folder func(string)
-	done   Copied
+	// Resolve finds where a path of the host leads, or refuses it: an agent may have made a link on the way.
+	Resolve func(path string) (string, error)
+	done    Copied
 }
 
 // Copier opens the sandbox's files to copy them. When ctx ends, so does the connection.
 func (c *Client) Copier(ctx context.Context) (copier *Copier, closed func(), err error) {
-	copier = &Copier{ctx: ctx, list: new(atomic.Int64)}
+	copier = &Copier{ctx: ctx, list: new(atomic.Int64), Resolve: filepath.EvalSymlinks}
 	if copier.files, err = c.files(ctx, copier.list, sftp.UseConcurrentWrites(true)); err != nil {
 		return nil, nil, err
 	}
@@ -111,12 +113,13 @@ func contentsOnly(from string) bool {
 
 // Upload copies the host's from to the path to inside.
 func (c *Copier) Upload(from, to string) (Copied, error) {
-	info, err := os.Lstat(from)
+	clean := filepath.Clean(from) // with a slash at its end a link would be followed
+	info, err := os.Lstat(clean)
 	if err != nil {
 		return c.done, err
 	}
 	if info.Mode().Type() == fs.ModeSymlink { // an agent may have made it: the user says where it leads
-		to, _ := os.Readlink(from)
+		to, _ := os.Readlink(clean)
 		return c.done, forage.WithHint(fmt.Errorf("%s is a link to %s", from, to), "name what it leads to")
 	}
 	if !info.IsDir() && !info.Mode().IsRegular() {
@@ -140,7 +143,7 @@ func (c *Copier) Upload(from, to string) (Copied, error) {
 	if !info.IsDir() {
 		dir, name = filepath.Split(from)
 	}
-	root, err := os.OpenRoot(filepath.Clean(dir))
+	root, err := c.openRoot(filepath.Clean(dir), false)
 	if err != nil {
 		return c.done, err
 	}
@@ -228,7 +231,7 @@ func (c *Copier) Download(from, to string) (Copied, error) {
 	}
 	c.done.Made = to
 	if !info.IsDir() {
-		root, err := os.OpenRoot(filepath.Dir(to))
+		root, err := c.openRoot(filepath.Dir(to), false)
 		if err != nil {
 			return c.done, err
 		}
@@ -238,15 +241,35 @@ func (c *Copier) Download(from, to string) (Copied, error) {
 	if c.Folder != nil {
 		c.Folder(to)
 	}
-	if err := os.Mkdir(to, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
-		return c.done, err
-	}
-	root, err := os.OpenRoot(to)
+	root, err := c.openRoot(to, true)
 	if err != nil {
 		return c.done, err
 	}
 	defer root.Close()
 	return c.done, c.fetchFolder(root, from, ".", 0)
+}
+
+// openRoot opens a folder of the host where c.Resolve says that it is, or makes it there. No link that was made since is
+// followed.
+func (c *Copier) openRoot(dir string, create bool) (*os.Root, error) {
+	real, err := c.Resolve(dir)
+	if errors.Is(err, fs.ErrNotExist) && create {
+		if real, err = c.Resolve(filepath.Dir(filepath.Clean(dir))); err == nil {
+			real = filepath.Join(real, filepath.Base(dir))
+			err = os.Mkdir(real, 0o777)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	fd, err := unix.Openat2(unix.AT_FDCWD, real, &unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("opening %s: %w", real, err)
+	}
+	defer unix.Close(fd)
+	return os.OpenRoot("/proc/self/fd/" + strconv.Itoa(fd))
 }
 
 // fetchFolder copies what is in the folder from inside into rel of root.
