@@ -126,7 +126,7 @@ func (a *asker) cargo() error {
 	var served struct{ DL string }
 	if text := a.get(index+"/config.json", "where "+index+" has its packages"); json.Unmarshal(text, &served) == nil {
 		served.DL, _, _ = strings.Cut(served.DL, "{") // a template of the path
-		a.add(served.DL)
+		a.addSaid(served.DL, index)
 	}
 	return nil
 }

@@ -157,6 +157,31 @@ func (a *asker) add(text string) (inside string, ok bool) {
 	return u.String(), true
 }
 
+// addSaid adds the host of a URL that a page of the registry index has: somebody on the network says it, and not the
+// user. It is the index's own host, or a name that is reached by HTTPS and leads to public addresses alone: without its port it
+// may lead to no others (see policy.CheckAddr).
+func (a *asker) addSaid(text, index string) {
+	said, err := url.Parse(strings.TrimSpace(text))
+	if err != nil {
+		return
+	}
+	if of, err := url.Parse(index); err == nil && strings.EqualFold(said.Host, of.Host) && said.Scheme == of.Scheme {
+		return // it is there already
+	}
+	name, addr, err := policy.ParseHost(said.Hostname())
+	web := said.Scheme == "https" && (said.Port() == "" || said.Port() == "443")
+	known := slices.Contains(a.set.Hosts, name) || slices.Contains(a.set.Hosts, name+":443")
+	if err != nil || addr.IsValid() || !web || known || len(a.set.Hosts) >= maxSaid {
+		return
+	}
+	if _, err := policy.Compile(forage.Network{Mode: forage.NetworkRestricted, Allow: []string{name}}); err == nil { // no name of the host
+		a.set.Hosts = append(a.set.Hosts, name)
+	}
+}
+
+// maxSaid is how many hosts a set has at most when pages add some.
+const maxSaid = 16
+
 // addAll is add for each of texts; what is no URL is left out.
 func (a *asker) addAll(texts []string) (inside []string) {
 	for _, text := range texts {

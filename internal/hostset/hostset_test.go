@@ -83,7 +83,19 @@ func TestResolve(t *testing.T) {
 			name: "pip's default, which has its files elsewhere", set: "pypi",
 			programs: map[string]string{"pip": `test "$1" = config || echo "  --index-url <url>  Base URL (default https://index.example/simple). This"`},
 			pages:    map[string]string{"https://index.example/simple/pip/": `<a class="x" href="https://files.example/a/pip-1.whl#sha256=0">pip-1</a><a href="../../b/pip-2.whl">`},
-			hosts:    "index.example:443 files.example:443",
+			hosts:    "index.example:443 files.example",
+		}, {
+			name: "an index that names what it may not", set: "pypi",
+			programs: map[string]string{"pip": `test "$1" = config || echo "(default https://index.example/simple)"`},
+			pages: map[string]string{"https://index.example/simple/pip/": `<a href="http://127.0.0.1:2375/x"><a href="https://localhost/x"><a href="https://host.forage.internal/x">` +
+				`<a href="https://10.0.0.1/x"><a href="https://169.254.169.254/x"><a href="https://*.com/x"><a href="https://*/x"><a href="https://intranet/x">` +
+				`<a href="https://lan.example:8443/x"><a href="http://lan.example/x"><a href="https://@npm/x"><a href="https://index.example:22/x"><a href="https://2130706433/x">`},
+			hosts: "index.example:443",
+		}, {
+			name: "cargo's index that names what it may not", set: "cargo",
+			programs: map[string]string{"cargo": "INDEX=https://index.example; " + cargoSays},
+			pages:    map[string]string{"https://index.example/config.json": `{"dl":"http://localhost:2375/{crate}"}`},
+			hosts:    "index.example:443",
 		}, {
 			name: "pip with a mirror", set: "pypi",
 			programs: map[string]string{"pip": `test "$1" = config && printf '%s\n' "global.index-url='https://me:pw@mirror.corp/simple'" "install.extra-index-url='\\nhttps://a.corp/simple\\nhttp://b.corp/simple'" ":env:.trusted-host='b.corp'"`},
@@ -106,7 +118,7 @@ func TestResolve(t *testing.T) {
 			name: "cargo, whose index says where packages are", set: "cargo",
 			programs: map[string]string{"cargo": "INDEX=https://index.example; " + cargoSays},
 			pages:    map[string]string{"https://index.example/config.json": `{"dl":"https://static.example/crates/{crate}/download"}`},
-			hosts:    "index.example:443 static.example:443",
+			hosts:    "index.example:443 static.example",
 		}, {
 			name: "cargo with a mirror", set: "cargo",
 			programs: map[string]string{"cargo": "test -s $CARGO_HOME/config.toml || exit 1; INDEX=https://mirror.corp/index; " + cargoSays},

@@ -197,7 +197,7 @@ func (a *asker) filesOf(index string) {
 	}
 	for _, found := range link.FindAllSubmatch(a.get(base.String(), "where "+base.Host+" has its files"), -1) {
 		if to, err := base.Parse(string(found[1])); err == nil {
-			a.add(to.String())
+			a.addSaid(to.String(), index)
 		}
 	}
 }
