@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 
 	"forage"
 	"forage/internal/egress"
@@ -126,7 +127,21 @@ func (s *Service) lastRefused(ctx context.Context, record store.Record, change N
 	if last.Allow == "" {
 		return nil, "", forage.Errorf(forage.ErrUsage, "what was refused last can't be allowed so: %s", RefusalLine(last))
 	}
+	if !policy.IsSet(last.Allow) && !mayBeLast(last) {
+		return nil, "", forage.WithHint(
+			forage.Errorf(forage.ErrRefused, "what was refused last is not on the internet: %s", RefusalLine(last)),
+			fmt.Sprintf("the agent decides what is last; if it is what you mean, name it: forage-ctl network %s --allow %s", record.Name, last.Allow))
+	}
 	return append(slices.Clone(change.Allow), last.Allow), cmp.Or(change.Mode, last.Mode), nil
+}
+
+// mayBeLast says whether what was refused may be allowed without being named: the agent can have something else refused
+// in the moment before. A service of the host, of its network or of its cloud is never meant by chance.
+func mayBeLast(r Refusal) bool {
+	if addr, ok := policy.ParseAddr(r.Host); ok {
+		return policy.Classify(addr) == policy.Public
+	}
+	return strings.Contains(r.Host, ".") && r.Host != policy.HostName
 }
 
 // wayText says what allows it.
