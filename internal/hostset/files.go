@@ -98,7 +98,7 @@ const unreachable = "http://127.0.0.1:9"
 // where packages are.
 func (a *asker) cargo() error {
 	home := a.env("CARGO_HOME")
-	if home == "" {
+	if !filepath.IsAbs(home) {
 		home = filepath.Join(a.caller.Home, ".cargo")
 	}
 	empty, err := os.MkdirTemp("", "forage-cargo")

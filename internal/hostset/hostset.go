@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -55,6 +56,14 @@ func Resolve(ctx context.Context, name string, caller Caller) (Set, error) {
 		return Set{}, unknown(name)
 	}
 	caller.Path = slices.DeleteFunc(slices.Clone(caller.Path), func(dir string) bool { return !caller.Trust(dir) })
+	getenv := caller.Getenv
+	caller.Getenv = func(name string) (string, bool) { // a tool's settings, or its versions, may be in the project
+		value, ok := getenv(name)
+		if filepath.IsAbs(value) && !caller.Trust(value) {
+			return "", false
+		}
+		return value, ok
+	}
 	a := asker{ctx: ctx, caller: caller, set: Set{Env: map[string]string{}}}
 	err := errors.New("your home folder is one that sandboxes write to")
 	if caller.Home != "" && caller.Trust(caller.Home) {

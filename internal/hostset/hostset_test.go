@@ -229,6 +229,26 @@ func TestResolveRefuses(t *testing.T) {
 	}
 }
 
+// TestVariablesDoNotLead: what a variable of the caller's names in a folder that sandboxes can change, or relative to the
+// current one, is not read, and no tool is told of it.
+func TestVariablesDoNotLead(t *testing.T) {
+	w := newWorld(t, map[string]string{
+		"npm":   `test -z "$NPM_CONFIG_USERCONFIG" && echo '{"registry":"https://npm.example/"}'`,
+		"cargo": `test -z "$RUSTUP_HOME" || exit; INDEX=https://index.example; ` + cargoSays,
+	}, map[string]string{"project/config.toml": "[registries.evil]\nindex = \"sparse+https://evil.example/\"\n", "project/npmrc": ""})
+	project := filepath.Join(w.home, "project")
+	w.trust = func(path string) bool { return !strings.HasPrefix(path, project) }
+	t.Chdir(w.home)
+	for _, cargoHome := range []string{project, "project"} {
+		w.env = map[string]string{"CARGO_HOME": cargoHome, "RUSTUP_HOME": project, "NPM_CONFIG_USERCONFIG": filepath.Join(project, "npmrc")}
+		for set, want := range map[string]string{"npm": "npm.example:443", "cargo": "index.example:443"} {
+			if got, err := Resolve(t.Context(), set, w.caller()); err != nil || strings.Join(got.Hosts, " ") != want {
+				t.Errorf("CARGO_HOME=%s: %s: got %v, %v", cargoHome, set, got.Hosts, err)
+			}
+		}
+	}
+}
+
 func TestSetsOfOurs(t *testing.T) {
 	set, err := Resolve(t.Context(), "github", Caller{})
 	if err != nil || len(set.Hosts) == 0 || set.Hosts[0] != "github.com" {
