@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"unicode"
 
 	"forage"
 	"forage/internal/agent"
@@ -106,6 +107,10 @@ func (o *Own) copy(root *os.Root, name string) error {
 				o.leaveOut(name, "it is a link to a folder")
 				return nil
 			}
+			if to, err := filepath.EvalSymlinks(filepath.Join(root.Name(), name)); err != nil || private(filepath.Base(to)) {
+				o.leaveOut(name, "it is a link to what looks like a credential")
+				return nil
+			}
 		}
 		text, mode, err := read(root, name)
 		if err != nil {
@@ -134,6 +139,26 @@ func private(name string) bool {
 
 // credentialWords are in the names of files, and in arguments, that hold credentials.
 var credentialWords = []string{"credential", "secret", "token", "password", "passwd", "api-key", "api_key", "apikey", "bearer", "authorization", "id_rsa", "id_ed25519"}
+
+// Keys are long, in one piece, and have digits among their letters.
+const (
+	keyLength = 20
+	keyDigits = 4
+)
+
+// hasKey says whether a text has a word in it that could be a key, whatever it is called.
+func hasKey(text string) bool {
+	words := strings.FieldsFunc(text, func(c rune) bool { return c != '-' && c != '_' && !unicode.IsLetter(c) && !unicode.IsDigit(c) })
+	return slices.ContainsFunc(words, func(word string) bool {
+		digits := 0
+		for _, c := range word {
+			if unicode.IsDigit(c) {
+				digits++
+			}
+		}
+		return len(word) >= keyLength && digits >= keyDigits
+	})
+}
 
 // read reads a plain file; nothing else is opened, and nothing waits.
 func read(root *os.Root, name string) ([]byte, uint32, error) {
@@ -196,7 +221,7 @@ func (o *Own) servers(listed map[string]any) {
 		args, err := json.Marshal([]any{server["command"], server["args"]})
 		lower := strings.ToLower(string(args))
 		if err != nil || strings.Contains(lower, "://") && strings.Contains(lower, "@") ||
-			slices.ContainsFunc(credentialWords, func(word string) bool { return strings.Contains(lower, word) }) {
+			slices.ContainsFunc(credentialWords, func(word string) bool { return strings.Contains(lower, word) }) || hasKey(lower) {
 			o.leaveOut("the MCP server "+name, "its arguments look like they hold a credential")
 			continue
 		}

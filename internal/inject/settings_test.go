@@ -21,8 +21,9 @@ func TestOwnSettings(t *testing.T) {
 		"CLAUDE.md": "be brief", ".credentials.json": "sk", "history.jsonl": "h", "hooks/x.sh": "x",
 		"skills/a/SKILL.md": "a", "skills/a/run.sh": "r", "skills/a/.env": "K=sk", "skills/a/token.txt": "sk", "skills/a/tokens.md": "about",
 		"settings.json": `{"model":"m","env":{"K":"sk"},"apiKeyHelper":"x","hooks":{"Stop":[]},"permissions":{"allow":["A"],"deny":["D"],"ask":["B"]}}`,
-		"../.claude.json": `{"userID":"u","mcpServers":{"good":{"command":"sh","args":["-c"],"env":{"K":"sk"}},
-			"remote":{"url":"https://mcp.example.com"},"leaky":{"command":"sh","args":["--token=sk"]}}}`,
+		"../.claude.json": `{"userID":"u","mcpServers":{"good":{"command":"sh","args":["-y","@team/server-with-a-long-name@2025.11.3"],"env":{"K":"sk"}},
+			"remote":{"url":"https://mcp.example.com"},"leaky":{"command":"sh","args":["--token=sk"]},
+			"key":{"command":"sh","args":["--key","sk-ant-api03-AAAAbbbb1234567890cccc"]},"query":{"command":"sh","args":["https://m.example/?k=f81d4fae7dec11d0a765"]}}}`,
 		"../outside": "secret of the host",
 	} {
 		path := filepath.Join(dir, name)
@@ -34,6 +35,9 @@ func TestOwnSettings(t *testing.T) {
 		}
 	}
 	if err := os.Symlink("../../outside", filepath.Join(dir, "skills", "out")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("../../.credentials.json", filepath.Join(dir, "skills", "a", "c.md")); err != nil {
 		t.Fatal(err)
 	}
 	if err := unix.Mkfifo(filepath.Join(dir, "skills", "fifo"), 0o600); err != nil {
@@ -61,7 +65,7 @@ func TestOwnSettings(t *testing.T) {
 		if diff := cmp.Diff(settings, own.Settings); diff != "" {
 			t.Errorf("hooks %v: settings (-want +got):\n%s", hooks, diff)
 		}
-		servers := map[string]any{"good": map[string]any{"command": "sh", "args": []any{"-c"}}}
+		servers := map[string]any{"good": map[string]any{"command": "sh", "args": []any{"-y", "@team/server-with-a-long-name@2025.11.3"}}}
 		if diff := cmp.Diff(servers, own.Servers); diff != "" {
 			t.Errorf("servers (-want +got):\n%s", diff)
 		}
