@@ -48,6 +48,17 @@ func TestWithoutQuestions(t *testing.T) {
 				filepath.Dir(program), a.key+"=sk-acceptance-test-of-an-agent")
 			project, greeting := newProject(t)
 			sandbox := "asks-nothing-" + a.name
+			state := func() string { return forage.run("ps") }
+			if api, ok := a.api.(*anthropic); ok {
+				api.during = func() { // the answer waits until it shows
+					for deadline := time.Now().Add(time.Minute); !strings.Contains(state(), " working "); time.Sleep(100 * time.Millisecond) {
+						if time.Now().After(deadline) {
+							t.Errorf("%s works, and ps does not say so", a.name)
+							return
+						}
+					}
+				}
+			}
 			forage.run("up", sandbox, "-t", a.name, "-w", project)
 			t.Cleanup(func() { forage.run("down", sandbox, "--force") })
 
@@ -63,6 +74,7 @@ func TestWithoutQuestions(t *testing.T) {
 				return err == nil && string(text) == "hello before\nfrom a shell\n"
 			})
 
+			eventually(t, "waiting in ps", state, func() bool { return strings.Contains(state(), " waiting ") })
 			forage.run("stop", sandbox)
 			forage.run("start", sandbox)
 			forage.run(append([]string{"exec", sandbox, "--no-tty", "--"}, append(a.resume, "what was it")...)...)

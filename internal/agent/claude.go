@@ -38,13 +38,14 @@ func claude() Agent {
 			HookKeys: []string{"hooks"}, HookCopy: []string{"hooks"},
 			Servers: Servers{File: "../.claude.json", Key: "mcpServers"},
 		},
-		Activity: Activity{Working: []string{"⠂", "⠐"}, Waiting: []string{"✳"}},
+		Activity: Activity{Working: []string{"◐", "◑", "⠂", "⠐"}, Waiting: []string{"✳"}},
 	}
 }
 
 func claudeSettings(in Inside) Settings {
 	permissions := map[string]any{}
-	managed := map[string]any{"permissions": permissions}
+	// In tmux its title does not say whether it works.
+	managed := map[string]any{"permissions": permissions, "env": map[string]any{"TMUX": ""}}
 	if in.Permissions.SkipAll {
 		permissions["defaultMode"] = "bypassPermissions"
 		managed["skipDangerousModePermissionPrompt"] = true

@@ -28,6 +28,7 @@ func TestWatcher(t *testing.T) {
 		agent, text string
 		want        []string
 	}{
+		"claude 2.1.330": {"claude", "\x1b]0;✳ Claude Code\x07\x1b]0;◐ Claude Code\x07\x1b]0;◑ Claude Code\x07", []string{Waiting, Working}},
 		"claude":         {"claude", "x\x1b]0;⠂ Claude Code\x07y\x1b[1m\x1b]0;⠐ Claude Code\x07\x1b]2;✳ Claude Code\x1b\\z", []string{Working, Waiting}},
 		"gemini":         {"gemini", "\x1b]0;✦  Working… (x)\x07\x1b]0;◇  Ready (x)\x07", []string{Working, Waiting}},
 		"codex":          {"codex", "\x1b]7501;state=working:app=codex\x1b\\\x1b]7501;state=done:app=codex\x07\x1b]7501;state=idle\x07", []string{Working, Waiting}},
