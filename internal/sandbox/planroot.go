@@ -92,6 +92,9 @@ func (p *planner) environment(context.Context) error {
 		bundle = rootfs.BundlePath
 	}
 	spec.Env = rootfs.Environment(p.plan.Name, spec.Identity, shell, append(slices.Clone(p.inside.Path), p.toolDirs...), bundle)
+	if slices.ContainsFunc(spec.Mounts, func(m forage.Mount) bool { return m.Writable && !m.Volume && rootfs.Within(m.Target, "/tmp") }) {
+		spec.Env["TMUX_TMPDIR"] = "/run" // there are no sockets in /tmp then: they could be in the user's folder
+	}
 	maps.Copy(spec.Env, p.toolEnv)
 	maps.Copy(spec.Env, p.inside.Env)
 	for _, set := range p.sets {

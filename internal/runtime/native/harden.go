@@ -102,8 +102,8 @@ const quotaShare = 8
 func (b *builder) confinement() func() error {
 	options := landlock.Options{NestedNamespaces: b.boot.Nesting}
 	for _, a := range writableAreas(b.boot.Identity.Home) {
-		// What Landlock allows below the home, it allows below what is mounted there.
-		if a.dir != dirHome || !slices.ContainsFunc(b.boot.Mounts, a.showsHost) {
+		// What Landlock allows below a folder, it allows below what is mounted there.
+		if !slices.ContainsFunc(b.boot.Mounts, a.showsHost) {
 			options.Sockets = append(options.Sockets, a.target)
 		}
 	}

@@ -121,16 +121,18 @@ func TestHomeLink(t *testing.T) {
 	}
 }
 
-// TestHomeMountSocket: no FIFO gets into a folder of the user's that is mounted below the home.
-func TestHomeMountSocket(t *testing.T) {
+// TestMountSocket: no FIFO gets into a folder of the user's that is mounted below one of the sandbox's own.
+func TestMountSocket(t *testing.T) {
 	if !landlock.Available(landlock.Options{}).Files {
 		t.Skip("needs Landlock's file rules")
 	}
 	shown := makeTree(t, "x")
-	for writable, want := range map[bool]string{true: "", false: "in the home"} {
-		spec := with(baseSpec(t, makeTree(t, "file")), forage.Mount{Source: shown, Target: "/home/agent/shown", Writable: writable})
-		spec.KeptHome = makeTree(t)
-		wantOut(t, inside(t, spec, `cd; mkfifo shown/fifo 2>/dev/null && echo in the mount; mkfifo fifo 2>/dev/null && echo in the home; true`), want)
+	for _, area := range []string{"/home/agent", "/tmp", "/var/tmp"} {
+		for writable, want := range map[bool]string{true: "", false: "beside it"} {
+			spec := with(baseSpec(t, makeTree(t, "file")), forage.Mount{Source: shown, Target: area + "/shown", Writable: writable})
+			spec.KeptHome = makeTree(t)
+			wantOut(t, inside(t, spec, `cd `+area+`; mkfifo shown/fifo 2>/dev/null && echo in the mount; mkfifo fifo 2>/dev/null && echo beside it; true`), want)
+		}
 	}
 	if entries, _ := os.ReadDir(shown); len(entries) != 1 {
 		t.Errorf("%v", entries)

@@ -47,9 +47,10 @@ type area struct {
 	mode        uint32
 }
 
-// showsHost says whether a mount in the area lets the agent make files that the host's programs meet.
+// showsHost says whether a mount in the area lets the agent make files that the host's programs meet. The private parts of
+// repositories are read by Forage alone, as data.
 func (a area) showsHost(t tree) bool {
-	return t.Writable && !t.Volume && rootfs.Within(t.Target, a.target)
+	return t.Writable && !t.Volume && rootfs.Within(t.Target, a.target) && !rootfs.Within(t.Target, forage.RepositoriesPath)
 }
 
 func writableAreas(home string) []area {
