@@ -64,7 +64,7 @@ func (e *Engine) wayOut(way Way) string {
 	return ""
 }
 
-// maxRefused bounds the destinations that are told apart; further ones have their lines in the audit log alone.
+// maxRefused bounds the destinations that are told apart: the last ones. Others have their lines in the audit log alone.
 const maxRefused = 100
 
 type destKey struct {
@@ -82,8 +82,8 @@ func (all refusals) add(event audit.Event, d policy.Decision, way Way, now time.
 	key := destKey{event.Host, event.Port}
 	one := all[key]
 	if one == nil {
-		if len(all) >= maxRefused {
-			return
+		if len(all) >= maxRefused { // the last one has to be there: it is what the user is asked to allow
+			delete(all, all.oldest())
 		}
 		one = &Refused{Host: event.Host, Port: event.Port}
 		all[key] = one
@@ -95,6 +95,15 @@ func (all refusals) add(event audit.Event, d policy.Decision, way Way, now time.
 	if event.Method != "AAAA" || event.Kind != audit.DNS { // resolvers ask for both
 		one.Count++
 	}
+}
+
+func (all refusals) oldest() (found destKey) {
+	for key, one := range all {
+		if oldest := all[found]; oldest == nil || one.Last.Before(oldest.Last) {
+			found = key
+		}
+	}
+	return found
 }
 
 // forget drops what the policy p allows now.

@@ -70,7 +70,8 @@ func TestRefused(t *testing.T) {
 	for i := range 2 * maxRefused {
 		ask(fmt.Sprintf("n%d.example:443", i))
 	}
-	if n := len(w.engine.Refused()); n != maxRefused {
-		t.Errorf("%d destinations are told apart, want %d", n, maxRefused)
+	ask("last.example:443")
+	if all := w.engine.Refused(); len(all) != maxRefused || all[0].Host != "last.example" {
+		t.Errorf("%d destinations are told apart, want %d, and last.example the first: %v", len(all), maxRefused, all[0])
 	}
 }
