@@ -87,6 +87,14 @@ func (s *Service) setHosts(ctx context.Context, hostile []string) func(string) (
 // toolCaller is whose tools are asked: those of the caller that no sandbox can change.
 func (s *Service) toolCaller(hostile []string) hostset.Caller {
 	path, _ := s.Caller.Getenv("PATH")
+	records, _ := s.readable() // those that can't be read are said elsewhere
+	for _, record := range records {
+		for _, m := range record.Plan.Spec.Mounts {
+			if m.Writable {
+				hostile = append(slices.Clip(hostile), m.Source)
+			}
+		}
+	}
 	return hostset.Caller{
 		Home: s.Caller.Home, Getenv: s.Caller.Getenv, Get: s.fetch, Path: filepath.SplitList(path),
 		Trust: func(path string) bool {
