@@ -61,7 +61,7 @@ func networkSummary(n forage.Network) string {
 	if len(n.Allow) == 0 {
 		return mode
 	}
-	return fmt.Sprintf("%s (%d hosts)", mode, len(n.Allow))
+	return fmt.Sprintf("%s (%s)", mode, term.Count(len(n.Allow), "host"))
 }
 
 func agentNames(t forage.Template) string {

@@ -96,7 +96,7 @@ func inheritedDescriptors(context.Context) error {
 // allowedEnvironment are the variables that a sandbox gives to what runs in
 // it; others would come from the host.
 var allowedEnvironment = strings.Fields(`PATH HOME USER LOGNAME SHELL TERM COLORTERM LANG LC_ALL TZ PWD TMPDIR
-	FORAGE_SANDBOX AGENT_SANDBOX XDG_RUNTIME_DIR
+	FORAGE_SANDBOX AGENT_SANDBOX XDG_RUNTIME_DIR PIP_BREAK_SYSTEM_PACKAGES
 	HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY http_proxy https_proxy all_proxy no_proxy
 	SSL_CERT_FILE SSL_CERT_DIR NODE_EXTRA_CA_CERTS NODE_USE_ENV_PROXY REQUESTS_CA_BUNDLE CURL_CA_BUNDLE GIT_SSL_CAINFO
 	CARGO_HTTP_CAINFO PIP_CERT AWS_CA_BUNDLE DENO_CERT NIX_SSL_CERT_FILE

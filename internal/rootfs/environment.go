@@ -31,6 +31,8 @@ func Environment(name string, who forage.Identity, shell string, tools []string,
 		"PATH": strings.Join(path, ":"), "HOME": who.Home, "USER": who.User, "LOGNAME": who.User,
 		"SHELL": shell, "TERM": "xterm-256color", "LANG": "C.UTF-8",
 		"FORAGE_SANDBOX": name, "AGENT_SANDBOX": "1",
+		// pip has no system to break: it can't write to it, and installs into the home instead.
+		"PIP_BREAK_SYSTEM_PACKAGES": "1",
 	}
 	for variable, value := range map[string]string{
 		"http_proxy": proxy, "https_proxy": proxy, "all_proxy": proxy, "no_proxy": "localhost,127.0.0.1,::1",

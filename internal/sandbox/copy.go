@@ -2,7 +2,9 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"path/filepath"
 	"slices"
@@ -72,6 +74,9 @@ func (s *Service) Copy(ctx context.Context, src, dst string, told func(int64)) (
 	}
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
+	}
+	if at := (*fs.PathError)(nil); errors.As(err, &at) && err == error(at) { // not Go's word for what was tried
+		err = fmt.Errorf("%s: %w", at.Path, at.Err)
 	}
 	if err != nil {
 		err = fmt.Errorf("copying: %w", err)

@@ -133,10 +133,11 @@ func alongText(f rootfs.Found) string {
 	return what + " comes along, as " + f.Shown
 }
 
-// tools says which of the caller's tools and caches come along, where the workspace is the current folder.
+// tools says which of the caller's tools and caches come along, where the workspace is the current folder. A home folder, or
+// one that holds it, is never the workspace.
 func (s *Service) tools() Report {
 	caller := s.toolOwner()
-	if s.Caller.Dir != "" {
+	if s.Caller.Dir != "" && !rootfs.Within(s.Caller.Home, s.Caller.Dir) {
 		caller.Hostile, caller.Project = []string{s.Caller.Dir}, s.Caller.Dir
 	}
 	report := Report{About: "tools"}

@@ -86,7 +86,7 @@ func (c Caller) abs(path string) (string, error) {
 		return path, nil
 	}
 	if c.Dir == "" {
-		return "", forage.Errorf(forage.ErrUsage, "the current folder is gone")
+		return "", forage.Errorf(forage.ErrUsage, "the current folder is gone, or you can't enter it")
 	}
 	return filepath.Join(c.Dir, path), nil
 }

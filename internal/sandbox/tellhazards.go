@@ -59,7 +59,7 @@ func (s *Service) tellHazards(ctx context.Context, plan forage.Plan, before base
 		s.notify(fmt.Sprintf("what quarantine needs to know could not be kept: %v", err))
 		return
 	}
-	s.notify("`forage-ctl quarantine " + plan.Name + "` moves aside what is executed on the way; --all all of it")
+	s.notify("`forage-ctl quarantine " + plan.Name + "` moves aside what runs unasked (on cd, in an editor, by git); with --all, everything")
 }
 
 // hazardLine is a hazard in one line.
