@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"forage/internal/follow"
 	"forage/internal/store"
@@ -60,6 +61,9 @@ func printLog(ctx context.Context, file *os.File, opts LogOptions, w io.Writer) 
 			from := 0
 			if opts.Lines >= 0 {
 				from = max(0, len(drawn.shown)-opts.Lines)
+			}
+			for from < len(drawn.shown) && strings.TrimSpace(drawn.shown[from]) == "" { // it began with an empty window
+				from++
 			}
 			return drawn, drawn.print(drawn.shown[from:])
 		}
