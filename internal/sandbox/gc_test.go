@@ -27,6 +27,7 @@ func newService(t *testing.T) *Service {
 	return &Service{
 		Store: records, Places: supervisor.Places{Places: places}, Runtimes: supervisor.Runtimes{Dir: places.Runtime},
 		Workspaces: supervisor.Workspaces{Places: workspace.PlacesIn(places.State, places.Runtime)}, notify: func(string) {},
+		progress: func(string) func() { return func() {} },
 	}
 }
 
