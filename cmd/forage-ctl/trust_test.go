@@ -66,7 +66,7 @@ func TestTrust(t *testing.T) {
 			script := "if ! { " + test.needs + "; } >/dev/null 2>&1; then echo " + notInstalled + "; exit; fi\n" +
 				"URL=https://" + trustedHost + "/" + test.name + "\n" + test.script
 			out, err := box.run(t, script)
-			if strings.TrimSpace(out) == notInstalled {
+			if strings.Contains(out, notInstalled) {
 				skipped = append(skipped, test.name)
 				t.Skip(notInstalled)
 			}
