@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"forage"
 	"forage/internal/agent"
 	"forage/internal/guest/boot"
@@ -133,7 +135,7 @@ type window struct {
 }
 
 // paneFormat is a line about a pane (tmux(1), "Formats").
-const paneFormat = "#{pane_dead},#{pane_dead_status},#{pane_dead_signal},#{session_attached},#{window_name}"
+const paneFormat = "#{pane_dead},#{pane_dead_status},#{pane_dead_signal},#{session_attached},#{pid},#{window_name}"
 
 // windows are the session's windows by name; nil if there is no session.
 func (s *Session) windows(ctx context.Context) (windows map[string]window, attached bool, err error) {
@@ -144,11 +146,12 @@ func (s *Session) windows(ctx context.Context) (windows map[string]window, attac
 	windows = make(map[string]window)
 	for line := range strings.Lines(output) {
 		fields := strings.SplitN(strings.TrimSpace(line), ",", strings.Count(paneFormat, ",")+1)
-		if len(fields) < 5 {
+		if len(fields) < 6 {
 			continue
 		}
 		attached = attached || fields[3] != "0"
-		if known, there := windows[fields[4]]; there && !known.dead {
+		name := fields[5]
+		if known, there := windows[name]; there && !known.dead {
 			continue // one of its panes is alive
 		}
 		w := window{dead: fields[0] == "1"}
@@ -157,8 +160,11 @@ func (s *Session) windows(ctx context.Context) (windows map[string]window, attac
 		} else if signal, err := strconv.Atoi(fields[2]); err == nil && w.dead {
 			status := 128 + signal
 			w.status = &status
+		} else if server, err := strconv.Atoi(fields[4]); err == nil && w.dead && server > 1 {
+			// A busy tmux misses the end of a child now and then: this makes it look again.
+			_ = unix.Kill(server, unix.SIGCHLD)
 		}
-		windows[fields[4]] = w
+		windows[name] = w
 	}
 	return windows, attached, nil
 }
