@@ -60,7 +60,7 @@ func TestLogThatCannotBeWrittenIsDrained(t *testing.T) {
 
 // Whoever still has the pipe open when nothing runs inside any more is not waited for.
 func TestLogOfTheDead(t *testing.T) {
-	s := &Sandbox{setup: Setup{LogPath: filepath.Join(t.TempDir(), "box.log")}}
+	s := &Sandbox{activity: newActivity("", false), setup: Setup{LogPath: filepath.Join(t.TempDir(), "box.log")}}
 	write, err := s.openLog()
 	if err != nil {
 		t.Fatal(err)
