@@ -13,6 +13,7 @@ import (
 
 	"forage"
 	"forage/internal/config"
+	"forage/internal/policy"
 )
 
 func loadProject(t *testing.T, text string) (config.Project, error) {
@@ -207,6 +208,48 @@ func TestTightenBesideRules(t *testing.T) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
+}
+
+// TestTightenExposesNoRule: a host that the project takes from the template's list hides no rule
+// that would allow more without it.
+func TestTightenExposesNoRule(t *testing.T) {
+	all := []string{"a.example", "a.example:443", "*.example", "*.example:443"}
+	part := forage.Rule{Host: "a.example", Paths: []string{"/a"}}
+	for _, denied := range []forage.Rule{
+		{Host: "a.example", Deny: true},
+		{Host: "a.example", Paths: []string{"/**"}, Deny: true},
+		{Host: "a.example", Methods: []string{"POST"}, Deny: true},
+		{Host: "*.example", Deny: true},
+	} {
+		for _, allowed := range all {
+			template := forage.Template{Name: "t", Network: forage.Network{
+				Mode: forage.NetworkRestricted, Allow: []string{allowed}, Rules: []forage.Rule{part, denied},
+			}}
+			project, err := loadProject(t, "allowedHosts = []")
+			if err != nil {
+				t.Fatal(err)
+			}
+			after, err := config.Tighten(template, project)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, request := range requests() {
+				was, is := decide(t, template.Network, request), decide(t, after.Network, request)
+				if is.Verdict > was.Verdict {
+					t.Errorf("%s, %s: %+v: %+v became %+v", allowed, policy.RuleText(denied), request, was, is)
+				}
+			}
+		}
+	}
+}
+
+func decide(t *testing.T, n forage.Network, r policy.Request) policy.Decision {
+	t.Helper()
+	p, err := policy.Compile(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return policy.Decide(p, r)
 }
 
 // TestProjectKeys: what would loosen, or run something, is not for a project.
