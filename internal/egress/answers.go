@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"syscall"
 
 	"forage/internal/egress/credential"
@@ -72,7 +73,26 @@ func (h *httpSide) refuse(w http.ResponseWriter, r *http.Request, s *session, er
 		panic(http.ErrAbortHandler)
 	}
 	status, text := h.e.explain(err)
+	if status == http.StatusForbidden {
+		told := reasonPhrase(text)
+		s.told.Store(&told)
+	}
 	reply(w, r, status, text)
+}
+
+// forbidden is how the HTTP server ends the status line of a refusal.
+const forbidden = " 403 Forbidden"
+
+// reasonPhrase is a refusal's text in the place of "Forbidden" (RFC 9112, 4). Clients that throw
+// the body away show it: pip and Go of a refused CONNECT, npm of everything.
+func reasonPhrase(text string) string {
+	plain := func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}
+	return fmt.Sprintf("%s - forage: %.1000s", forbidden, strings.Map(plain, text))
 }
 
 // explain tells a client why there is no answer, without what the host knows

@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"bytes"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -28,6 +29,7 @@ type session struct {
 
 	serving atomic.Bool                  // a request is being answered
 	left    atomic.Pointer[relay.Counts] // the connection has left HTTP, and counts there
+	told    atomic.Pointer[string]       // for the status line of a refusal: see reasonPhrase
 
 	closed chan struct{}
 	once   sync.Once
@@ -85,6 +87,14 @@ func (c *gateConn) Read(p []byte) (int, error) {
 }
 
 func (c *gateConn) Write(p []byte) (int, error) {
+	const version = len("HTTP/1.1")
+	if told := c.told.Load(); told != nil && len(p) > version && bytes.HasPrefix(p[version:], []byte(forbidden)) {
+		line := append(bytes.Clone(p[:version]), *told...)
+		if _, err := c.Conn.Write(append(line, p[version+len(forbidden):]...)); err != nil {
+			return 0, err
+		}
+		return len(p), nil
+	}
 	n, err := c.Conn.Write(p)
 	if left := c.left.Load(); left != nil {
 		left.In.Add(int64(n))

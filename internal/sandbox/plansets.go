@@ -172,10 +172,11 @@ func proposedSets(workspaces []forage.Workspace) (sets, files []string) {
 	return sets, files
 }
 
-// propose says which sets the project seems to need and the network refuses.
+// propose says which sets the project seems to need and the network refuses. A run says at its end
+// what was refused.
 func (p *planner) propose(context.Context) error {
 	network := p.plan.Network
-	if network.Mode != forage.NetworkRestricted || network.Monitor {
+	if p.opts.Ephemeral || network.Mode != forage.NetworkRestricted || network.Monitor {
 		return nil
 	}
 	sets, files := proposedSets(p.plan.Workspaces())
