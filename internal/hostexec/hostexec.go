@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -197,16 +198,10 @@ func spent(state *os.ProcessState, bound time.Duration) bool {
 	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL && state.UserTime()+state.SystemTime() >= bound/2
 }
 
-func environment() []string {
-	path := "PATH="
-	for i, dir := range systemPath {
-		if i > 0 {
-			path += ":"
-		}
-		path += dir
-	}
-	return []string{path, "LC_ALL=C.UTF-8"}
-}
+func environment() []string { return []string{"PATH=" + Path(), "LC_ALL=C.UTF-8"} }
+
+// Path is where programs are looked for, as PATH has it.
+func Path() string { return strings.Join(systemPath[:], ":") }
 
 // Find is the path of a program: an absolute one is taken as it is. The error is ErrNoProgram.
 func Find(name string) (string, error) {

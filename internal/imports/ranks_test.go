@@ -27,6 +27,10 @@ var rooms = []room{
 	{"preset", 0, "facts about services, which everybody may look up"},
 	{"screen", 0, "a terminal in memory: bytes in, text out"},
 	{"follow", 0, "reading a file that grows is a matter of the kernel alone"},
+	{"rootfs", 0, "the view of the host is the same for every runtime"},
+	{"seccomp", 0, "the filter is the same for every runtime"},
+	{"landlock", 0, "the rules of the domain are the same for every runtime"},
+	{"mount", 0, "mounting by descriptor is a matter of the kernel alone"},
 
 	{"secrets", 1, "reads values where they are kept; who may have them is decided above"},
 
@@ -34,12 +38,10 @@ var rooms = []room{
 	{"config", 1, "turns files into nouns; what they mean is decided above"},
 	{"audit", 1, "events are recorded by everybody, so it can know nobody"},
 	{"store", 1, "keeps records; it must open one whatever wrote it"},
-	{"rootfs", 1, "the view of the host is the same for every runtime"},
 	{"image", 1, "unpacking is the same for every runtime"},
 	{"limits", 1, "cgroups and rlimits are the same for every runtime"},
-	{"seccomp", 1, "the filter is the same for every runtime"},
 	{"netns", 1, "namespace set-up is the same for every runtime"},
-	{"landlock", 1, "the rules of the domain are the same for every runtime"},
+	{"jail", 1, "one program over untrusted data: it knows no sandbox and no repository"},
 
 	{"runtime", 2, "isolates; it knows no records, no policy and no SSH"},
 	{"workspace", 2, "prepares files; it doesn't know what will run on them"},
@@ -90,6 +92,7 @@ var implementations = []struct{ importer, imported, why string }{
 // starters are the packages that may import os/exec, other than in tests.
 var starters = map[string]string{
 	"internal/hostexec":                "the one way to start a program on the host: clean environment, timeout, no shell",
+	"internal/jail":                    "starts itself in new namespaces, to become the one program of a jail",
 	"internal/testrun":                 "runs go test in CI",
 	"internal/testprogram":             "builds the program with go",
 	"internal/testgit":                 "runs git and its server for suites",

@@ -33,6 +33,9 @@ var etcEntries = []string{
 	"ImageMagick-*", "xml", "profiles",
 }
 
+// linkerEntries are those of etcEntries that a dynamically linked program can't start without.
+var linkerEntries = []string{"ld.so.cache", "ld-musl-x86_64.path", "ld-musl-aarch64.path"}
+
 // etc adds the allowed entries of /etc.
 func (p *planner) etc() error {
 	entries, err := fs.ReadDir(p.host, "etc")

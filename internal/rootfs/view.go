@@ -41,15 +41,8 @@ var systemLinks = []string{"run/current-system", "etc/static"}
 // Trees that the host doesn't have are left out; a host without /usr is an error.
 func Host(host fs.FS, name string, who forage.Identity) (View, error) {
 	p := &planner{host: host}
-	for _, tree := range systemTrees {
-		if err := p.tree(tree); err != nil {
-			return View{}, err
-		}
-	}
-	for _, link := range systemLinks {
-		if err := p.systemLink(link); err != nil {
-			return View{}, err
-		}
+	if err := p.system(); err != nil {
+		return View{}, err
 	}
 	if err := p.etc(); err != nil {
 		return View{}, err
@@ -59,10 +52,37 @@ func Host(host fs.FS, name string, who forage.Identity) (View, error) {
 	return p.view, nil
 }
 
+// System plans the least in which a program of the host's runs: the system's folders and what its linker reads.
+func System(host fs.FS) (View, error) {
+	p := &planner{host: host}
+	if err := p.system(); err != nil {
+		return View{}, err
+	}
+	for _, name := range linkerEntries {
+		p.etcEntry("etc/" + name)
+	}
+	return p.view, nil
+}
+
 type planner struct {
 	host     fs.FS
 	view     View
 	plainEtc bool // /etc is a folder and no link to one
+}
+
+// system shows the system's trees, and the links into them.
+func (p *planner) system() error {
+	for _, tree := range systemTrees {
+		if err := p.tree(tree); err != nil {
+			return err
+		}
+	}
+	for _, link := range systemLinks {
+		if err := p.systemLink(link); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // tree shows the folder at name (relative to the root). A link into a tree

@@ -28,6 +28,8 @@ type Options struct {
 	// KeepMounts refuses there what leaves a process in a namespace without the mounts of the sandbox: a mount point can be
 	// renamed, and something else be put in its place, where it is none.
 	KeepMounts bool
+	// NoSockets refuses every socket; pairs of unix sockets remain.
+	NoSockets bool
 }
 
 // maxInstructions is the kernel's bound: BPF_MAXINSNS, linux/bpf_common.h.
@@ -35,7 +37,7 @@ const maxInstructions = 4096
 
 // Filter builds the program for this architecture.
 func Filter(o Options) ([]unix.SockFilter, error) {
-	b := builder{program: newProgram(), nested: o.NestedNamespaces, kept: o.KeepMounts}
+	b := builder{program: newProgram(), nested: o.NestedNamespaces, kept: o.KeepMounts, closed: o.NoSockets}
 	b.allow = b.ret(unix.SECCOMP_RET_ALLOW)
 	b.eperm = b.errno(unix.EPERM)
 	b.enosys = b.errno(unix.ENOSYS)
@@ -65,7 +67,7 @@ func Filter(o Options) ([]unix.SockFilter, error) {
 // block that ends in an action.
 type builder struct {
 	program
-	nested, kept         bool
+	nested, kept, closed bool
 	allow, eperm, enosys int
 }
 

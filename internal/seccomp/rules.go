@@ -79,6 +79,9 @@ var socketType = word{1, 0xf}
 // kernel module that nobody needs; so do other protocols over IP (SCTP, DCCP,
 // UDP-Lite, SMC, MPTCP).
 func (b *builder) socket() int {
+	if b.closed {
+		return b.eperm
+	}
 	noProtocol := b.errno(unix.EPROTONOSUPPORT)
 	stream := b.anyOf(low(2), []uint32{0, unix.IPPROTO_TCP}, b.allow, noProtocol)
 	datagram := b.anyOf(low(2), []uint32{0, unix.IPPROTO_UDP, unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6}, b.allow, noProtocol)

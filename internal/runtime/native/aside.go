@@ -3,6 +3,7 @@ package native
 import (
 	"golang.org/x/sys/unix"
 
+	"forage/internal/mount"
 	"forage/internal/netns"
 	"forage/internal/seccomp"
 )
@@ -30,7 +31,7 @@ func startAside() *aside {
 		options: make(chan seccomp.Options, 1),
 	}
 	go func() {
-		a.proc, a.procErr = newFilesystem("proc", attrInert|unix.MOUNT_ATTR_NOEXEC)
+		a.proc, a.procErr = mount.New("proc", mount.Inert|unix.MOUNT_ATTR_NOEXEC)
 		close(a.procReady)
 		a.network, a.networkErr = netns.Setup()
 		close(a.networkReady)

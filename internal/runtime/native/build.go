@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/mount"
 	"forage/internal/rootfs"
 )
 
@@ -86,7 +87,7 @@ func (b *builder) take(i int) *os.File {
 // open returns a descriptor for what is to be mounted, and whether it is the detached mount itself.
 func (b *builder) open(t tree) (fd int, mounted bool, err error) {
 	if t.FD == 0 {
-		fd, err = openSource(t.Source)
+		fd, err = mount.Open(t.Source)
 		return fd, false, err
 	}
 	if t.FD >= len(b.files) {
@@ -112,7 +113,7 @@ func (b *builder) detach(t tree, attrs uint64) (int, error) {
 		return fd, nil
 	}
 	defer unix.Close(fd)
-	return cloneTree(fd, attrs)
+	return mount.CloneTree(fd, attrs)
 }
 
 func (b *builder) makeTmpfs() (err error) {
@@ -134,11 +135,11 @@ func (b *builder) makeTmpfs() (err error) {
 	}
 	// Mounted on themselves, so that every copy of them is read-only.
 	for _, name := range []string{inertFile, voidDir} {
-		fd, err := cloneAt(b.tmpfs, name, 0, attrReadOnly|unix.MOUNT_ATTR_NOEXEC)
+		fd, err := mount.CloneAt(b.tmpfs, name, 0, mount.ReadOnly|unix.MOUNT_ATTR_NOEXEC)
 		if err != nil {
 			return err
 		}
-		if err := attach(fd, b.tmpfs, name); err != nil {
+		if err := mount.Attach(fd, b.tmpfs, name); err != nil {
 			return err
 		}
 	}
@@ -185,15 +186,15 @@ func (b *builder) mountPart(t tree) error {
 	if err == nil && !b.systemHolds(t.Target) {
 		err = b.makePlace(t.Target, folder)
 	}
-	mount := fd
+	made := fd
 	if err == nil && !mounted {
-		mount, err = cloneTree(fd, attrReadOnly)
+		made, err = mount.CloneTree(fd, mount.ReadOnly)
 		unix.Close(fd)
 	}
 	if err != nil {
 		return err
 	}
-	return attach(mount, b.root, relative(t.Target))
+	return mount.Attach(made, b.root, relative(t.Target))
 }
 
 // makePlace makes the folder or file in the sandbox's own root on which something is mounted.
@@ -242,15 +243,15 @@ func (b *builder) mountAreas() error {
 				return err
 			}
 		}
-		mount, err := b.detachArea(a)
+		made, err := b.detachArea(a)
 		if err != nil {
 			return fmt.Errorf("%s: %w", a.target, err)
 		}
-		b.fds = append(b.fds, mount)
-		if err := unix.MoveMount(mount, "", b.root, relative(a.target), unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		b.fds = append(b.fds, made)
+		if err := unix.MoveMount(made, "", b.root, relative(a.target), unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 			return fmt.Errorf("%s: move_mount: %w", a.target, err)
 		}
-		plant := newPlanter(mount)
+		plant := newPlanter(made)
 		plant.kept = b.isKept(a)
 		b.areas = append(b.areas, placedArea{a, plant})
 	}
@@ -260,12 +261,12 @@ func (b *builder) mountAreas() error {
 // detachArea returns a new folder of the tmpfs, or the kept home, as a detached mount.
 func (b *builder) detachArea(a area) (int, error) {
 	if b.isKept(a) {
-		return b.detach(b.boot.Home, attrInert)
+		return b.detach(b.boot.Home, mount.Inert)
 	}
 	if err := unix.Mkdirat(b.tmpfs, a.dir, a.mode); err != nil {
 		return -1, fmt.Errorf("making %s: %w", a.dir, err)
 	}
-	return cloneAt(b.tmpfs, a.dir, 0, attrInert)
+	return mount.CloneAt(b.tmpfs, a.dir, 0, mount.Inert)
 }
 
 // about says what an error is about. In a kept home the agent may have put something in the way.

@@ -13,6 +13,7 @@ import (
 	"forage"
 	"forage/internal/frames"
 	"forage/internal/limits"
+	"forage/internal/mount"
 	"forage/internal/runtime"
 )
 
@@ -167,7 +168,7 @@ func (r *Runtime) checkIdmap() runtime.Finding {
 }
 
 func tryIdmap(dir string) error {
-	fd, err := openSource(dir)
+	fd, err := mount.Open(dir)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/mount"
 	"forage/internal/rootfs"
 )
 
@@ -61,11 +62,11 @@ func (b *builder) placeFile(hidden string, f forage.File) error {
 		return err
 	}
 	defer unix.Close(at)
-	fd, err := cloneAt(b.tmpfs, hidden, 0, attrReadOnly)
+	fd, err := mount.CloneAt(b.tmpfs, hidden, 0, mount.ReadOnly)
 	if err != nil {
 		return err
 	}
-	return attach(fd, at, "")
+	return mount.Attach(fd, at, "")
 }
 
 // placeOver is the place of a file that is shown over what is there; mounted: that is

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/mount"
 )
 
 // When a program of the host removes or replaces a file that is mounted over inside, the kernel takes the mount away. The
@@ -54,7 +55,7 @@ func guardedPaths(b *boot) []guarded {
 			list = append(list, guarded{target: target, host: at(target)})
 		}
 		for _, target := range readOnly {
-			list = append(list, guarded{target: target, host: at(target), attrs: attrReadOnly})
+			list = append(list, guarded{target: target, host: at(target), attrs: mount.ReadOnly})
 		}
 		for _, t := range b.Mounts {
 			switch own := t.Source == at(t.Target); {
@@ -62,7 +63,7 @@ func guardedPaths(b *boot) []guarded {
 			case own && t.Writable:
 				list = append(list, guarded{target: t.Target, host: t.Source})
 			case own:
-				list = append(list, guarded{target: t.Target, host: t.Source, attrs: attrReadOnly})
+				list = append(list, guarded{target: t.Target, host: t.Source, attrs: mount.ReadOnly})
 			case slices.Contains(metadata, path.Base(t.Target)):
 				list = append(list, guarded{target: t.Target, host: at(t.Target), other: true})
 			}
@@ -180,7 +181,7 @@ func (g *guard) watch() bool {
 	}
 	g.watched = make(map[int32][]string)
 	for _, p := range g.list {
-		dir, err := openSource(filepath.Dir(p.host))
+		dir, err := mount.Open(filepath.Dir(p.host))
 		switch {
 		case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
 			continue // it was replaced by a link: the check finds that out

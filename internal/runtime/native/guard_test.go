@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/mount"
 )
 
 // replaced puts a new file in the place of another one, as editors do that save.
@@ -170,7 +171,7 @@ func TestReentryFails(t *testing.T) {
 	i, err := boxed(t, protecting(baseSpec(t, makeTree(t, ".envrc", "link -> /tmp")), ".envrc"), sleeping())
 	must(t, err)
 	for target, want := range map[string]error{"/workspace/none": unix.ENOENT, "/workspace/link/x": unix.ELOOP, "/workspace/.envrc/x": unix.ENOTDIR} {
-		if err := i.guard.namespaces.overItself(target, attrReadOnly); err != want {
+		if err := i.guard.namespaces.overItself(target, mount.ReadOnly); err != want {
 			t.Errorf("%s: %v, want %v", target, err, want)
 		}
 	}

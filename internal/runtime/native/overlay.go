@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/mount"
 	"forage/internal/rootfs"
 )
 
@@ -23,7 +24,7 @@ func (b *builder) makeRoot() error {
 	}
 	b.fds = append(b.fds, folder)
 	b.plant = newPlanter(folder)
-	root, err := cloneAt(b.tmpfs, dirRoot, 0, attrReadOnly)
+	root, err := mount.CloneAt(b.tmpfs, dirRoot, 0, mount.ReadOnly)
 	if err != nil {
 		return err
 	}
@@ -102,11 +103,11 @@ func (b *builder) mountLayer(layer tree, at string) error {
 	if err := unix.Mkdirat(b.tmpfs, at, 0o755); err != nil {
 		return fmt.Errorf("making %s: %w", at, err)
 	}
-	fd, err := b.detach(layer, attrReadOnly)
+	fd, err := b.detach(layer, mount.ReadOnly)
 	if err != nil {
 		return err
 	}
-	return attach(fd, b.tmpfs, at)
+	return mount.Attach(fd, b.tmpfs, at)
 }
 
 // layer returns an overlay, detached, of the detached mount lower and of a new folder that takes what is written.
@@ -120,7 +121,7 @@ func (b *builder) layer(lower int) (int, error) {
 		}
 	}
 	b.layers++
-	if err := attach(lower, b.tmpfs, below); err != nil {
+	if err := mount.Attach(lower, b.tmpfs, below); err != nil {
 		return -1, err
 	}
 	fd, err := b.overlay([]string{below}, upper, work)
@@ -133,20 +134,20 @@ func (b *builder) overlay(layers []string, upper, work string) (int, error) {
 	if err := unix.Fchdir(b.tmpfs); err != nil {
 		return -1, fmt.Errorf("fchdir: %w", err)
 	}
-	options := append([]option{{"userxattr", ""}}, lowerOptions(layers)...)
-	return newFilesystem("overlay", attrInert, append(options, option{"upperdir", upper}, option{"workdir", work})...)
+	options := append([]mount.Option{{"userxattr", ""}}, lowerOptions(layers)...)
+	return mount.New("overlay", mount.Inert, append(options, mount.Option{"upperdir", upper}, mount.Option{"workdir", work})...)
 }
 
 // lowerOptions names the layers of an overlay: all in one, as every kernel takes
 // it, up to the length that fsconfig(2) takes; beyond it one by one (Linux 6.8).
-func lowerOptions(layers []string) []option {
+func lowerOptions(layers []string) []mount.Option {
 	const longest = 255
 	if all := strings.Join(layers, ":"); len(all) <= longest {
-		return []option{{"lowerdir", all}}
+		return []mount.Option{{"lowerdir", all}}
 	}
-	var options []option
+	var options []mount.Option
 	for _, layer := range layers {
-		options = append(options, option{"lowerdir+", layer})
+		options = append(options, mount.Option{"lowerdir+", layer})
 	}
 	return options
 }

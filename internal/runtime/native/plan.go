@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/mount"
 	"forage/internal/rootfs"
 	"forage/internal/runtime"
 )
@@ -211,7 +212,7 @@ func (p *plan) openTree(m forage.Mount, mapped bool) (tree, error) {
 	if m.System && !p.ids.root {
 		return t, nil // the child finds it, or not, as well as we do
 	}
-	fd, err := openSource(m.Source)
+	fd, err := mount.Open(m.Source)
 	if errors.Is(err, unix.ELOOP) {
 		return t, forage.Errorf(forage.ErrRefused, "%s: a symbolic link is on the way", m.Source)
 	}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/mount"
 	"forage/internal/rootfs"
 )
 
@@ -97,7 +98,7 @@ func (b *builder) hold(s *share) error {
 		}
 	}
 	for _, target := range readOnly {
-		if err := b.overItself(target, attrReadOnly); err != nil {
+		if err := b.overItself(target, mount.ReadOnly); err != nil {
 			return fmt.Errorf("protecting %s: %w", target, err)
 		}
 	}
@@ -115,11 +116,11 @@ func (b *builder) overItself(target string, attrs uint64) error {
 		return err
 	}
 	defer unix.Close(at)
-	fd, err := cloneTree(at, attrs)
+	fd, err := mount.CloneTree(at, attrs)
 	if err != nil {
 		return err
 	}
-	return attach(fd, at, "")
+	return mount.Attach(fd, at, "")
 }
 
 // openPinned opens what is at rel below dir, a symbolic link itself; a link on the way is ELOOP.

@@ -10,6 +10,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"forage/internal/mount"
 )
 
 // namespaceFiles are a sandbox's namespaces in which mounts are made, held open.
@@ -57,7 +59,7 @@ func (n *namespaceFiles) overItself(target string, attrs uint64) error {
 	r := &reentry{
 		user: n.user.Fd(), mnt: n.mnt.Fd(), parent: parent, name: name, empty: new(byte),
 		how:  unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC | unix.O_DIRECTORY, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS},
-		attr: unix.MountAttr{Attr_set: attrs | attrInert},
+		attr: unix.MountAttr{Attr_set: attrs | mount.Inert},
 	}
 	syscall.ForkLock.Lock()
 	pid, errno := r.fork()

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/mount"
 	"forage/internal/rootfs"
 )
 
@@ -25,9 +26,9 @@ func (b *builder) openShares() error {
 		if t.System {
 			continue
 		}
-		attrs := uint64(attrReadOnly)
+		attrs := uint64(mount.ReadOnly)
 		if t.Writable {
-			attrs = attrInert
+			attrs = mount.Inert
 		}
 		fd, err := b.detach(t, attrs)
 		if err != nil {
@@ -170,11 +171,11 @@ func (b *builder) mountProgram() error {
 	if err := p.file(own, []byte{}, 0o555); err != nil {
 		return err
 	}
-	program, err := b.detach(b.boot.Program, attrReadOnly)
+	program, err := b.detach(b.boot.Program, mount.ReadOnly)
 	if err != nil {
 		return err
 	}
-	folder, err := cloneAt(b.tmpfs, dirForage, 0, attrReadOnly)
+	folder, err := mount.CloneAt(b.tmpfs, dirForage, 0, mount.ReadOnly)
 	if err != nil {
 		return err
 	}
@@ -183,10 +184,10 @@ func (b *builder) mountProgram() error {
 		return err
 	}
 	defer unix.Close(place)
-	if err := attach(folder, place, ""); err != nil {
+	if err := mount.Attach(folder, place, ""); err != nil {
 		return err
 	}
-	return attach(program, b.root, relative(Program))
+	return mount.Attach(program, b.root, relative(Program))
 }
 
 // mountMasks closes the sockets of the host that are below its system folders.

@@ -6,6 +6,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"forage/internal/mount"
 )
 
 // maskedProc are files of /proc that tell about the whole machine or act on it.
@@ -39,20 +41,20 @@ func (b *builder) mountProc() error {
 			return fmt.Errorf("masking %s: %w", name, err)
 		}
 	}
-	sys, err := cloneAt(proc, "sys", 0, attrReadOnly|unix.MOUNT_ATTR_NOEXEC)
+	sys, err := mount.CloneAt(proc, "sys", 0, mount.ReadOnly|unix.MOUNT_ATTR_NOEXEC)
 	if err != nil {
 		return fmt.Errorf("sys: %w", err)
 	}
-	return attach(sys, proc, "sys")
+	return mount.Attach(sys, proc, "sys")
 }
 
 // mask shows an empty file or folder (inertFile, voidDir) at path below dir.
 func (b *builder) mask(with string, dir int, path string) error {
-	fd, err := cloneAt(b.tmpfs, with, 0, 0)
+	fd, err := mount.CloneAt(b.tmpfs, with, 0, 0)
 	if err != nil {
 		return err
 	}
-	return attach(fd, dir, path)
+	return mount.Attach(fd, dir, path)
 }
 
 // devices are the host's device files that are shown: name, major and minor
@@ -94,14 +96,14 @@ func (b *builder) makeDev() error {
 			return err
 		}
 	}
-	dev, err := cloneAt(b.tmpfs, dirDev, 0, attrReadOnly|unix.MOUNT_ATTR_NOEXEC)
+	dev, err := mount.CloneAt(b.tmpfs, dirDev, 0, mount.ReadOnly|unix.MOUNT_ATTR_NOEXEC)
 	if err != nil {
 		return err
 	}
 	if err := b.plant.folder("dev"); err != nil {
 		return err
 	}
-	if err := attach(dev, b.root, "dev"); err != nil {
+	if err := mount.Attach(dev, b.root, "dev"); err != nil {
 		return err
 	}
 	for _, d := range devices {
@@ -114,17 +116,17 @@ func (b *builder) makeDev() error {
 
 func (b *builder) mountTerminals() error {
 	// No gid= option: the group "tty" is not mapped, and the agent needs none.
-	pts, err := newFilesystem("devpts", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC,
-		option{"newinstance", ""}, option{"ptmxmode", "0666"}, option{"mode", "0620"})
+	pts, err := mount.New("devpts", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC,
+		mount.Option{"newinstance", ""}, mount.Option{"ptmxmode", "0666"}, mount.Option{"mode", "0620"})
 	if err != nil {
 		return err
 	}
-	return attach(pts, b.root, "dev/pts")
+	return mount.Attach(pts, b.root, "dev/pts")
 }
 
 // mountDevice shows the host's device at rel, if it is the one with that number.
 func (b *builder) mountDevice(rel string, number uint64) error {
-	fd, err := openSource("/" + rel)
+	fd, err := mount.Open("/" + rel)
 	if err != nil {
 		return err
 	}
@@ -136,11 +138,11 @@ func (b *builder) mountDevice(rel string, number uint64) error {
 	if st.Mode&unix.S_IFMT != unix.S_IFCHR || st.Rdev != number {
 		return errors.New("the host's is not that device")
 	}
-	mount, err := cloneAt(fd, "", 0, attrDevice)
+	made, err := mount.CloneAt(fd, "", 0, mount.Device)
 	if err != nil {
 		return err
 	}
-	return attach(mount, b.root, rel)
+	return mount.Attach(made, b.root, rel)
 }
 
 // sysTrees is what tools read of /sys: how many processors there are, and what they can do.
@@ -151,7 +153,7 @@ func (b *builder) makeSys() error {
 		return err
 	}
 	for _, rel := range sysTrees {
-		fd, err := openSource("/" + rel)
+		fd, err := mount.Open("/" + rel)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}
@@ -162,11 +164,11 @@ func (b *builder) makeSys() error {
 		if err := b.plant.folder(rel); err != nil {
 			return err
 		}
-		mount, err := cloneTree(fd, attrReadOnly|unix.MOUNT_ATTR_NOEXEC)
+		made, err := mount.CloneTree(fd, mount.ReadOnly|unix.MOUNT_ATTR_NOEXEC)
 		if err != nil {
 			return fmt.Errorf("/%s: %w", rel, err)
 		}
-		if err := attach(mount, b.root, rel); err != nil {
+		if err := mount.Attach(made, b.root, rel); err != nil {
 			return fmt.Errorf("/%s: %w", rel, err)
 		}
 	}

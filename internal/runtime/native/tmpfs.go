@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/mount"
 	"forage/internal/rootfs"
 )
 
@@ -66,10 +67,10 @@ func writableAreas(home string) []area {
 // newTmpfs makes the sandbox's tmpfs, attached over the old root, where no
 // path leads; its descriptor is the only way to it.
 func newTmpfs(size, inodes int64) (int, error) {
-	fd, err := newFilesystem("tmpfs", attrInert,
-		option{"size", strconv.FormatInt(size, 10)},
-		option{"nr_inodes", strconv.FormatInt(inodes, 10)},
-		option{"mode", "0755"})
+	fd, err := mount.New("tmpfs", mount.Inert,
+		mount.Option{"size", strconv.FormatInt(size, 10)},
+		mount.Option{"nr_inodes", strconv.FormatInt(inodes, 10)},
+		mount.Option{"mode", "0755"})
 	if err != nil {
 		return -1, err
 	}

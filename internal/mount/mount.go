@@ -1,4 +1,6 @@
-package native
+// Package mount wraps the kernel's calls for mounts that are made by descriptor (open_tree(2),
+// fsopen(2), mount_setattr(2)), ID-mapped ones among them. What is mounted where is decided above.
+package mount
 
 import (
 	"fmt"
@@ -7,20 +9,20 @@ import (
 )
 
 // Attributes of mounts: mount_setattr(2). Every mount of a sandbox has at
-// least attrInert; they are set before a mount becomes visible, and once it
+// least Inert; they are set before a mount becomes visible, and once it
 // is, nothing inside may take one away.
 const (
-	attrInert    = unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV
-	attrReadOnly = attrInert | unix.MOUNT_ATTR_RDONLY
-	attrDevice   = unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NOEXEC | unix.MOUNT_ATTR_RDONLY
+	Inert    = unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV
+	ReadOnly = Inert | unix.MOUNT_ATTR_RDONLY
+	Device   = unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NOEXEC | unix.MOUNT_ATTR_RDONLY
 )
 
 // resolveHost is how sources on the host are opened: a link anywhere in the
 // path is an error, so one that is swapped in after planning leads nowhere.
 const resolveHost = unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS
 
-// openSource opens a file or folder of the host to be mounted.
-func openSource(path string) (int, error) {
+// Open opens a file or folder of the host to be mounted.
+func Open(path string) (int, error) {
 	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: resolveHost})
 	if err != nil {
 		return -1, fmt.Errorf("opening %s: %w", path, err)
@@ -28,20 +30,20 @@ func openSource(path string) (int, error) {
 	return fd, nil
 }
 
-// cloneTree returns a detached copy of the mount at fd and of all below it,
+// CloneTree returns a detached copy of the mount at fd and of all below it,
 // with attributes added to each.
-func cloneTree(fd int, attrs uint64) (int, error) {
-	return cloneAt(fd, "", unix.AT_RECURSIVE, attrs)
+func CloneTree(fd int, attrs uint64) (int, error) {
+	return CloneAt(fd, "", unix.AT_RECURSIVE, attrs)
 }
 
-// cloneAt is cloneTree for path below dir; flags is 0 or unix.AT_RECURSIVE. The last part of path is not followed.
-func cloneAt(dir int, path string, flags uint, attrs uint64) (int, error) {
+// CloneAt is CloneTree for path below dir; flags is 0 or unix.AT_RECURSIVE. The last part of path is not followed.
+func CloneAt(dir int, path string, flags uint, attrs uint64) (int, error) {
 	fd, err := unix.OpenTree(dir, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_SYMLINK_NOFOLLOW|flags)
 	if err != nil {
 		return -1, fmt.Errorf("open_tree: %w", err)
 	}
 	if attrs != 0 {
-		if err := setAttrs(fd, flags, unix.MountAttr{Attr_set: attrs}); err != nil {
+		if err := SetAttrs(fd, flags, unix.MountAttr{Attr_set: attrs}); err != nil {
 			unix.Close(fd)
 			return -1, err
 		}
@@ -49,16 +51,17 @@ func cloneAt(dir int, path string, flags uint, attrs uint64) (int, error) {
 	return fd, nil
 }
 
-func setAttrs(fd int, flags uint, attr unix.MountAttr) error {
+// SetAttrs changes a mount; flags is 0 or unix.AT_RECURSIVE.
+func SetAttrs(fd int, flags uint, attr unix.MountAttr) error {
 	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|flags, &attr); err != nil {
 		return fmt.Errorf("mount_setattr: %w", err)
 	}
 	return nil
 }
 
-// attach makes a detached mount visible at path below dir, or at dir itself
+// Attach makes a detached mount visible at path below dir, or at dir itself
 // when path is "", and closes it.
-func attach(mount, dir int, path string) error {
+func Attach(mount, dir int, path string) error {
 	defer unix.Close(mount)
 	flags := unix.MOVE_MOUNT_F_EMPTY_PATH
 	if path == "" {
@@ -70,24 +73,24 @@ func attach(mount, dir int, path string) error {
 	return nil
 }
 
-// option is one parameter of a file system: fsconfig(2). Without a value it is a flag.
-type option struct{ key, value string }
+// Option is one parameter of a file system, a key and a value: fsconfig(2). Without a value it is a flag.
+type Option [2]string
 
-// newFilesystem makes a file system of that kind and returns it as a detached mount.
-func newFilesystem(kind string, attrs int, options ...option) (int, error) {
+// New makes a file system of that kind and returns it as a detached mount.
+func New(kind string, attrs int, options ...Option) (int, error) {
 	fs, err := unix.Fsopen(kind, unix.FSOPEN_CLOEXEC)
 	if err != nil {
 		return -1, fmt.Errorf("fsopen %s: %w", kind, err)
 	}
 	defer unix.Close(fs)
 	for _, o := range options {
-		if o.value == "" {
-			err = unix.FsconfigSetFlag(fs, o.key)
+		if o[1] == "" {
+			err = unix.FsconfigSetFlag(fs, o[0])
 		} else {
-			err = unix.FsconfigSetString(fs, o.key, o.value)
+			err = unix.FsconfigSetString(fs, o[0], o[1])
 		}
 		if err != nil {
-			return -1, fmt.Errorf("fsconfig %s %s=%s: %w%s", kind, o.key, o.value, err, kernelSays(fs))
+			return -1, fmt.Errorf("fsconfig %s %s=%s: %w%s", kind, o[0], o[1], err, kernelSays(fs))
 		}
 	}
 	if err := unix.FsconfigCreate(fs); err != nil {
