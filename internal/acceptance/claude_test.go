@@ -2,7 +2,6 @@ package acceptance
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -44,17 +43,18 @@ func TestClaudeCode(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			api := &anthropic{script: []call{
+			api := &anthropic{}
+			addr, caFile := serveTLS(t, apiHost, api)
+			forage := newProgram(t, fmt.Sprintf("[network]\nresolve = { %q = %q }\nupstreamCA = %q\n", apiHost+":443", addr, caFile),
+				filepath.Dir(claude), "ANTHROPIC_API_KEY="+apiKey, "HOST_ONLY=canary-of-the-host")
+			api.script = []call{
 				{"Read", map[string]any{"file_path": "/workspace/greeting.txt"}},
 				{"Edit", map[string]any{"file_path": "/workspace/greeting.txt", "old_string": "before", "new_string": "after"}},
 				{"Bash", map[string]any{"description": "append a line", "command": "printf 'from a shell\\n' >> greeting.txt"}},
 				{"Bash", map[string]any{"description": "reach an unnamed host",
 					"command": "(exec 3<>/dev/tcp/" + unnamed + "/443) 2>/dev/null && echo connected || echo refused"}},
-				{"Bash", map[string]any{"description": "look around", "command": "ls -A " + os.Getenv("HOME") + "; env"}},
-			}}
-			addr, caFile := serveTLS(t, apiHost, api)
-			forage := newProgram(t, fmt.Sprintf("[network]\nresolve = { %q = %q }\nupstreamCA = %q\n", apiHost+":443", addr, caFile),
-				filepath.Dir(claude), "ANTHROPIC_API_KEY="+apiKey, "HOST_ONLY=canary-of-the-host")
+				{"Bash", map[string]any{"description": "look around", "command": "ls -A " + forage.home + "; env"}},
+			}
 
 			project, greeting := newProject(t)
 			sandbox := "acceptance-" + test.name

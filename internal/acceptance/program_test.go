@@ -24,11 +24,16 @@ type program struct {
 	t          *testing.T
 	stateDir   string
 	runtimeDir string
+	home       string
 	env        []string // the caller's whole environment
 }
 
-// newProgram writes config as the user's configuration. extraPath goes in front of
-// the system's PATH; extraEnv ("K=V") is added to the caller's environment.
+// systemPath has the tools that every user has. Those of the caller, and their caches, would come along
+// into each sandbox, and hundreds of thousands of files would be searched for secrets.
+const systemPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// newProgram writes config as the user's configuration. The user has a home of their own. extraPath goes
+// in front of the system's PATH; extraEnv ("K=V") is added to the caller's environment.
 func newProgram(t *testing.T, config, extraPath string, extraEnv ...string) *program {
 	t.Helper()
 	if os.Getuid() == 0 {
@@ -50,10 +55,15 @@ func newProgramOfAnybody(t *testing.T, config, extraPath string, extraEnv ...str
 		t.Fatal(err)
 	}
 	p.runtimeDir = runtimeDir
+	p.home = filepath.Join(dir, "home")
+	if err := os.Mkdir(p.home, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(p.home, ".profile"), "# of the host\n")
 	p.env = append([]string{
-		"HOME=" + os.Getenv("HOME"),
+		"HOME=" + p.home,
 		"USER=" + os.Getenv("USER"),
-		"PATH=" + strings.Join([]string{extraPath, os.Getenv("PATH")}, ":"),
+		"PATH=" + extraPath + ":" + systemPath,
 		"LANG=C.UTF-8",
 		"FORAGE_CONFIG=" + configFile,
 		"FORAGE_STATE_DIR=" + p.stateDir,

@@ -32,6 +32,7 @@ import (
 type search struct {
 	needles map[string]string // forms of secrets, and what each is a form of
 	longest int
+	buffer  []byte // for what is read
 
 	found     map[string]bool // "PLACE: what and where"
 	processes []int
@@ -53,6 +54,7 @@ func newSearch(secrets map[string]string) *search {
 			s.longest = max(s.longest, len(needle))
 		}
 	}
+	s.buffer = make([]byte, 1<<20+s.longest) // one for all: there are hundreds of thousands of files
 	return s
 }
 
@@ -103,8 +105,7 @@ func percent(text, format string) string {
 
 // in looks into what a reader gives, of any length.
 func (s *search) in(place string, r io.Reader) {
-	buf := make([]byte, 1<<20+s.longest)
-	kept := 0
+	buf, kept := s.buffer, 0
 	for {
 		n, err := io.ReadFull(r, buf[kept:])
 		s.look(place, buf[:kept+n])
