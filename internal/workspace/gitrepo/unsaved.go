@@ -47,7 +47,15 @@ func (i *importing) commits(ctx context.Context, status *workspace.Status) error
 	if err != nil || refs.published(tip, ref) { // which spares a process when nothing was committed
 		return err
 	}
-	status.Commits, status.CommitsCount, err = i.host.Commits(ctx, append([]string{tip, "--not"}, published(ref)...))
+	_, taken, err := i.taken(ctx)
+	if err != nil {
+		return err
+	}
+	revisions := append([]string{"--ignore-missing", tip, "--not"}, published(ref)...)
+	if taken != "" {
+		revisions = append(revisions, taken)
+	}
+	status.Commits, status.CommitsCount, err = i.host.Commits(ctx, revisions)
 	if err != nil {
 		return fmt.Errorf("looking for commits on %s: %w", i.w.Branch, err)
 	}

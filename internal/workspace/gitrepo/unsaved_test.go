@@ -132,7 +132,7 @@ func (b *box) take(files ...string) {
 	}
 	b.host.Git("add", "-A")
 	b.host.Git("commit", "-q", "-m", "taken over")
-	must(b.t, NoteTaken(b.work, b.host.Git("rev-parse", "HEAD")))
+	must(b.t, NoteTaken(b.work, b.host.Git("rev-parse", "HEAD"), ""))
 }
 
 func TestUnsavedListsAreBounded(t *testing.T) {

@@ -169,7 +169,7 @@ func differing(ctx context.Context, git *gitrepo.Shadow, commit, tree string) ([
 
 // withoutTaken are the changed files that the user has not taken over as they are: see gitrepo.NoteTaken.
 func (s *Shadow) withoutTaken(ctx context.Context, in *inside, w forage.Workspace, tree string, changed []string) ([]string, error) {
-	commit, err := gitrepo.Taken(w)
+	commit, _, err := gitrepo.Taken(w)
 	if err != nil || commit == "" || len(changed) == 0 {
 		return changed, err
 	}

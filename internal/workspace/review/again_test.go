@@ -13,10 +13,6 @@ func TestApplyAgain(t *testing.T) {
 		b.write(b.work.Dir, "a", "A\n2\n3\n")
 		b.work.Git("commit", "-q", "-a", "-m", "only a")
 	}
-	amend := func(b *box) {
-		b.work.Git("add", "-A")
-		b.work.Git("commit", "-q", "--amend", "-m", "rewritten")
-	}
 	nothing := func(b *box) {}
 	for name, test := range map[string]struct {
 		first, next, user func(b *box)
@@ -26,16 +22,11 @@ func TestApplyAgain(t *testing.T) {
 		"not committed, still not committed": {nothing, nothing, nothing, nil, nil},
 		"not committed, then committed":      {nothing, commit, nothing, nil, nil},
 		"some of it committed":               {nothing, twice, nothing, nil, map[string]string{"a": "A\n2\n3\n"}},
-		"committed, then amended":            {commit, amend, nothing, nil, nil},
 		"the user goes on":                   {nothing, commit, func(b *box) { b.user.Commit("z", "user's\n") }, nil, map[string]string{"z": "user's\n"}},
 		"the user changes other lines": {nothing, commit, func(b *box) { b.user.Commit("new", "USER\n1\n2\n3\n4\n5\n6\n") }, nil,
 			map[string]string{"new": "USER\n1\n2\n3\n4\n5\n6\nnext\n"}},
 		"the user rewords":  {nothing, commit, func(b *box) { b.user.Git("commit", "-q", "--amend", "-m", "better") }, nil, nil},
 		"the user squashes": {nothing, commit, func(b *box) { b.user.Git("reset", "-q", "--soft", "HEAD~"); b.user.Commit("z", "z\n") }, nil, nil},
-		"the user amends other lines": {nothing, commit, func(b *box) {
-			b.write(b.user.Dir, "new", "USER\n1\n2\n3\n4\n5\n6\n")
-			b.user.Git("commit", "-q", "-a", "--amend", "--no-edit")
-		}, nil, map[string]string{"new": "USER\n1\n2\n3\n4\n5\n6\nnext\n"}},
 		"the user rebases": {nothing, commit, func(b *box) {
 			b.user.Git("checkout", "-q", "-b", "side", "HEAD~")
 			b.user.Commit("z", "z\n")
@@ -129,7 +120,7 @@ func TestApplyAgainLeavesWhatTheUserDid(t *testing.T) {
 				b.user.Git("rm", "-q", "new")
 				b.user.Git("commit", "-q", "--amend", "--allow-empty", "-m", "no")
 			},
-			func(b *box) { b.write(b.work.Dir, "other", "o\n"); b.commit("more") }, false, "a\nother\nsecond",
+			func(b *box) { b.write(b.work.Dir, "other", "o\n"); b.commit("more") }, false, "a\nnew\nother\nsecond", // it comes again
 		},
 		"the agent takes its own back": {
 			func(b *box) { b.user.Commit("z", "z\n") },
@@ -164,6 +155,30 @@ func TestApplyAgainLeavesWhatTheUserDid(t *testing.T) {
 	}
 }
 
+// What either side rewrote since is in no history that both have: git's own merge base counts, and the user decides.
+func TestApplyOfWhatWasRewritten(t *testing.T) {
+	for name, rewrite := range map[string]func(b *box){
+		"the agent amends": func(b *box) {
+			b.write(b.work.Dir, "new", "0\n1\n2\nnext\n")
+			b.work.Git("commit", "-q", "-a", "--amend", "-m", "rewritten")
+		},
+		"the user amends": func(b *box) {
+			b.write(b.user.Dir, "new", "USER\n1\n2\n")
+			b.user.Git("commit", "-q", "-a", "--amend", "--no-edit")
+			b.write(b.work.Dir, "new", "0\n1\n2\nnext\n")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBox(t, map[string]string{"a": "1\n"})
+			b.write(b.work.Dir, "new", "0\n1\n2\n")
+			b.commit("work")
+			b.mustApply(Options{})
+			rewrite(b)
+			b.refuses(Options{}, "conflict", "new")
+		})
+	}
+}
+
 // A kill after the branch has moved loses no memory of what it got; an apply that doesn't come to that is not remembered.
 func TestApplyAgainAfterAKill(t *testing.T) {
 	b := newBox(t, map[string]string{"a": "1\n"})
@@ -177,11 +192,11 @@ func TestApplyAgainAfterAKill(t *testing.T) {
 	if err := os.Remove(filepath.Join(b.user.Dir, ".git/refs/heads/main.lock")); err != nil {
 		t.Fatal(err)
 	}
-	if s := b.open(); len(s.state.Brought["main"]) != 1 || len(s.Changes) != 1 {
+	if s := b.open(); len(s.state.Applied) != 1 || len(s.Changes) != 1 {
 		t.Errorf("%+v, %+v", s.state, s.Review)
 	}
 	s := b.open() // a mark that is ahead of the branch, as a kill leaves it
-	if err := s.remember(t.Context(), "main", mark{Work: b.commit("more"), After: b.work.Git("rev-parse", "HEAD")}); err != nil {
+	if err := s.remember(t.Context(), mark{Branch: "main", Work: b.commit("more"), After: b.work.Git("rev-parse", "HEAD")}); err != nil {
 		t.Fatal(err)
 	}
 	b.write(b.work.Dir, "new", "1\n2\n3\n")

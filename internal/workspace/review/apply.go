@@ -158,30 +158,30 @@ func (s *Session) toNewBranch() bool {
 	return s.into != "" && s.source != nil && s.at == "" && s.tip != s.subject.Workspace.Base
 }
 
-// there remembers that the branch has it all already, though no apply brought it.
+// there remembers that the branch has it already, though no apply brought it.
 func (s *Session) there(ctx context.Context, t *target, o Options, r result) error {
 	if o.DryRun || t.commit == "" || r.work == "" {
 		return nil
 	}
-	if err := s.remember(ctx, t.branch, r.mark(t.commit)); err != nil || len(o.Paths) > 0 || len(s.Uncommitted) == 0 {
+	if err := s.remember(ctx, s.mark(t, r, t.commit)); err != nil || !r.all {
 		return err
 	}
-	return gitrepo.NoteTaken(s.subject.Workspace, t.commit)
+	return gitrepo.NoteTaken(s.subject.Workspace, t.commit, s.tip)
 }
 
 // keep installs a result, and remembers what the user has got.
 func (s *Session) keep(ctx context.Context, t *target, r result, install func() error) error {
-	m, bookmark := r.mark(r.commit), s.state.Bookmark
-	if err := s.remember(ctx, t.branch, m); err != nil {
+	m, bookmark := s.mark(t, r, r.commit), s.state.Bookmark
+	if err := s.remember(ctx, m); err != nil {
 		return err
 	}
 	if err := install(); err != nil {
-		return errors.Join(err, s.withdraw(ctx, t.branch, m, bookmark))
+		return errors.Join(err, s.withdraw(ctx, m, bookmark))
 	}
-	if r.uncommitted == "" {
+	if !r.all {
 		return nil
 	}
-	return gitrepo.NoteTaken(s.subject.Workspace, r.uncommitted)
+	return gitrepo.NoteTaken(s.subject.Workspace, r.commit, s.tip)
 }
 
 // clean takes paths as people write them, dir/ and ./dir among them. Nothing stays nothing, which is not the whole tree.

@@ -115,11 +115,11 @@ func TestApplyOfWhatIsThereAlready(t *testing.T) {
 	if done := b.mustApply(Options{DryRun: true}); done.Changes() {
 		t.Errorf("done: %+v", done)
 	}
-	if taken, err := gitrepo.Taken(b.subject.Workspace); taken != "" || err != nil {
+	if taken, _, err := gitrepo.Taken(b.subject.Workspace); taken != "" || err != nil {
 		t.Errorf("noted in a rehearsal: %q, %v", taken, err)
 	}
 	b.mustApply(Options{})
-	if taken, err := gitrepo.Taken(b.subject.Workspace); taken != b.user.Git("rev-parse", "main") || err != nil {
+	if taken, _, err := gitrepo.Taken(b.subject.Workspace); taken != b.user.Git("rev-parse", "main") || err != nil {
 		t.Errorf("noted %q, %v", taken, err)
 	}
 }

@@ -80,7 +80,7 @@ func TestApplyAgainToABookmarkAfterAKill(t *testing.T) {
 	if s.state.Bookmark != "" {
 		t.Errorf("the bookmark %s, which has got nothing, is gone on with", s.state.Bookmark)
 	}
-	if err := s.remember(t.Context(), "main", mark{Work: tip, Tip: tip, After: tip}); err != nil {
+	if err := s.remember(t.Context(), mark{Branch: "main", Work: tip, Tip: tip, After: tip}); err != nil {
 		t.Fatal(err)
 	}
 	jj("bookmark", "set", "main", "-r", tip)

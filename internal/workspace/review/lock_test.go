@@ -31,7 +31,7 @@ func TestReviewsAtOnce(t *testing.T) {
 	if err := errors.Join(failed...); err != nil {
 		t.Fatal(err)
 	}
-	if s := b.open(); len(s.state.Brought["main"]) != 1 || s.state.Shown != s.Tree {
+	if s := b.open(); len(s.state.Applied) != 1 || s.state.Shown != s.Tree {
 		t.Errorf("remembered: %+v", s.state)
 	}
 }

@@ -72,7 +72,7 @@ func (s *Session) comparePlain(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.base, s.Tree, s.Left = before.ID, after.ID, after.Left
+	s.base, s.Tree, s.work, s.Left = before.ID, after.ID, after.ID, after.Left
 	if s.Changes, err = s.changes(ctx, s.base, s.Tree, true); err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func (s *Session) preparePlain(ctx context.Context, o Options) (done Applied, in
 	}
 	i := plainInstallation(s.store, s.staging, s.subject, s.base, s.Tree)
 	if len(o.Paths) > 0 {
-		if i.after, err = s.selectTree(ctx, o.Paths, false); err != nil {
+		if i.after, err = s.selectTree(ctx, o.Paths); err != nil {
 			return done, nil, err
 		}
 	}

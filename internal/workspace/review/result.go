@@ -1,6 +1,7 @@
 package review
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -16,11 +17,14 @@ type result struct {
 	commit      string
 	commits     int
 	merged      bool
-	uncommitted string // the commit that was made of what had none
-	work, tip   string // see mark
+	uncommitted bool // a commit was made of what had none
+	work        string
+	all         bool
 }
 
-func (r result) mark(after string) mark { return mark{Work: r.work, Tip: r.tip, After: after} }
+func (s *Session) mark(t *target, r result, after string) mark {
+	return mark{Branch: t.branch, Work: r.work, Tip: s.tip, After: after, All: r.all}
+}
 
 // result makes the commit that the branch is to be, in staging.
 func (s *Session) result(ctx context.Context, t *target, o Options) (result, error) {
@@ -28,12 +32,9 @@ func (s *Session) result(ctx context.Context, t *target, o Options) (result, err
 	if len(o.Paths) > 0 {
 		return s.selected(ctx, t, o.Paths, who)
 	}
-	r := result{commit: s.tip, commits: s.CommitsCount, tip: s.tip}
-	// In the user's own folder no file is uncommitted work of the sandbox's: it may as well be the user's.
-	if !t.direct {
-		if err := s.commitRest(ctx, t, &r, who); err != nil {
-			return r, err
-		}
+	r := result{commit: s.tip, commits: s.CommitsCount, all: true}
+	if err := s.commitRest(ctx, t, &r, who); err != nil {
+		return r, err
 	}
 	return s.joined(ctx, t, r, who)
 }
@@ -44,34 +45,26 @@ func (s *Session) commitRest(ctx context.Context, t *target, r *result, who []st
 	if err != nil {
 		return err
 	}
+	if r.work = r.commit; committed == s.work && (s.onto == "" || len(s.Changes) == 0) {
+		return nil
+	}
 	had := t.commit != "" && s.tip != "" && s.isAncestor(ctx, s.tip, t.commit)
 	forward := t.commit == "" || s.tip != "" && s.isAncestor(ctx, t.commit, s.tip)
-	if len(s.Uncommitted) > 0 || len(s.Changes) > 0 && had || committed != s.Tree && forward {
-		if s.apart != "" { // it would take back what the commits did
-			return forage.WithHint(forage.Errorf(forage.ErrRefused, "%s", s.apart),
-				"inside, end the rebase, or `git merge "+s.Branch+"` brings the two together, or `git switch "+s.Branch+"` goes back; --paths chooses files")
-		}
-		parent := s.tip
-		if s.mark != nil && s.mark.Tip == s.tip && s.isAncestor(ctx, s.mark.Work, t.commit) {
-			parent = s.mark.Work // of what was uncommitted the last time the user has this already
-		}
-		if r.commit, err = s.commitTree(ctx, who, s.Tree, s.subject.Sandbox+": uncommitted work", parent); err != nil {
-			return err
-		}
-		r.uncommitted, committed = r.commit, s.Tree
+	if len(s.Uncommitted) == 0 && !(had && len(s.Changes) > 0) && !forward { // the user has it already
+		r.work, err = s.commitTree(ctx, nobody, s.work, "", r.commit)
+		return err
 	}
-	r.work = r.commit
-	if committed != s.Tree { // of what is not committed the user has some already
-		r.work, err = s.commitTree(ctx, who, s.Tree, "", r.commit)
+	if s.apart != "" { // it would take back what the commits did
+		return forage.WithHint(forage.Errorf(forage.ErrRefused, "%s", s.apart),
+			"inside, end the rebase, or `git merge "+s.Branch+"` brings the two together, or `git switch "+s.Branch+"` goes back; --paths chooses files")
 	}
+	r.commit, err = s.commitTree(ctx, who, s.work, s.subject.Sandbox+": uncommitted work", cmp.Or(s.onto, s.tip))
+	r.work, r.uncommitted = r.commit, true
 	return err
 }
 
 // joined brings a result together with where the branch is.
 func (s *Session) joined(ctx context.Context, t *target, r result, who []string) (result, error) {
-	if r.work == "" {
-		r.work = r.commit
-	}
 	switch {
 	case t.commit == "" || r.commit != "" && s.isAncestor(ctx, t.commit, r.commit):
 		return r, nil
@@ -83,10 +76,6 @@ func (s *Session) joined(ctx context.Context, t *target, r result, who []string)
 			forage.Errorf(forage.ErrRefused, "%s has moved since the sandbox began: its commits are no continuation of it", t.branch),
 			"merge them yourself with `git merge "+s.Branch+"`, or name another branch with --into")
 	}
-	var err error
-	if r.work, err = s.descend(ctx, r.work); err != nil {
-		return r, err
-	}
 	tree, err := s.merge(ctx, t.commit, r.work)
 	if err != nil {
 		return r, err
@@ -95,8 +84,8 @@ func (s *Session) joined(ctx context.Context, t *target, r result, who []string)
 	if err != nil {
 		return r, err
 	}
-	if tree == same && (s.tip == "" || s.isAncestor(ctx, s.tip, t.commit)) {
-		r.commit = t.commit // the same changes are there
+	if tree == same { // the same changes are there: no empty merge
+		r.commit = t.commit
 		return r, nil
 	}
 	r.merged = true
@@ -104,12 +93,13 @@ func (s *Session) joined(ctx context.Context, t *target, r result, who []string)
 	return r, err
 }
 
-// selected makes one commit of the chosen files on top of the branch.
+// selected makes one commit of the chosen files on top of the branch. It has one parent: to git, the rest is not merged.
 func (s *Session) selected(ctx context.Context, t *target, paths, who []string) (r result, err error) {
-	tree, err := s.selectTree(ctx, paths, t.direct)
+	tree, err := s.selectTree(ctx, paths)
 	if err != nil {
 		return r, err
 	}
+	r.all = tree == s.work
 	if r.commit = t.commit; tree == s.base {
 		return r, nil
 	}
@@ -117,86 +107,54 @@ func (s *Session) selected(ctx context.Context, t *target, paths, who []string) 
 	if len(title) > 70 {
 		title = fmt.Sprintf("%s: %d paths", s.subject.Sandbox, len(paths))
 	}
-	if r.commit, err = s.commitTree(ctx, who, tree, title, s.Base); err != nil {
+	if r.work, err = s.commitTree(ctx, nobody, tree, "", s.Base); err != nil {
 		return r, err
 	}
-	r.work = r.commit
-	if t.commit == s.Base || t.commit == "" {
-		return r, nil
-	}
-	if tree, err = s.merge(ctx, t.commit, r.work); err != nil {
+	parent := cmp.Or(t.commit, s.Base)
+	if tree, err = s.merge(ctx, parent, r.work); err != nil {
 		return r, err
 	}
-	r.commit = t.commit
-	if same, err := s.treeOf(ctx, t.commit); err != nil || same == tree {
+	if same, err := s.treeOf(ctx, parent); err != nil || same == tree {
 		return r, err
 	}
-	r.commit, err = s.commitTree(ctx, who, tree, title, t.commit)
+	r.commit, err = s.commitTree(ctx, who, tree, title, parent)
 	return r, err
 }
 
-// selectTree is the base with what was done to the chosen files. committed: what has no commit is no part of it.
-func (s *Session) selectTree(ctx context.Context, paths []string, committed bool) (string, error) {
-	to := s.Tree
-	if committed {
-		var err error
-		if to, err = s.treeOf(ctx, s.tip); err != nil {
-			return "", err
-		}
-	}
-	changes, err := s.changes(ctx, s.base, to, false)
+// selectTree is the base with what was done to the chosen files.
+func (s *Session) selectTree(ctx context.Context, paths []string) (string, error) {
+	changes, err := s.changes(ctx, s.base, s.work, false)
 	if err != nil {
 		return "", err
 	}
 	used := make([]bool, len(paths))
-	choose := func(c Change) (chosen bool) {
+	left := func(c Change) bool {
+		chosen := false
 		for i, path := range paths {
 			if c.Path == path || strings.HasPrefix(c.Path, path+"/") || path == "." {
 				used[i], chosen = true, true
 			}
 		}
-		return chosen
+		return !chosen
 	}
-	var entries, added strings.Builder
-	for _, c := range changes {
-		switch {
-		case !choose(c):
-		case c.NewMode == 0:
-			fmt.Fprintf(&entries, "0 %s\t%s\x00", c.newID, c.Path)
-		default:
-			fmt.Fprintf(&added, "%o %s\t%s\x00", c.NewMode, c.newID, c.Path)
-		}
-	}
+	changes = slices.DeleteFunc(changes, left)
 	if slices.Contains(used, false) { // the branch may have got them already
-		all, err := s.changesSinceStart(ctx, to)
+		all, err := s.changesSinceStart(ctx)
 		if err != nil {
 			return "", err
 		}
-		for _, c := range all {
-			choose(c)
-		}
+		_ = slices.DeleteFunc(all, left)
 	}
 	if i := slices.Index(used, false); i >= 0 {
 		return "", forage.WithHint(
 			forage.Errorf(forage.ErrUsage, "nothing was changed at %s", term.Escape(paths[i])),
 			"`forage-ctl diff "+s.subject.Sandbox+" --stat` lists what was; paths are seen from the root of the repository")
 	}
-	index := s.staging.Dir + "/select.index"
-	for _, call := range []gitrepo.Call{
-		{Args: []string{"read-tree", s.base}},
-		{Args: []string{"update-index", "-z", "--add", "--replace", "--index-info"}, Stdin: []byte(entries.String() + added.String())},
-	} {
-		call.Index = index
-		if _, err := s.staging.Git(ctx, call); err != nil {
-			return "", err
-		}
-	}
-	tree, err := s.staging.Git(ctx, gitrepo.Call{Args: []string{"write-tree"}, Index: index})
-	return strings.TrimSpace(string(tree)), err
+	return s.edit(ctx, s.base, changes)
 }
 
 // changesSinceStart are the files that differ from where the work began.
-func (s *Session) changesSinceStart(ctx context.Context, to string) ([]Change, error) {
+func (s *Session) changesSinceStart(ctx context.Context) ([]Change, error) {
 	if s.plain != nil {
 		return nil, nil
 	}
@@ -204,8 +162,11 @@ func (s *Session) changesSinceStart(ctx context.Context, to string) ([]Change, e
 	if err != nil {
 		return nil, err
 	}
-	return s.changes(ctx, start, to, false)
+	return s.changes(ctx, start, s.work, false)
 }
+
+// nobody makes the commits that stay in staging.
+var nobody = identity(Options{})
 
 func identity(o Options) []string {
 	name, email := o.Name, o.Email

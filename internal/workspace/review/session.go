@@ -62,8 +62,11 @@ type Session struct {
 	tip      string              // the commit that was imported last
 	into     string              // the branch of the user's that the work is compared with; "" is the one that is checked out
 	at       string              // its commit; "": there is none
-	base     string              // tree of Base
-	mark     *mark               // what that branch has got, if history alone doesn't say so
+	base     string              // the tree that the work is compared with: of Base, with what earlier applies brought
+	mixed    bool                // base is not the tree of Base
+	brought  []string            // commits whose work the branch has: its own, and tips that were applied as a whole
+	onto     string              // a commit of what was not committed at the last apply, if the branch has it and nothing was committed since
+	work     string              // the tree that apply brings: Tree, but for the user's own folder, of which only commits come
 	state    state
 	apart    string // a note, if the files are of another commit than the tip
 	opened   []func() error
@@ -112,6 +115,11 @@ func Open(ctx context.Context, subject Subject) (_ *Session, err error) {
 	tree, err := s.readFolder(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if s.work = s.Tree; subject.direct() {
+		if s.work, err = s.treeOf(ctx, s.tip); err != nil {
+			return nil, err
+		}
 	}
 	s.findApart()
 	if err := s.findTheirs(ctx); err != nil {
@@ -221,9 +229,6 @@ func (s *Session) against(ctx context.Context) (err error) {
 	if err := s.findBase(ctx); err != nil {
 		return err
 	}
-	if s.base, err = s.treeOf(ctx, s.Base); err != nil {
-		return err
-	}
 	s.Commits, s.CommitsCount = nil, 0
 	if s.tip != "" && s.tip != s.Base {
 		if err := s.listCommits(ctx); err != nil {
@@ -235,10 +240,13 @@ func (s *Session) against(ctx context.Context) (err error) {
 
 // sinceBase selects the commits of the work.
 func (s *Session) sinceBase() []string {
-	if s.Base == "" {
-		return []string{s.tip, "--"}
+	revisions := []string{s.tip}
+	for _, not := range append([]string{s.Base}, s.brought...) {
+		if not != "" {
+			revisions = append(revisions, "^"+not)
+		}
 	}
-	return []string{s.tip, "^" + s.Base, "--"}
+	return append(revisions, "--")
 }
 
 func (s *Session) isAncestor(ctx context.Context, ancestor, of string) bool {
@@ -340,13 +348,13 @@ func (s *Session) compare(ctx context.Context) (err error) {
 	for _, c := range s.Changes {
 		reviewed[c.Path], reviewed[c.OldPath] = true, true
 	}
-	if s.mark == nil || s.mark.Tip != s.tip { // else no commit has any of them
+	if s.onto == "" { // else no commit has any of them
 		if changes, err = s.changes(ctx, committed, s.Tree, false); err != nil {
 			return err
 		}
 	}
 	for _, c := range changes {
-		if s.mark == nil || reviewed[c.Path] { // else the user has it from an earlier apply
+		if !s.mixed || reviewed[c.Path] { // else the user has it from an earlier apply
 			s.Uncommitted = append(s.Uncommitted, c.Path)
 		}
 	}

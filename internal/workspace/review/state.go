@@ -14,11 +14,11 @@ import (
 
 // state is what is remembered of a part from one call to the next.
 //
-//	{"shown": "TREE", "brought": {"main": [{"work": "COMMIT", "tip": "COMMIT", "after": "COMMIT"}]}, "files": {"PATH": "100644 ID 0"}}
+//	{"shown": "TREE", "applied": [{"branch": "main", "work": "COMMIT", "tip": "COMMIT", "after": "COMMIT"}], "files": {"PATH": "100644 ID 0"}}
 type state struct {
 	Shown string `json:"shown,omitempty"` // tree that the user saw last
-	// Brought is what branches of the user's have got, newest first.
-	Brought map[string][]mark `json:"brought,omitempty"`
+	// Applied is what branches of the user's have got, newest first.
+	Applied []mark `json:"applied,omitempty"`
 	// Bookmark is where the last apply went in a jj repository.
 	Bookmark string `json:"bookmark,omitempty"`
 	// Files are what apply made of files of a folder without a repository: "" is gone.

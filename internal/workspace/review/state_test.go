@@ -21,7 +21,7 @@ func TestShowingForgetsNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(remembered.Brought["main"]) != 1 || remembered.Shown != reader.Tree {
+	if len(remembered.Applied) != 1 || remembered.Shown != reader.Tree {
 		t.Errorf("remembered is %+v, want what was applied, and %s shown", remembered, reader.Tree)
 	}
 }
