@@ -36,9 +36,9 @@ func newAudit(a *app) *cobra.Command {
 		Use:   "audit [NAME] [flags]",
 		Short: "Show what sandboxes asked for and what was decided",
 		Long: `
-Prints a sandbox's audit log, or those of all sandboxes: every name that was
-asked for, every connection and command, with the rule that decided. As JSON it
-is one event a line. The log of a run stays after it, under the run's name.`,
+Prints a sandbox's audit log, or those of all sandboxes and runs: every name
+that was asked for, every connection and command, with the rule that decided. As
+JSON it is one event a line. The log of a run stays after it, under its name.`,
 		Example: `
 forage-ctl audit work --denied --since 1h
 forage-ctl audit work -f -n 20
@@ -67,7 +67,7 @@ func runAudit(ctx context.Context, a *app, o *auditOptions, names []string) erro
 	if err != nil {
 		return err
 	}
-	paths, missing := auditPaths(service, names) // what can't be shown keeps nobody from the rest
+	paths, missing := auditPaths(service, names, o.follow) // what can't be shown doesn't hold up the rest
 	filter := audit.Filter{Denied: o.denied, Since: o.since.Time}
 	show := a.printEvent
 	if o.format.json(a) {
@@ -177,13 +177,18 @@ func parseSince(text string, now time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// auditPaths are the logs of those sandboxes, without names those of all; the error names the others.
-func auditPaths(service *sandbox.Service, names []string) ([]string, error) {
+// auditPaths are the logs of those sandboxes; the error names the others. Without names they are
+// all logs, also of runs that have ended, or all that something may be written to.
+func auditPaths(service *sandbox.Service, names []string, written bool) ([]string, error) {
 	var failed []error
 	all := len(names) == 0
 	if all {
+		list := service.AuditNames
+		if written {
+			list = service.Names
+		}
 		var err error
-		names, err = service.Names()
+		names, err = list()
 		failed = append(failed, err)
 	}
 	var paths []string

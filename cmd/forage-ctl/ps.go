@@ -66,7 +66,7 @@ func psTable(all []sandbox.Status, wide bool, now time.Time) *term.Table {
 	}
 	table := term.NewTable(columns...)
 	for _, s := range all {
-		row := []string{s.Name, orDash(s.Agent), state(s), age(now.Sub(s.CreatedAt)), orDash(s.GitBranch), unsaved(s), orDash(positive(s.Refused))}
+		row := []string{s.Name, orDash(s.Agent), state(s), age(now.Sub(s.CreatedAt)), orDash(s.Branch), unsaved(s), orDash(positive(s.Refused))}
 		if wide {
 			row = append(row, s.Template, s.Runtime, port(s.Port), s.Workspace, s.Tmux)
 		}

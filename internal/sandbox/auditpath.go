@@ -5,9 +5,29 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"forage"
 )
+
+// AuditNames are the sandboxes that have an audit log, with the runs that have ended.
+func (s *Service) AuditNames() ([]string, error) {
+	const any = "any"
+	dir, file := filepath.Split(s.Places.Of(any).Audit)
+	files, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var names []string
+	for _, f := range files {
+		name, ok := strings.CutSuffix(f.Name(), strings.TrimPrefix(file, any))
+		if ok && forage.CheckName(name) == nil {
+			names = append(names, name)
+		}
+	}
+	return names, err
+}
 
 // AuditPath is where the audit log of a sandbox is, or of a run that has ended; it is an fs.ErrNotExist where nothing was started yet.
 func (s *Service) AuditPath(name string) (string, error) {

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"forage"
+	"forage/internal/agent"
 	"forage/internal/sshkeys"
 	"forage/internal/store"
 	"forage/internal/supervisor"
@@ -272,8 +274,24 @@ func (s *Service) Start(ctx context.Context, name string) error {
 			return err
 		}
 		s.tell(s.missingSecrets(record.Plan))
-		return s.launch(ctx, record)
+		if err := s.launch(ctx, record); err != nil {
+			return err
+		}
+		s.tellResume(record)
+		return nil
 	})
+}
+
+// tellResume says how the agent goes on with its last conversation, which lasts as long as the home.
+func (s *Service) tellResume(record store.Record) {
+	command := record.Plan.Spec.Command
+	if len(command) == 0 || record.Plan.Spec.KeptHome == "" {
+		return
+	}
+	if known, ok := agent.Lookup(command[0]); ok {
+		s.notify(fmt.Sprintf("%s was started afresh; `forage-ctl exec %s -- %s` goes on with its last conversation",
+			known.Name, record.Name, strings.Join(known.Resume, " ")))
+	}
 }
 
 // launch starts a supervisor for a sandbox that is on record and not running.

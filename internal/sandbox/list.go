@@ -18,17 +18,17 @@ import (
 // be read; the others are there all the same.
 func (s *Service) List(ctx context.Context) ([]Status, error) {
 	records, err := s.readable()
-	statuses, unsaved := make([]Status, len(records)), make([]*bool, len(records))
+	statuses, shown := make([]Status, len(records)), make([]shownWork, len(records))
 	var asked sync.WaitGroup
 	for i, record := range records {
 		asked.Go(func() {
 			statuses[i] = s.status(ctx, record)
 		})
-		asked.Go(func() { unsaved[i] = s.anyUnsaved(ctx, record) })
+		asked.Go(func() { shown[i] = s.shownWork(ctx, record) })
 	}
 	asked.Wait()
 	for i := range statuses {
-		statuses[i].Unsaved = unsaved[i]
+		statuses[i].Unsaved, statuses[i].Branch = shown[i].unsaved, shown[i].branch
 	}
 	slices.SortFunc(statuses, func(a, b Status) int {
 		return strings.Compare(a.Name, b.Name)
@@ -36,34 +36,41 @@ func (s *Service) List(ctx context.Context) ([]Status, error) {
 	return statuses, err
 }
 
-// anyUnsaved brings commits to where the user looks for them, and says whether work is left that would be lost; nil where
-// that isn't known in time, or the workspace is the user's own. What can't be brought is for status to say.
-func (s *Service) anyUnsaved(ctx context.Context, record store.Record) *bool {
-	bringing, brought := within(ctx, showPatience)
-	defer brought()
-	_ = s.updateWorkspaces(bringing, record.Plan)
-	if record.Phase == forage.PhaseCreating || record.Phase == forage.PhaseRemoving {
-		return nil
-	}
-	looking, looked := within(ctx, showPatience)
+// shownWork is what a list says of a workspace.
+type shownWork struct {
+	unsaved *bool  // nil: not known in time, or the folder is the user's own
+	branch  string // that the commits are on; "" where it was not made yet
+}
+
+// shownWork brings commits to where the user looks for them, and says whether work is left that would
+// be lost. Where commits can't be brought, status says why.
+func (s *Service) shownWork(ctx context.Context, record store.Record) shownWork {
+	ctx, looked := within(ctx, showPatience)
 	defer looked()
-	var unsaved *bool
-	for _, w := range record.Plan.Workspaces() {
-		if w.Mode == forage.WorkspaceDirect || w.ReadOnly {
-			continue
-		}
+	shown, known := shownWork{branch: record.GitBranch}, true
+	settled := record.Phase != forage.PhaseCreating && record.Phase != forage.PhaseRemoving
+	for i, w := range record.Plan.Workspaces() {
 		provider, err := s.Workspaces.New(w.Mode)
 		if err != nil {
-			return nil
+			return shown
 		}
-		status, err := provider.Status(looking, w)
-		if err != nil {
-			return nil
+		update, err := provider.Update(ctx, w)
+		direct := w.Mode == forage.WorkspaceDirect
+		if i == 0 && direct && err == nil && update.After == "" { // it is made for the first commit
+			shown.branch = ""
 		}
-		found := status.Unsaved() || unsaved != nil && *unsaved
-		unsaved = &found
+		if direct || w.ReadOnly || !settled {
+			continue
+		}
+		status, err := provider.Status(ctx, w)
+		known = known && err == nil
+		found := status.Unsaved() || shown.unsaved != nil && *shown.unsaved
+		shown.unsaved = &found
 	}
-	return unsaved
+	if !known {
+		shown.unsaved = nil
+	}
+	return shown
 }
 
 // Names are the sandboxes whose records can be read; the error names the others. Nobody is asked how they are.

@@ -200,6 +200,8 @@ type Status struct {
 	Work []Work `json:"work,omitempty"`
 	// Unsaved is whether some of the work is nowhere else. Service.List alone asks for it; nil where the workspace is the user's own.
 	Unsaved *bool `json:"unsaved,omitempty"`
+	// Branch is GitBranch where it exists. Service.List alone asks for it.
+	Branch string `json:"-"`
 	// Hazards are what host tools would execute in the workspace (see Service.Hazards), where they were asked for; HazardCount
 	// is how many there are, -1 if that is not known.
 	Hazards     []Hazard `json:"hazards,omitempty"`
