@@ -369,7 +369,7 @@ func kill(t *testing.T, b *box, moment string) {
 		}
 	}
 	check(err)
-	check(s.bring(t.Context(), target, s.tip))
+	check(s.bring(t.Context(), target.repo, s.tip, target.commit))
 	i, err := newInstallation(t.Context(), target, s.subject, target.commit, s.tip)
 	check(err)
 	check(i.note(i.from, i.to))

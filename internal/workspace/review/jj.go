@@ -47,7 +47,7 @@ func (s *Session) prepareJJ(ctx context.Context, o Options) (done Applied, insta
 	if err != nil || result.commit == t.commit || o.DryRun {
 		return done, nil, err
 	}
-	if err := s.bring(ctx, t, result.commit); err != nil {
+	if err := s.bring(ctx, t.repo, result.commit, t.commit); err != nil {
 		return done, nil, err
 	}
 	return done, func(ctx context.Context) (Applied, error) {

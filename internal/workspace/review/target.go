@@ -191,19 +191,3 @@ func (t *target) unlocked() error {
 		forage.Errorf(forage.ErrRefused, "the index is locked: there is a file %s", lock),
 		"wait for the git command that is running there; if there is none, remove that file")
 }
-
-// bring copies the objects of the commit to the user's repository.
-func (s *Session) bring(ctx context.Context, t *target, commit string) (err error) {
-	have := []string{s.subject.Workspace.Base, s.Base, t.commit}
-	if t.repo.Common != s.store.Common { // a clone: from its store, which has the commits
-		store, err := s.store.Shadow(s.subject.Places.Scratch)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, store.Close()) }()
-		if err := store.Bring(ctx, t.repo, []string{s.tip}, have); err != nil {
-			return err
-		}
-	}
-	return s.staging.Bring(ctx, t.repo, []string{commit}, append(have, s.tip))
-}
