@@ -54,7 +54,7 @@ func runCp(c *cobra.Command, a *app, src, dst string) error {
 	}
 	progress := a.progress("copying")
 	defer progress.end()
-	copied, err := service.Copy(c.Context(), src, dst, func(n int64) { progress.say(byteSize(n)) })
+	copied, err := service.Copy(c.Context(), src, dst, func(n int64) { progress.say(term.Bytes(n)) })
 	progress.end()
 	for _, skipped := range copied.Skipped {
 		a.note("not copied: " + term.Escape(skipped))

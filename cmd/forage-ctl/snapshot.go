@@ -16,6 +16,7 @@ import (
 type snapshotOptions struct {
 	sandbox.SnapshotOptions
 	to     string
+	all    bool
 	format format
 }
 
@@ -30,9 +31,9 @@ type snapshotVerb struct {
 func snapshotVerbs() []snapshotVerb {
 	return []snapshotVerb{
 		{"create", 0, []string{"label", "ignored", "output"}, createSnapshot},
-		{"list", 0, []string{"output"}, listSnapshots},
+		{"list", 0, []string{"all", "output"}, listSnapshots},
 		{"restore", 1, []string{"to", "output"}, restoreSnapshot},
-		{"delete", 1, nil, deleteSnapshot},
+		{"delete", 1, []string{"all"}, deleteSnapshot},
 	}
 }
 
@@ -45,7 +46,8 @@ func newSnapshot(a *app) *cobra.Command {
 create keeps the exact content of the sandbox's workspace: files that are
 committed, uncommitted and untracked, what the repository ignores with
 --ignored only, and the sandbox's own repository with its branches, index and
-stash. What has not changed since the last one takes neither time nor space.
+stash. A snapshot is a folder; a file that has not changed since the last one is
+a hard link to it, and takes no space.
 
 restore makes the workspace that again, in a running sandbox too, after
 keeping what it is now in a snapshot of its own. With --to FOLDER it changes
@@ -53,7 +55,8 @@ nothing, and writes the files to a new folder. It can be done again when it was
 interrupted. A label that one snapshot alone has does for the ID.
 
 'reset' and 'apply' make a snapshot before they begin. Those, and the snapshots
-of a sandbox that was removed, go after 30 days, with 'gc'.`,
+of a sandbox that was removed, go after 30 days, with 'gc'. list shows those of
+earlier sandboxes of that name with --all only, and 'delete --all' removes all.`,
 		Example: `
 forage-ctl snapshot work create --label "tests pass"
 forage-ctl snapshot work list
@@ -66,6 +69,7 @@ forage-ctl snapshot work delete 20260115-103000`,
 	}
 	c.Flags().StringVar(&o.Label, "label", "", "create: say what it is, in `TEXT`")
 	c.Flags().BoolVar(&o.Ignored, "ignored", false, "create: keep what the repository ignores too")
+	c.Flags().BoolVar(&o.all, "all", false, "list, delete: also those of earlier sandboxes of that name")
 	c.Flags().StringVar(&o.to, "to", "", "restore: write the files to `FOLDER`, which is empty or not there")
 	o.format.add(c)
 	return c
@@ -85,13 +89,16 @@ func runSnapshot(c *cobra.Command, a *app, o *snapshotOptions, args []string) er
 		if verb.name != args[1] {
 			continue
 		}
+		if o.all && verb.name == "delete" {
+			verb.ids = 0
+		}
 		switch n := len(args) - 2; {
 		case n < verb.ids:
 			return usageError(c, "%s which snapshot?", verb.name)
 		case n > verb.ids:
 			return usageError(c, "unexpected argument %q", args[2+verb.ids])
 		}
-		for _, flag := range []string{"label", "ignored", "to", "output"} {
+		for _, flag := range []string{"label", "ignored", "to", "all", "output"} {
 			if c.Flags().Changed(flag) && !strings.Contains(" "+strings.Join(verb.flags, " ")+" ", " "+flag+" ") {
 				return usageError(c, "--%s means nothing with %s", flag, verb.name)
 			}
@@ -133,33 +140,32 @@ func listSnapshots(_ *cobra.Command, a *app, o *snapshotOptions, args []string) 
 	if err != nil {
 		return err
 	}
-	list, err := service.Snapshots(args[0])
+	list, earlier, err := service.Snapshots(args[0], o.all)
 	if o.format.json(a) {
 		if err != nil && len(list) == 0 {
 			return err
 		}
 		return firstError(printList(a, list), err)
 	}
-	table := term.NewTable("ID", "MADE", "FILES", "SIZE", "LABEL")
+	columns := []string{"ID", "MADE", "FILES", "SIZE", "LABEL"}
+	if o.all {
+		columns = append(columns, "SANDBOX MADE")
+	}
+	table := term.NewTable(columns...)
 	for _, s := range list {
-		table.Row(s.ID, s.Made.Local().Format(time.DateTime), strconv.Itoa(s.Files), byteSize(s.Bytes), dash(s.Label))
+		row := []string{s.ID, s.Made.Local().Format(time.DateTime), strconv.Itoa(s.Files), term.Bytes(s.Bytes), dash(s.Label)}
+		if o.all {
+			row = append(row, s.Of.Local().Format(time.DateTime))
+		}
+		table.Row(row...)
+	}
+	if earlier > 0 && !o.all {
+		a.note(fmt.Sprintf("%d more of an earlier sandbox called %s: --all shows them", earlier, args[0]))
 	}
 	if len(list) == 0 {
 		return err
 	}
 	return firstError(table.Write(a.out), err)
-}
-
-// byteSize is a number of bytes as people read it.
-func byteSize(n int64) string {
-	value, unit := float64(n), "B"
-	for _, next := range []string{"kB", "MB", "GB", "TB"} {
-		if value < 1000 {
-			break
-		}
-		value, unit = value/1000, next
-	}
-	return strconv.FormatFloat(value, 'g', 3, 64) + " " + unit
 }
 
 func restoreSnapshot(c *cobra.Command, a *app, o *snapshotOptions, args []string) error {
@@ -182,10 +188,13 @@ func restoreSnapshot(c *cobra.Command, a *app, o *snapshotOptions, args []string
 	return err
 }
 
-func deleteSnapshot(_ *cobra.Command, a *app, _ *snapshotOptions, args []string) error {
+func deleteSnapshot(_ *cobra.Command, a *app, o *snapshotOptions, args []string) error {
 	service, err := a.serviceAnyway()
 	if err != nil {
 		return err
+	}
+	if o.all {
+		return service.DeleteSnapshots(args[0])
 	}
 	return service.DeleteSnapshot(args[0], args[2])
 }
@@ -205,7 +214,7 @@ func (a *app) completeSnapshot(c *cobra.Command, args []string, prefix string) (
 		if err != nil || args[1] != "restore" && args[1] != "delete" {
 			break
 		}
-		list, _ := service.Snapshots(args[0]) // what can be read is offered
+		list, _, _ := service.Snapshots(args[0], false) // what can be read is offered
 		for _, s := range list {
 			offered = append(offered, cobra.CompletionWithDesc(s.ID, s.Label))
 		}

@@ -37,7 +37,11 @@ func (s *Service) Down(ctx context.Context, name string, force bool) error {
 			return err
 		}
 		s.tellLast(ctx, record)
-		return s.remove(ctx, record, how)
+		if err := s.remove(ctx, record, how); err != nil {
+			return err
+		}
+		s.tellSnapshots(record)
+		return nil
 	})
 	if was := interrupted(""); errors.As(err, &was) {
 		return nil // it is gone, as was asked

@@ -205,7 +205,7 @@ func (f *forking) fill(ctx context.Context, record store.Record) error {
 		}
 	}
 	for _, pair := range f.parts {
-		if err := f.adopt(pair[0], pair[1]); err != nil {
+		if err := f.adopt(ctx, pair[0], pair[1]); err != nil {
 			return err
 		}
 	}
@@ -231,12 +231,12 @@ func (f *forking) remember() error {
 }
 
 // adopt changes the private state that came with the snapshot from that of the part w to that of next.
-func (f *forking) adopt(w, next forage.Workspace) error {
+func (f *forking) adopt(ctx context.Context, w, next forage.Workspace) error {
 	switch {
 	case next.Mode == forage.WorkspaceCopy:
 		provider := copied.Provider{Places: f.Workspaces.Places}
 		if w.Mode != forage.WorkspaceCopy {
-			return f.snapshots().WriteListing(f.name, f.state.ID, w.Name, provider.Base(next))
+			return f.snapshots().WriteListing(ctx, f.name, f.state.ID, w.Name, provider.Base(next))
 		}
 		base, err := os.ReadFile(provider.Base(w))
 		if err != nil {

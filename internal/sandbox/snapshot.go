@@ -10,6 +10,7 @@ import (
 
 	"forage"
 	"forage/internal/store"
+	"forage/internal/term"
 	"forage/internal/workspace/snapshot"
 )
 
@@ -69,16 +70,25 @@ func (s *Service) snapshotBefore(ctx context.Context, record store.Record, what 
 	}
 }
 
-// Snapshots are those of a sandbox, which may be gone, the oldest first.
-func (s *Service) Snapshots(name string) ([]snapshot.Snapshot, error) {
+// Snapshots are those of a sandbox, which may be gone, the oldest first. Where there is one of that name, those of earlier
+// ones are only in it with all; earlier is how many there are.
+func (s *Service) Snapshots(name string, all bool) (list []snapshot.Snapshot, earlier int, err error) {
 	if err := forage.CheckName(name); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	list, err := s.snapshots().List(name)
-	if len(list) == 0 && err == nil {
-		_, err = s.Store.Load(name)
+	list, err = s.snapshots().List(name)
+	record, missing := s.Store.Load(name)
+	if missing != nil {
+		if len(list) == 0 && err == nil {
+			err = missing
+		}
+		return list, 0, err
 	}
-	return list, err
+	own := slices.DeleteFunc(slices.Clone(list), func(one snapshot.Snapshot) bool { return !one.Of.Equal(record.CreatedAt) })
+	if earlier = len(list) - len(own); all {
+		return list, earlier, err
+	}
+	return own, earlier, err
 }
 
 // Restore makes the workspace of a sandbox, which may run, what it was. before is the snapshot of what it was until then.
@@ -143,7 +153,7 @@ func (s *Service) findSnapshot(name, called string) (snapshot.Snapshot, error) {
 	if err == nil || called == "" {
 		return one, err
 	}
-	all, listErr := s.snapshots().List(name)
+	all, _, listErr := s.Snapshots(name, false)
 	if listErr != nil {
 		return one, err
 	}
@@ -158,7 +168,7 @@ func (s *Service) findSnapshot(name, called string) (snapshot.Snapshot, error) {
 		forage.Errorf(forage.ErrUsage, "%d snapshots of %s are called %q", len(others), name, called), "name one by its ID: `forage-ctl snapshot "+name+" list` shows them")
 }
 
-// DeleteSnapshot forgets one. Its contents go with the next gc.
+// DeleteSnapshot removes one.
 func (s *Service) DeleteSnapshot(name, id string) error {
 	if err := s.knows(name); err != nil {
 		return err
@@ -166,27 +176,59 @@ func (s *Service) DeleteSnapshot(name, id string) error {
 	return s.snapshots().Delete(name, id)
 }
 
+// DeleteSnapshots removes all of a name, those of earlier sandboxes too.
+func (s *Service) DeleteSnapshots(name string) error {
+	list, _, err := s.Snapshots(name, true)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, one := range list {
+		errs = append(errs, s.snapshots().Delete(name, one.ID))
+	}
+	return errors.Join(errs...)
+}
+
+// tellSnapshots says what stays of a sandbox that was removed.
+func (s *Service) tellSnapshots(record store.Record) {
+	list, _ := s.snapshots().List(record.Name) // what can't be read takes no room worth a word
+	list = slices.DeleteFunc(list, func(one snapshot.Snapshot) bool { return !one.Of.Equal(record.CreatedAt) })
+	if len(list) == 0 {
+		return
+	}
+	size := list[0].Bytes
+	for _, one := range list[1:] {
+		size += one.Added
+	}
+	s.notify(fmt.Sprintf("kept for %d days: %s of %s, about %s; `forage-ctl snapshot %s delete --all` removes what is kept",
+		int(snapshot.Kept/(24*time.Hour)), term.Count(len(list), "snapshot"), record.Name, term.Bytes(size), record.Name))
+}
+
 // knows is an error for a name that is that of no sandbox, and of none that left snapshots.
 func (s *Service) knows(name string) error {
-	_, err := s.Snapshots(name)
+	_, _, err := s.Snapshots(name, true)
 	if errors.Is(err, forage.ErrUsage) || errors.Is(err, forage.ErrNotFound) {
 		return err
 	}
 	return nil // that one of its snapshots can't be read keeps nobody from another
 }
 
-// oldSnapshots collects what no snapshot needs, and snapshots whose time is over.
+// oldSnapshots removes snapshots whose time is over. Those of a record that can't be read stay.
 func (c *collector) oldSnapshots() error {
 	records, broken, err := c.Store.List()
-	if err != nil || len(broken) > 0 {
-		return err // with a record that can't be read, nobody knows
+	if err != nil {
+		return err
 	}
 	there := make(map[string]time.Time)
 	for _, record := range records {
 		there[record.Name] = record.CreatedAt
 	}
+	unknown := make(map[string]bool)
+	for _, one := range broken {
+		unknown[one.Name] = true
+	}
 	said, err := c.snapshots().Collect(snapshot.Collection{
-		Exists: func(name string, of time.Time) bool { return there[name].Equal(of) }, Now: time.Now(), DryRun: c.dryRun,
+		Exists: func(name string, of time.Time) bool { return unknown[name] || there[name].Equal(of) }, Now: time.Now(), DryRun: c.dryRun,
 	})
 	for _, what := range said {
 		c.actions = append(c.actions, Action{What: what})

@@ -88,7 +88,7 @@ func fill(t *testing.T, places workspace.Places, p copied.Provider, w forage.Wor
 	made, err := store.Create(t.Context(), snapshot.Request{Sandbox: "first", Of: time.Now(), Folders: []snapshot.Folder{{Name: "deps", Path: w.Source}}})
 	must(t, err)
 	must(t, store.Export(t.Context(), "first", made.ID, []snapshot.Folder{{Name: "deps", Path: w.Path}}))
-	must(t, store.WriteListing("first", made.ID, "deps", p.Base(w)))
+	must(t, store.WriteListing(t.Context(), "first", made.ID, "deps", p.Base(w)))
 }
 
 func checkStatus(t *testing.T, p copied.Provider, w forage.Workspace, want []string) {

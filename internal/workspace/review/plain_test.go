@@ -35,7 +35,7 @@ func newCopy(t *testing.T, files map[string]string) *box {
 		t.Fatal(err)
 	}
 	base := copied.Provider{Places: b.subject.Places}.Base(b.subject.Workspace)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(base), 0o700), store.WriteListing("first", one.ID, "main", base)); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Dir(base), 0o700), store.WriteListing(t.Context(), "first", one.ID, "main", base)); err != nil {
 		t.Fatal(err)
 	}
 	return b

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -19,7 +20,7 @@ func TestCompare(t *testing.T) {
 	one := p.create(t)
 	dir := t.TempDir()
 	listing, cache := filepath.Join(dir, "base"), filepath.Join(dir, "now")
-	must(t, p.store.WriteListing("work", one.ID, "main", listing))
+	must(t, p.store.WriteListing(t.Context(), "work", one.ID, "main", listing))
 	must(t, p.store.Delete("work", one.ID))
 	compare := func() (found []snapshot.Difference) {
 		t.Helper()
@@ -59,6 +60,7 @@ func TestMaxCopied(t *testing.T) {
 	case !errors.Is(err, forage.ErrRefused):
 		t.Fatal(err)
 	}
+	p.store.Now = func() time.Time { return time.Now().Add(time.Hour) } // what was written now is old
 	p.create(t)
 	if _, err := p.store.Create(t.Context(), r); err != nil {
 		t.Error(err)

@@ -159,7 +159,10 @@ func one(t *rapid.T, path string, closed map[string]os.FileMode) {
 		}
 	case "mode":
 		if there && info.Mode()&os.ModeSymlink == 0 {
-			closed[path] = os.FileMode(rapid.Uint32Range(0, 0o777).Draw(t, "mode"))
+			closed[path] = os.FileMode(rapid.Uint32Range(0, 0o777).Draw(t, "mode")) | 0o400
+			if info.IsDir() {
+				closed[path] |= 0o100
+			}
 		}
 	case "hard":
 		of := filepath.Join(filepath.Dir(path), rapid.SampledFrom([]string{"", "..", "a", "../b"}).Draw(t, "of"), rapid.SampledFrom(names).Draw(t, "other"))

@@ -20,6 +20,7 @@ import (
 
 func TestListFindDelete(t *testing.T) {
 	p := newPlace(t)
+	p.store.Now = func() time.Time { return time.Now().Add(time.Hour) } // what was written now is old
 	files(t, p.folder.Path, map[string]string{"a": "1", "b/c": "22", "empty/": ""})
 	request := p.request()
 	request.Label = "before it breaks"

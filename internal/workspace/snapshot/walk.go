@@ -3,13 +3,12 @@ package snapshot
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path"
 	"slices"
 	"strings"
-	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -17,45 +16,63 @@ import (
 	"forage/internal/workspace"
 )
 
-// What a folder may have; an agent that makes more makes it for nobody.
 const (
-	maxDepth   = 256
-	maxEntries = 5_000_000
+	maxDepth = 256       // folders in one another
+	maxHeld  = 512 << 20 // bytes of names, targets and attributes, which are held in memory and in the record
+	perEntry = 100       // that count for each
 )
+
+// budget bounds what all folders of one snapshot take.
+type budget struct {
+	held, copied, added int64
+	maxCopied           int64 // 0 is no bound
+}
+
+func (b *budget) hold(bytes int) error {
+	if b.held += int64(bytes); b.held > maxHeld {
+		return forage.Errorf(forage.ErrRefused, "there are too many files: their names, links and attributes have more than %d bytes", maxHeld)
+	}
+	return nil
+}
+
+func (b *budget) copying(bytes int64) error {
+	if b.copied += bytes; b.maxCopied > 0 && b.copied > b.maxCopied {
+		return forage.Errorf(forage.ErrRefused, "more than %d bytes would have to be copied", b.maxCopied)
+	}
+	return nil
+}
+
+// folders are one folder in three places: of the workspace, of the snapshot that is made, and of the one before. -1: there is none.
+type folders struct {
+	from    *os.File
+	to, old int
+}
+
+func (d folders) close() {
+	if d.from != nil {
+		d.from.Close()
+	}
+	for _, fd := range []int{d.to, d.old} {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+	}
+}
 
 // walker goes through one folder, from descriptor to descriptor: whatever is renamed or replaced
 // by a link meanwhile, it stays within.
 type walker struct {
-	in      *intake
+	ctx     context.Context
 	folder  Folder
-	before  *contents // the snapshot before this one
-	needed  *contents // is kept though it is ignored
+	now     func() time.Time
+	budget  *budget
+	tree    *os.Root          // what is made; nil: digests are wanted, and no copies
+	before  map[string]*entry // the snapshot before this one
+	needed  map[string]*entry // is kept though it is ignored
 	entries []*entry
-	linked  map[inode]met // files that have several names
-	others  [][2]*entry   // their other names, each with the first
-}
-
-// met is the first name of a file that has several.
-type met struct {
-	first *entry
-	seen  identity // when it was met: first.seen is its reader's
-}
-
-// take goes through f and keeps its contents.
-func (in *intake) take(f Folder, before, needed *contents) (*contents, error) {
-	root, err := workspace.OpenFolder(f.Path)
-	if err != nil {
-		return nil, err
-	}
-	w := &walker{in: in, folder: f, before: before, needed: needed, linked: make(map[inode]met)}
-	stop := in.start()
-	in.fail(w.visit(root, "", false, nil))
-	if err := stop(); err != nil {
-		return nil, err
-	}
-	w.settle()
-	w.entries = slices.DeleteFunc(w.entries, func(e *entry) bool { return e.kind == 0 }) // gone meanwhile
-	return &contents{name: f.Name, entries: w.entries}, nil
+	first   map[inode]*entry // first names of files that have several
+	buffer  []byte
+	cannot  bool // the file systems share no blocks
 }
 
 // openFolder opens a folder, and nothing else, by its name in another one.
@@ -67,29 +84,19 @@ func openFolder(dir int, name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// visit takes in dir, which it closes, and all below. ignored says that this folder is, and is
-// only looked through for what is needed; was is what it is like when it isn't unlocked.
-func (w *walker) visit(dir *os.File, at string, ignored bool, was *unix.Stat_t) error {
-	defer dir.Close()
-	fd := int(dir.Fd())
+// visit takes in a folder and all below. ignored says that it is, and is only looked through for what is needed.
+func (w *walker) visit(d folders, at string, ignored bool) error {
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
+	if err := unix.Fstat(int(d.from.Fd()), &st); err != nil {
 		return err
 	}
-	if was != nil {
-		st.Mode = was.Mode
-	}
-	xattrs := readXattrs(fd)
-	w.add(at, kindFolder, &st).xattrs = xattrs
-	if err := w.in.hold(bytesOf(xattrs)); err != nil {
-		return err
-	}
-	names, err := w.names(dir, at)
+	w.add(at, kindFolder, &st).Xattrs = readXattrs(int(d.from.Fd()))
+	names, err := w.names(d.from, at)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		if err := w.one(fd, path.Join(at, name), name, ignored, strings.Count(at, "/")); err != nil {
+		if err := w.one(d, path.Join(at, name), name, ignored); err != nil {
 			return err
 		}
 	}
@@ -101,17 +108,14 @@ func (w *walker) names(dir *os.File, at string) ([]string, error) {
 	var names []string
 	for {
 		some, err := dir.Readdirnames(4096)
-		names = append(names, some...)
-		if len(names)+len(w.entries) > maxEntries {
-			return nil, forage.Errorf(forage.ErrRefused, "there are more than %d files", maxEntries)
-		}
 		held := 0
 		for _, name := range some {
-			held += len(at) + len("/") + len(name)
+			held += len(at) + len(name) + perEntry
 		}
-		if err := w.in.hold(held); err != nil {
+		if err := w.budget.hold(held); err != nil {
 			return nil, err
 		}
+		names = append(names, some...)
 		if errors.Is(err, io.EOF) || len(some) == 0 {
 			slices.Sort(names)
 			return names, nil
@@ -122,151 +126,195 @@ func (w *walker) names(dir *os.File, at string) ([]string, error) {
 	}
 }
 
-// one takes in what is called name in the folder dir.
-func (w *walker) one(dir int, at, name string, ignored bool, depth int) error {
-	if err := w.in.failed(); err != nil {
-		return err
+// one takes in what is called name in a folder.
+func (w *walker) one(d folders, at, name string, ignored bool) error {
+	if w.ctx.Err() != nil {
+		return context.Cause(w.ctx)
 	}
 	var st unix.Stat_t
-	err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	err := unix.Fstatat(int(d.from.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW)
 	if errors.Is(err, unix.EACCES) && at != name { // a folder that may be listed and not entered; not that of the snapshot itself
-		w.leave(at, "may not be read")
-		return nil
+		return w.leave(at, unreadable)
 	}
 	if err != nil {
 		return gone(err)
 	}
-	isFolder := st.Mode&unix.S_IFMT == unix.S_IFDIR
+	kind := st.Mode & unix.S_IFMT
 	if !ignored && w.folder.Ignored != nil {
-		if isFolder {
+		if kind == unix.S_IFDIR {
 			ignored = w.folder.Ignored(at + "/")
 		} else {
 			ignored = w.folder.Ignored(at)
 		}
 	}
-	if e := w.needed.find(at); ignored && (e == nil || e.kind == kindLeft) {
-		w.leave(at, "")
-		return nil
+	if e := w.needed[at]; ignored && (e == nil || e.Kind == kindLeft) {
+		return w.leave(at, "")
 	}
-	switch st.Mode & unix.S_IFMT {
+	switch kind {
 	case unix.S_IFDIR:
-		return w.below(dir, at, name, ignored, depth, &st)
+		return w.below(d, at, name, ignored)
 	case unix.S_IFLNK:
-		return w.link(dir, at, name, &st)
+		return w.link(d, at, name, &st)
 	case unix.S_IFREG:
-		return w.file(dir, at, name, &st)
+		return w.file(d, at, name, &st)
 	default:
-		w.leave(at, "neither a file nor a folder")
-		return nil
+		return w.leave(at, "neither a file nor a folder")
 	}
 }
 
-func (w *walker) below(dir int, at, name string, ignored bool, depth int, st *unix.Stat_t) error {
-	if depth >= maxDepth {
-		w.leave(at, "too many folders in one another")
-		return nil
+const unreadable = "may not be read"
+
+func (w *walker) below(d folders, at, name string, ignored bool) error {
+	if strings.Count(at, "/") >= maxDepth {
+		return w.leave(at, "too many folders in one another")
 	}
-	relock, ok := unlocked(dir, name, st, searchable)
-	if ok {
-		defer relock()
-	} else {
-		st = nil
-	}
-	child, err := openFolder(dir, name)
+	from, err := openFolder(int(d.from.Fd()), name)
 	if errors.Is(err, unix.EACCES) {
-		w.leave(at, "may not be read")
-		return nil
+		return w.leave(at, unreadable)
 	}
 	if err != nil {
 		return gone(err)
 	}
-	return w.visit(child, at, ignored, st)
+	next := folders{from: from, to: -1, old: -1}
+	defer func() { next.close() }()
+	if d.old >= 0 {
+		next.old = openBelow(d.old, name)
+	}
+	if d.to >= 0 {
+		if err := unix.Mkdirat(d.to, name, 0o700); err != nil {
+			return err
+		}
+		if next.to = openBelow(d.to, name); next.to < 0 {
+			return errors.New("a folder of the snapshot is gone")
+		}
+	}
+	return w.visit(next, at, ignored)
 }
 
-func (w *walker) link(dir int, at, name string, st *unix.Stat_t) error {
+// openBelow opens a folder in one of our own; -1: there is none.
+func openBelow(dir int, name string) int {
+	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1
+	}
+	return fd
+}
+
+func (w *walker) link(d folders, at, name string, st *unix.Stat_t) error {
 	buffer := make([]byte, unix.PathMax)
-	n, err := unix.Readlinkat(dir, name, buffer)
+	n, err := unix.Readlinkat(int(d.from.Fd()), name, buffer)
 	if errors.Is(err, unix.EINVAL) { // it is no link any more
-		err = unix.ENOENT
+		return nil
 	}
 	if err != nil {
 		return gone(err)
 	}
-	w.add(at, kindLink, st).target = string(buffer[:n])
-	return w.in.hold(n)
+	e := w.add(at, kindLink, st)
+	e.Target = string(buffer[:n])
+	if err := w.budget.hold(n); err != nil || d.to < 0 {
+		return err
+	}
+	return unix.Symlinkat(e.Target, d.to, name)
 }
 
-// file takes a file over from the snapshot before, or has it read.
-func (w *walker) file(dir int, at, name string, st *unix.Stat_t) error {
-	e := w.add(at, kindFile, st)
-	if w.isOther(e, st) {
-		return nil
-	}
-	if old := w.before.find(at); old.untouched(e) && (w.in.listing || w.in.has(old.digest, old.size)) {
-		e.digest, e.xattrs = old.digest, old.xattrs
-		return nil
-	}
-	relock, ok := unlocked(dir, name, st, readable)
-	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	var xattrs []xattr
-	if ok {
-		if err == nil {
-			xattrs = readXattrs(fd) // the kernel goes by the mode for each of them, whatever is open
-		}
-		relock()
-		if met, several := w.linked[inodeOf(st)]; several && met.first == e && unix.Fstat(fd, st) == nil { // it has a new ctime
-			met.seen = identityOf(st)
-			w.linked[inodeOf(st)] = met
+// file takes a file over from the snapshot before, or reads it.
+func (w *walker) file(d folders, at, name string, st *unix.Stat_t) error {
+	if st.Nlink > 1 {
+		if first := w.first[identityOf(st).Inode]; first != nil && first.Kind == kindFile && first.Seen == identityOf(st) {
+			return w.other(first, at)
 		}
 	}
+	if old := w.before[at]; old.untouched(st) && (w.tree == nil || linked(d, name, old)) {
+		e := w.add(at, kindFile, st)
+		e.Digest, e.Xattrs = old.Digest, old.Xattrs
+		w.remember(st, e)
+		return w.budget.hold(bytesOf(e.Xattrs))
+	}
+	fd, err := unix.Openat(int(d.from.Fd()), name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	switch {
 	case errors.Is(err, unix.EACCES):
-		e.leave("may not be read")
-		return nil
+		return w.leave(at, unreadable)
 	case errors.Is(err, unix.EWOULDBLOCK): // fcntl(2), F_SETLEASE: waiting would take as long as its holder likes
-		e.leave("is held by a lease")
-		return nil
+		return w.leave(at, "is held by a lease")
 	case err != nil:
-		e.kind = 0
 		return gone(err)
 	}
-	w.in.jobs <- job{os.NewFile(uintptr(fd), at), e, ok, xattrs}
-	return nil
+	defer unix.Close(fd)
+	e := w.add(at, kindFile, st)
+	w.remember(st, e)
+	return w.keep(d.to, fd, name, e)
 }
 
-// isOther says whether e is another name of a file that was met before, and was not touched since: then it is not read again.
-func (w *walker) isOther(e *entry, st *unix.Stat_t) bool {
-	if st.Nlink < 2 {
-		return false
+func (w *walker) remember(st *unix.Stat_t, e *entry) {
+	if st.Nlink > 1 {
+		w.first[identityOf(st).Inode] = e
 	}
-	before, ok := w.linked[inodeOf(st)]
-	if !ok {
-		w.linked[inodeOf(st)] = met{e, e.seen}
-		return false
-	}
-	if before.seen != e.seen {
-		return false
-	}
-	w.others = append(w.others, [2]*entry{e, before.first})
-	return true
 }
 
-// settle gives the other names of files what was read of the first.
-func (w *walker) settle() {
-	for _, pair := range w.others {
-		other, first := pair[0], pair[1]
-		at := other.path
-		if *other = *first; first.kind == kindFile {
-			other.target = first.path
+// other takes in another name of a file.
+func (w *walker) other(first *entry, at string) error {
+	e := *first
+	e.Path, e.Target = at, first.Path
+	w.entries = append(w.entries, &e)
+	if w.tree == nil {
+		return nil
+	}
+	return w.tree.Link(first.Path, at)
+}
+
+// linked makes a file of the snapshot before one of this one too; false: it isn't there whole, or has too many names.
+func linked(d folders, name string, e *entry) bool {
+	var st unix.Stat_t
+	return d.old >= 0 && unix.Fstatat(d.old, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG &&
+		st.Size == e.Size && unix.Linkat(d.old, name, d.to, name, 0) == nil
+}
+
+// readings is how often a file is read that changes meanwhile.
+const readings = 3
+
+// keep reads a file until it has not changed meanwhile, and fills in its entry. One that never holds still
+// is kept as it was read last: each of its parts was there.
+func (w *walker) keep(to, fd int, name string, e *entry) error {
+	for n := 1; ; n++ {
+		var before, after unix.Stat_t
+		if err := unix.Fstat(fd, &before); err != nil {
+			return err
 		}
-		other.path = at
+		if before.Mode&unix.S_IFMT != unix.S_IFREG {
+			e.leave("became something else while it was read")
+			return nil
+		}
+		e.look(&before)
+		e.Racy = workspace.Racy(before.Ctim, w.now())
+		e.Xattrs = readXattrs(fd)
+		err := w.budget.hold(bytesOf(e.Xattrs))
+		if err == nil {
+			err = w.content(to, fd, name, e)
+		}
+		if err == nil {
+			err = unix.Fstat(fd, &after)
+		}
+		shrank := errors.Is(err, errShrank)
+		if err != nil && !shrank {
+			return err
+		}
+		if err == nil && before.Size == after.Size && before.Mtim == after.Mtim && before.Ctim == after.Ctim {
+			return nil
+		}
+		e.Racy = true
+		if n == readings && !shrank {
+			return nil
+		}
+		if to >= 0 {
+			if err := unix.Unlinkat(to, name, 0); err != nil {
+				return err
+			}
+		}
+		if n == readings {
+			e.leave("does not hold still")
+			return nil
+		}
 	}
-}
-
-// untouched says whether the kernel tells that e is the file that old was, as it was read.
-func (old *entry) untouched(e *entry) bool {
-	return old != nil && old.kind == kindFile && !old.racy &&
-		old.seen == e.seen && old.size == e.size && old.mtime == e.mtime
 }
 
 // gone swallows the error of a name that was taken away, or became something else, since it was read.
@@ -280,78 +328,16 @@ func gone(err error) error {
 }
 
 func (w *walker) add(at string, k kind, st *unix.Stat_t) *entry {
-	e := &entry{path: at, kind: k}
+	e := &entry{Path: at, Kind: k}
 	e.look(st)
 	w.entries = append(w.entries, e)
 	return e
 }
 
-func (w *walker) leave(at, why string) {
-	w.entries = append(w.entries, &entry{path: at, kind: kindLeft, target: why})
-}
-
-// leave makes an entry one of kindLeft.
-func (e *entry) leave(why string) { *e = entry{path: e.path, kind: kindLeft, target: why} }
-
-// permissions are the bits of a mode that are kept.
-const permissions = 0o777
-
-// look takes over what stat(2) says.
-func (e *entry) look(st *unix.Stat_t) {
-	e.mode, e.uid, e.gid = st.Mode&permissions, st.Uid, st.Gid
-	e.mtime = stamp{st.Mtim.Sec, st.Mtim.Nsec}
-	if e.kind == kindFile {
-		e.size, e.seen = st.Size, identityOf(st)
-	}
-}
-
-func identityOf(st *unix.Stat_t) identity {
-	return identity{uint64(st.Dev), st.Ino, stamp{st.Ctim.Sec, st.Ctim.Nsec}}
-}
-
-// job is a file to be read.
-type job struct {
-	file   *os.File
-	e      *entry
-	closed bool // its own mode closes it to its owner: xattrs were read before
-	xattrs []xattr
-}
-
-// start makes the readers; stop waits for them, and says what went wrong.
-func (in *intake) start() (stop func() error) {
-	in.jobs = make(chan job, 16)
-	var readers sync.WaitGroup
-	for range parallel() {
-		readers.Go(func() {
-			c := newCopier()
-			for j := range in.jobs {
-				if in.failed() == nil {
-					if err := in.keep(c, j); err != nil {
-						in.fail(fmt.Errorf("keeping contents: %w", err))
-					}
-				}
-				j.file.Close()
-			}
-		})
-	}
-	return func() error {
-		close(in.jobs)
-		readers.Wait()
-		return in.failed()
-	}
-}
-
-// failed is the first error, or why to end early.
-func (in *intake) failed() error {
-	if in.ctx.Err() != nil {
-		return context.Cause(in.ctx)
-	}
+func (w *walker) leave(at, why string) error {
+	w.entries = append(w.entries, &entry{Path: at, Kind: kindLeft, Target: why})
 	return nil
 }
 
-// fail has all who read end.
-func (in *intake) fail(err error) {
-	if err != nil {
-		in.giveUp(err)
-	}
-}
+// leave makes an entry one of kindLeft.
+func (e *entry) leave(why string) { *e = entry{Path: e.Path, Kind: kindLeft, Target: why} }
