@@ -16,7 +16,7 @@ type Network struct {
 	// Allow are the allowed destinations: "host", "host:port", "*.suffix",
 	// "*.suffix:port", a literal address, "address:port" or "[v6]:port", or "@set".
 	Allow []string `json:"allow,omitempty"`
-	// Sets are the hosts of those "@set" entries of Allow that have been found: by name, with the "@".
+	// Sets are the hosts of those sets of Allow and Rules that have been found: by name, with the "@".
 	Sets map[string][]string `json:"sets,omitempty"`
 	// Rules are finer than a host. Their order means nothing.
 	Rules []Rule `json:"rules,omitempty"`
@@ -30,7 +30,7 @@ type Network struct {
 // which rules allow something may be asked for nothing else, wherever else it
 // is allowed.
 type Rule struct {
-	Host string `json:"host"` // as in Network.Allow
+	Host string `json:"host"` // as in Network.Allow; of a set, each of its hosts has the rule
 	// Methods of HTTP, in upper case; none is any.
 	Methods []string `json:"methods,omitempty"`
 	// Paths are globs over whole paths: "*" matches within a segment, "**" any

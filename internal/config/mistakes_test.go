@@ -90,6 +90,8 @@ func TestMistakes(t *testing.T) {
 		{"secret source", "[secrets.x]\nhosts = []", `found 0`},
 		{"secret name", "[secrets.A]\nenv = 'X'", `:1:10: secrets.A: expected a name of 1 to 63`},
 		{"secret host", "[secrets.x]\nenv = 'X'\nheader = 'h'\nhosts = ['/']", `:4:10: secrets.x.hosts[0]: `},
+		{"secret for a set", "[secrets.x]\nenv = 'X'\nheader = 'h'\nhosts = ['@team']", `:4:10: secrets.x.hosts[0]: "@team": a secret goes to hosts, not to a set: name those that take it`},
+		{"secret for a known set", "[secrets.x]\nenv = 'X'\nheader = 'h'\nhosts = ['@npm']", `or leave hosts out and write preset = "npm"`},
 		{"secret without a way", "[secrets.x]\nenv = 'X'\nhosts = ['a.b']", `:3:1: secrets.x.hosts: expected inject, header, query or user as well`},
 		{"secret key", "[secrets.x]\nenv = 'X'\nheaders = 'h'", `:3:1: secrets.x.headers: unknown key; did you mean "header"?`},
 		{"variable", "[secrets.x]\nenv = 'A B'", `:2:7: secrets.x.env: "A B" is not a variable's name`},
@@ -121,6 +123,7 @@ func TestMistakes(t *testing.T) {
 		// Rules.
 		{"rule without a host", "[[templates.x.rules]]\nmethods = ['GET']", `:1:15: templates.x.rules[0]: a rule needs a host`},
 		{"rule host", "[[templates.x.rules]]\nhost = 'https://a.b'", `:2:8: templates.x.rules[0].host: "https://a.b": expected a host, not a URL`},
+		{"rule set", "[[templates.x.rules]]\nhost = '@A b'", `:2:8: templates.x.rules[0].host: "@A b": expected the name of a set of hosts, such as @github`},
 		{"rule host is private", "[[templates.x.rules]]\nhost = '10.0.0.1'", `:2:8: templates.x.rules[0].host: "10.0.0.1": 10.0.0.1 is private and needs its port`},
 		{"rule path", "[[templates.x.rules]]\nhost = 'a.b'\npaths = ['/ok', 'x']", `:3:17: templates.x.rules[0].paths[1]: "x": expected a path that begins with /`},
 		{"rule paths", "[[templates.x.rules]]\nhost = 'a.b'\npaths = []", `:3:1: templates.x.rules[0].paths: expected at least one`},

@@ -210,6 +210,22 @@ func TestTightenBesideRules(t *testing.T) {
 	}
 }
 
+// TestTightenBesideSet: which hosts a rule for a set has is not known yet, so another host may be one.
+func TestTightenBesideSet(t *testing.T) {
+	template := forage.Template{Name: "ruled", Network: forage.Network{
+		Mode: forage.NetworkRestricted, Allow: []string{"*.example"}, Rules: []forage.Rule{{Host: "@team", Deny: true}},
+	}}
+	for text, want := range map[string]int{"'*.example'": 0, "'a.example'": 8, "": 0} {
+		project, err := loadProject(t, "allowedHosts = ["+text+"]")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = config.Tighten(template, project); forage.ExitCode(err) != want {
+			t.Errorf("%s: %v, want %d", text, err, want)
+		}
+	}
+}
+
 // TestTightenExposesNoRule: a host that the project takes from the template's list hides no rule
 // that would allow more without it.
 func TestTightenExposesNoRule(t *testing.T) {
@@ -280,6 +296,7 @@ func TestProjectKeys(t *testing.T) {
 		"[[rules]]\nhost = 'a.b'":                             8,
 		"[[rules]]\nhost = 'a.b'\ndeny = false":               8,
 		"[[rules]]\ndeny = true":                              64,
+		"[[rules]]\nhost = '@npm'\ndeny = true":               64,
 		"[[rules]]\nhost = 'a.b'\npaths = ['x']\ndeny = true": 64,
 		"= 1": 64,
 	} {

@@ -28,6 +28,10 @@ func (v converter) rules(raw []rawRule, at []any) []forage.Rule {
 				v.wrong(append(slices.Clone(at), empty.key), "expected at least one; without the key any will do")
 			}
 		}
+		if policy.IsSet(rule.Host) {
+			v.check(checkSetName(rule.Host[1:]), append(slices.Clone(at), "host")...)
+			rule.Host = "one-of-the-set.invalid"
+		}
 		var wrong *policy.RuleError
 		if err := policy.CheckRule(rule); errors.As(err, &wrong) {
 			v.wrong(append(slices.Clone(at), wrong.Path...), "%v", wrong.Err)
@@ -44,6 +48,9 @@ const maxProjectRules = 200
 func (v converter) projectRules(raw []rawRule) []forage.Rule {
 	count := 0
 	for i, r := range raw {
+		if r.Host != nil && policy.IsSet(*r.Host) { // to ask the user's tools is not for a project
+			v.wrong([]any{"rules", i, "host"}, "%.80q: expected a host: a project's rules can't name a set", *r.Host)
+		}
 		if count += max(1, len(r.Paths)); count > maxProjectRules {
 			v.wrong([]any{"rules", i}, "more than %d rules and paths", maxProjectRules)
 			return nil

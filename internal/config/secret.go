@@ -27,7 +27,7 @@ func (v converter) secret(name string, raw rawSecret) {
 		v.add(v.root.at("secrets", name).key, "%s: expected a name of 1 to 63 of a-z, 0-9 and -", pathText(at()))
 	}
 	v.secretSource(&s, raw, at)
-	v.each(raw.Hosts, checkHost, at("hosts"))
+	v.each(raw.Hosts, checkSecretHost, at("hosts"))
 	if raw.Preset != nil {
 		s.Preset = *raw.Preset
 		if _, ok := preset.Lookup(s.Preset); !ok {
@@ -39,6 +39,17 @@ func (v converter) secret(name string, raw rawSecret) {
 	if _, own := preset.Lookup(name); len(s.Hosts) > 0 && s.Preset == "" && !own && s.Login == "" && !saysHow(raw) {
 		v.wrong(at("hosts"), "expected inject, header, query or user as well: how requests to these hosts carry it")
 	}
+}
+
+// checkSecretHost takes one host after the other: what a secret may go to is not left to a set.
+func checkSecretHost(entry string) error {
+	if name, isSet := strings.CutPrefix(entry, "@"); isSet {
+		if _, known := preset.Lookup(name); known {
+			return fmt.Errorf("%.80q: a secret goes to hosts, not to a set: name them, or leave hosts out and write preset = %q", entry, name)
+		}
+		return fmt.Errorf("%.80q: a secret goes to hosts, not to a set: name those that take it", entry)
+	}
+	return checkHost(entry)
 }
 
 func saysHow(raw rawSecret) bool {

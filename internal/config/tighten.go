@@ -117,6 +117,9 @@ func undermines(network forage.Network, text string) (string, bool) {
 	}
 	for _, rule := range network.Rules {
 		have, ok := parseEntry(rule.Host)
+		if policy.IsSet(rule.Host) { // which hosts it has is not known yet
+			return rule.Host, true
+		}
 		if ok && have != asked && have.meets(asked) {
 			return rule.Host, true
 		}

@@ -37,7 +37,7 @@ type Caller struct {
 	Home   string
 	Getenv func(string) (string, bool)
 	Path   []string // the folders of PATH
-	// Trust says whether no sandbox can change a folder or a program; others are not asked.
+	// Trust says whether no sandbox can change a folder or a program; others are not asked. Nil asks no tool.
 	Trust func(path string) bool
 	// Get fetches a URL from the host, as the user's tools would; nil fetches nothing.
 	Get func(ctx context.Context, url string) ([]byte, error)
@@ -45,6 +45,22 @@ type Caller struct {
 
 // askTimeout bounds each question to a tool.
 const askTimeout = 20 * time.Second
+
+// Find is Resolve where the configuration has sets of its own: they take the place of others, or
+// add to the one that they name.
+func Find(ctx context.Context, name string, configured map[string][]string, caller Caller) (Set, error) {
+	own, named := configured[name]
+	if named && !slices.Contains(own, "@"+name) {
+		return Set{Hosts: own}, nil
+	}
+	set, err := Resolve(ctx, name, caller)
+	for _, host := range own {
+		if !policy.IsSet(host) {
+			set.Hosts = append(set.Hosts, host)
+		}
+	}
+	return set, err
+}
 
 // Resolve finds the set of that name, which has no "@". The error says what to write where the tool can't be asked.
 func Resolve(ctx context.Context, name string, caller Caller) (Set, error) {
@@ -54,6 +70,9 @@ func Resolve(ctx context.Context, name string, caller Caller) (Set, error) {
 	ask, ok := tools[name]
 	if !ok {
 		return Set{}, unknown(name)
+	}
+	if caller.Trust == nil {
+		return Set{}, notFound(name, errors.New("nobody's tools are asked here"))
 	}
 	caller.Path = slices.DeleteFunc(slices.Clone(caller.Path), func(dir string) bool { return !caller.Trust(dir) })
 	getenv := caller.Getenv
@@ -73,11 +92,15 @@ func Resolve(ctx context.Context, name string, caller Caller) (Set, error) {
 		err = errors.New("its configuration names no registry")
 	}
 	if err != nil {
-		return Set{}, forage.WithHint(
-			forage.Errorf(forage.ErrUsage, "finding the hosts of @%s: %w", name, err),
-			fmt.Sprintf("name them in your configuration, below [hostSets]: %s = [\"HOST\"]", name))
+		return Set{}, notFound(name, err)
 	}
 	return a.set, nil
+}
+
+func notFound(name string, err error) error {
+	return forage.WithHint(
+		forage.Errorf(forage.ErrUsage, "finding the hosts of @%s: %w", name, err),
+		fmt.Sprintf("name them in your configuration, below [hostSets]: %s = [\"HOST\"]", name))
 }
 
 func unknown(name string) error {

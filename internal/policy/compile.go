@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -111,7 +112,7 @@ func RuleText(r forage.Rule) string {
 // it allows are "host", "host:port", "*.suffix",
 // "*.suffix:port", "address", "address:port" or "[v6]:port". Without a port any port is
 // allowed. "*.suffix" is every name below suffix, not suffix itself. What is not
-// public has to be named with its port. The error names the entry or the rule, and what
+// public has to be named with its port. "@NAME" stands for the hosts in Sets. The error names the entry or the rule, and what
 // was expected of it.
 func Compile(network forage.Network) (Policy, error) {
 	p := Policy{
@@ -132,12 +133,9 @@ func Compile(network forage.Network) (Policy, error) {
 		return Policy{}, fmt.Errorf("network mode %q: expected none, restricted or full", network.Mode)
 	}
 	for _, text := range network.Allow {
-		hosts := []string{text}
-		if IsSet(text) {
-			var found bool
-			if hosts, found = network.Sets[text]; !found && p.mode != modeNone {
-				return Policy{}, fmt.Errorf("allowed host %q: the hosts of this set are not known here", text)
-			}
+		hosts, err := hostsOf(network, text)
+		if err != nil {
+			return Policy{}, fmt.Errorf("allowed host %q: %w", text, err)
 		}
 		for _, host := range hosts {
 			r, err := compileEntry(host)
@@ -149,17 +147,53 @@ func Compile(network forage.Network) (Policy, error) {
 		}
 	}
 	for i, written := range network.Rules {
-		r, err := compileRule(written)
+		hosts, err := hostsOf(network, written.Host)
+		for _, host := range hosts {
+			one := written
+			one.Host = host
+			var r *rule
+			if r, err = compileRule(one); err != nil {
+				break
+			}
+			r.text = RuleText(written) // also of a set
+			p.add(r)
+		}
 		if err != nil {
 			return Policy{}, fmt.Errorf("rule %d (%.200s): %w", i+1, RuleText(written), err)
 		}
-		p.add(r)
 	}
 	p.sort()
 	return p, nil
 }
 
-// IsSet says whether an entry of an allow list is a set of hosts by name.
+// UnknownSets are the sets that a network names and whose hosts it doesn't have, each once.
+func UnknownSets(network forage.Network) []string {
+	entries := slices.Clone(network.Allow)
+	for _, rule := range network.Rules {
+		entries = append(entries, rule.Host)
+	}
+	var names []string
+	for _, entry := range entries {
+		if _, known := network.Sets[entry]; IsSet(entry) && !known && !slices.Contains(names, entry) {
+			names = append(names, entry)
+		}
+	}
+	return names
+}
+
+// hostsOf are the hosts that an entry stands for. A network without a mode need not know its sets.
+func hostsOf(network forage.Network, entry string) ([]string, error) {
+	if !IsSet(entry) {
+		return []string{entry}, nil
+	}
+	hosts, found := network.Sets[entry]
+	if !found && network.Mode != "" && network.Mode != forage.NetworkNone {
+		return nil, errors.New("the hosts of this set are not known here")
+	}
+	return hosts, nil
+}
+
+// IsSet says whether an entry of an allow list, or the host of a rule, is a set of hosts by name.
 func IsSet(entry string) bool { return strings.HasPrefix(entry, "@") }
 
 // sort makes the order in which rules are tried, and so what a decision names

@@ -23,8 +23,10 @@ import (
 	"forage/internal/egress/credential"
 	"forage/internal/egress/meter"
 	"forage/internal/egress/tlsmitm"
+	"forage/internal/hostset"
 	"forage/internal/inject"
 	"forage/internal/outlet"
+	"forage/internal/policy"
 	"forage/internal/secrets"
 )
 
@@ -60,6 +62,9 @@ func (s *Service) planClient(loaded *config.Config, name string) (p plan, err er
 	if err := loaded.Forbid.CheckNetwork(template.Network.Mode); err != nil {
 		return p, err
 	}
+	if err := findSets(loaded, &template.Network); err != nil {
+		return p, err
+	}
 	if p.engine, err = outlet.EngineConfig(name, template.Network, loaded.Network); err != nil {
 		return p, err
 	}
@@ -80,6 +85,20 @@ func (s *Service) planClient(loaded *config.Config, name string) (p plan, err er
 		s.takeEnv(p.env, b.Source)
 	}
 	return p, nil
+}
+
+// findSets finds the hosts of the sets that a template names. The tools of whoever runs the service
+// are not asked for a registry: it serves others.
+func findSets(loaded *config.Config, network *forage.Network) error {
+	network.Sets = map[string][]string{}
+	for _, name := range policy.UnknownSets(*network) {
+		set, err := hostset.Find(context.Background(), name[1:], loaded.HostSets, hostset.Caller{})
+		if err != nil {
+			return err
+		}
+		network.Sets[name] = set.Hosts
+	}
+	return nil
 }
 
 // bindings are those of the template's secrets that are configured. Unlike a sandbox's, a client's

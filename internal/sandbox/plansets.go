@@ -27,15 +27,10 @@ const (
 	maxFetched   = 8 << 20
 )
 
-// findSets finds the hosts of the sets that network allows and that are not known yet. Hostile are the folders
+// findSets finds the hosts of the sets that network names and that are not known yet. Hostile are the folders
 // that sandboxes write to: what is in them is not asked.
 func (s *Service) findSets(ctx context.Context, network *forage.Network, hostile []string) ([]hostset.Set, error) {
-	var names []string
-	for _, entry := range network.Allow {
-		if _, known := network.Sets[entry]; policy.IsSet(entry) && !known && !slices.Contains(names, entry) {
-			names = append(names, entry)
-		}
-	}
+	names := policy.UnknownSets(*network)
 	found, errs := make([]hostset.Set, len(names)), make([]error, len(names))
 	var asked sync.WaitGroup
 	for i, name := range names {
@@ -60,17 +55,7 @@ func (s *Service) findSets(ctx context.Context, network *forage.Network, hostile
 
 // findSet finds one set: as the configuration says, else as the caller's tools say.
 func (s *Service) findSet(ctx context.Context, name string, hostile []string) (hostset.Set, error) {
-	own, named := s.Config.HostSets[name]
-	if named && !slices.Contains(own, "@"+name) {
-		return hostset.Set{Hosts: own}, nil
-	}
-	set, err := hostset.Resolve(ctx, name, s.toolCaller(hostile))
-	for _, host := range own {
-		if !policy.IsSet(host) {
-			set.Hosts = append(set.Hosts, host)
-		}
-	}
-	return set, err
+	return hostset.Find(ctx, name, s.Config.HostSets, s.toolCaller(hostile))
 }
 
 // setHosts finds the hosts of one set.
