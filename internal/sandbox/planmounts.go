@@ -25,6 +25,7 @@ func (p *planner) mounts(ctx context.Context) error {
 		if spec.Protect, err = p.service.protectedPaths(ctx, p.plan); err != nil {
 			return err
 		}
+		p.tellChangeable()
 	}
 	if err := p.samePath(); err != nil {
 		return err

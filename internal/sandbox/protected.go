@@ -3,15 +3,18 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"forage"
 	"forage/internal/rootfs"
+	"forage/internal/term"
 	"forage/internal/workspace/gitrepo"
 	"forage/internal/workspace/hazard"
 )
@@ -37,6 +40,65 @@ func (s *Service) protectedPaths(ctx context.Context, plan forage.Plan) ([]strin
 	}
 	slices.Sort(list)
 	return slices.Compact(list), nil
+}
+
+// maxLooked bounds how many files of protected folders are looked at.
+const maxLooked = 10_000
+
+// changeable says which protected files of the user's folders can be changed from inside all the same: by another name that they
+// have, or since they are links to what is not protected. Such a change is found later, by package hazard.
+func changeable(plan forage.Plan) (notes []string) {
+	protected := func(target string) bool {
+		return slices.ContainsFunc(plan.Spec.Protect, func(p string) bool { return rootfs.Within(target, p) })
+	}
+	looked := 0
+	for _, w := range writable(plan) {
+		if w.Mode != forage.WorkspaceDirect {
+			continue // what git has just made there has one name
+		}
+		look := func(at string, entry fs.DirEntry, err error) error {
+			if looked++; err != nil || looked > maxLooked {
+				return fs.SkipAll
+			}
+			name, _ := filepath.Rel(w.Path, at)
+			info, err := entry.Info()
+			if err != nil {
+				return nil
+			}
+			if stat, ok := info.Sys().(*syscall.Stat_t); ok && info.Mode().IsRegular() && stat.Nlink > 1 {
+				notes = append(notes, term.Escape(name)+" has another name (a hard link)")
+			}
+			if info.Mode().Type() != fs.ModeSymlink {
+				return nil
+			}
+			to, err := filepath.EvalSymlinks(at)
+			if rel, inside := strings.CutPrefix(to, w.Path+"/"); err == nil && inside && !protected(path.Join(w.Target, rel)) {
+				notes = append(notes, term.Escape(name)+" leads to "+term.Escape(rel))
+			}
+			return nil
+		}
+		for _, target := range plan.Spec.Protect {
+			if rel, ok := strings.CutPrefix(target, w.Target+"/"); ok {
+				_ = filepath.WalkDir(filepath.Join(w.Path, rel), look) // what is not there has no other name
+			}
+		}
+	}
+	slices.Sort(notes)
+	return slices.Compact(notes)
+}
+
+// maxChangeable is how many of them are named.
+const maxChangeable = 5
+
+func (p *planner) tellChangeable() {
+	list := changeable(p.plan)
+	if len(list) == 0 {
+		return
+	}
+	if more := len(list) - maxChangeable; more > 0 {
+		list = append(list[:maxChangeable:maxChangeable], fmt.Sprintf("and %d more", more))
+	}
+	p.note("protected files that can be changed from inside all the same: %s", strings.Join(list, ", "))
 }
 
 // canProtect refuses a folder of the user's in which git is configured to execute what isn't there: whoever is inside would make

@@ -3,8 +3,6 @@ package native
 import (
 	"context"
 	"errors"
-	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,11 +20,6 @@ type instance struct {
 	stopped atomic.Bool   // Stop was called
 	done    chan struct{} // closed when everything is gone
 	err     error
-
-	guarding sync.Mutex
-	guard    *guard // nil where nothing is held
-	over     bool   // too late for one
-	lost     atomic.Pointer[error]
 }
 
 func newInstance(p *process, control *frames.Conn, group *bound, dir string) *instance {
@@ -40,37 +33,10 @@ func (i *instance) watch() {
 	<-i.process.done
 	i.control.PeerDied()
 	i.err = errors.Join(i.group.remove(), removeState(i.dir))
-	i.guarding.Lock()
-	i.over = true
-	i.guard.end()
-	i.guarding.Unlock()
-	switch lost := i.lost.Load(); {
-	case lost != nil:
-		i.err = errors.Join(*lost, i.err)
-	case !i.stopped.Load():
+	if !i.stopped.Load() {
 		i.err = errors.Join(i.process.err(), i.err)
 	}
 	close(i.done)
-}
-
-// guardWith watches what is held in the sandbox, if anything is.
-func (i *instance) guardWith(files *namespaceFiles, list []guarded) error {
-	i.guarding.Lock()
-	defer i.guarding.Unlock()
-	if i.over {
-		files.close()
-		return nil // it has ended, which is said elsewhere
-	}
-	guard, err := startGuard(i.process.pid, files, list, func(why error) {
-		i.lost.Store(&why)
-		i.process.kill()
-	})
-	if err != nil {
-		files.close()
-		return fmt.Errorf("watching what is protected: %w", err)
-	}
-	i.guard = guard
-	return nil
 }
 
 // abandon takes back a start that failed.

@@ -18,8 +18,8 @@ import (
 // a mount point can't be changed, renamed or replaced. Each folder on the way there is mounted over itself too, writable, so that
 // it can't be renamed either. A file that is not there when the sandbox starts is not held: nothing is made on the host.
 //
-// The host's own programs see none of these mounts. A program that replaces a held file, as an editor does on saving, takes the
-// mount away: see guard.go.
+// The host's own programs see none of these mounts. When one replaces a held file, as an editor does on saving, the kernel takes
+// the mount away, and the new file is not held. What the agent does to it is found and shown: see package hazard.
 
 // protected are the paths that the spec protects, and the metadata of a repository at the root of whatever is writable: a
 // second wall for a workspace, where metadata of the sandbox's own is mounted over it, and the only one for a user's own mounts.

@@ -88,14 +88,6 @@ func (i *instance) boot(ctx context.Context, p *plan) error {
 		return err
 	}
 	body.DropGroups = dropGroups
-	guarded := guardedPaths(&body)
-	var namespaces *namespaceFiles
-	if len(guarded) > 0 {
-		if namespaces, err = openNamespaces(i.process); err != nil {
-			return i.endedOr(ctx, err)
-		}
-	}
-	defer func() { namespaces.close() }() // unless it is handed over
 	// Before the end of ctx is listened for, whose deadline this would take the place of.
 	i.control.SetDeadline(time.Now().Add(startTimeout))
 	stop := context.AfterFunc(ctx, func() { i.control.SetDeadline(time.Unix(1, 0)) })
@@ -108,13 +100,6 @@ func (i *instance) boot(ctx context.Context, p *plan) error {
 	}
 	if !stop() {
 		return context.Cause(ctx)
-	}
-	if namespaces != nil {
-		files := namespaces
-		namespaces = nil
-		if err := i.guardWith(files, guarded); err != nil {
-			return err
-		}
 	}
 	return i.control.SetDeadline(time.Time{})
 }

@@ -5,31 +5,6 @@ import (
 	"strings"
 )
 
-// lookup finds the rule for one name in a folder called parent ("" at the root).
-func lookup(parent, name string, folder bool) (rule, bool) {
-	parent, name = strings.ToLower(parent), strings.ToLower(name)
-	table := byName
-	if folder {
-		table = byFolder
-	}
-	if r, ok := table[name]; ok {
-		return r, true
-	}
-	if r, ok := table[parent+"/"+name]; ok && parent != "" {
-		return r, true
-	}
-	if folder {
-		return rule{}, false
-	}
-	if why, ok := builds[name]; ok {
-		return rule{KindBuild, why}, true
-	}
-	if why, ok := builds[parent+"/"+name]; ok {
-		return rule{KindBuild, why}, true
-	}
-	return byEnding(name)
-}
-
 // lookupPath finds the rule for a path by its name, or by a folder that it is in.
 func lookupPath(file string) (rule, bool) {
 	parts := strings.Split(file, "/")

@@ -1,279 +1,119 @@
 package hazard
 
+import (
+	_ "embed"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+)
+
 // rule is what a name means to tools of the host.
 type rule struct {
 	kind Kind
 	why  string
 }
 
-// byName are files and links by their names in lower case, or by folder/name. What is in a folder of byFolder needs no row of its own.
-var byName = map[string]rule{
-	".envrc":             {KindShell, "direnv executes it on cd"},
-	".env":               {KindShell, "dotenv plugins of shells execute it on cd"},
-	".autoenv.zsh":       {KindShell, "autoenv executes it on cd"},
-	".autoenv_leave.zsh": {KindShell, "autoenv executes it on leaving the folder"},
-	"mise/config.toml":   {KindShell, whyMise},
-	".mise/config.toml":  {KindShell, whyMise},
-	".rtx.toml":          {KindShell, whyMise},
-	".tool-versions":     {KindShell, "asdf and mise choose by it which program a command starts, by a path too"},
-	"flake.nix":          {KindShell, "direnv (use flake) and nix develop evaluate it and execute its shellHook"},
-	"shell.nix":          {KindShell, "direnv (use nix) and nix-shell evaluate it and execute its shellHook"},
-	".env.leave":         {KindShell, "dotenv plugins of shells execute it on leaving the folder"},
-	".autoenv":           {KindShell, "autoenv executes it on cd"},
-	".autoenv.leave":     {KindShell, "autoenv executes it on leaving the folder"},
-	".rvmrc":             {KindShell, "RVM executes it on cd"},
-	".localrc":           {KindShell, "plugins of shells execute it on cd"},
-	".prototools":        {KindShell, "proto loads the plugins that it names where its shims are used"},
-	"bin/activate":       {KindShell, "plugins of shells execute a virtual environment's on cd"},
-	"bin/activate.fish":  {KindShell, "plugins of shells execute a virtual environment's on cd"},
-	"bin/hermit":         {KindShell, "Hermit's shell hooks execute it on cd"},
-	"flake.lock":         {KindShell, "direnv (use flake) evaluates what it names, without asking again"},
-	"devenv.yaml":        {KindShell, "direnv (use devenv) and devenv take from it what to execute"},
-	"devenv.lock":        {KindShell, "direnv (use devenv) evaluates what it names, without asking again"},
-	"devenv.local.nix":   {KindShell, "direnv (use devenv) and devenv execute its scripts"},
-	"devenv.nix":         {KindShell, "direnv (use devenv) and devenv execute its scripts"},
-	"default.nix":        {KindShell, "direnv (use nix) and nix-shell evaluate it and execute its shellHook where there is no shell.nix"},
-	"devshell.toml":      {KindShell, "direnv (use flake) and nix develop take from it what to execute"},
-	"guix.scm":           {KindShell, "direnv (use guix) and guix shell evaluate it"},
-	"manifest.scm":       {KindShell, "direnv (use guix) and guix shell evaluate it"},
-	"devbox.json":        {KindShell, "direnv and devbox execute its init hook"},
-	"pixi.toml":          {KindShell, "direnv and pixi execute its activation scripts"},
-	".pkgx.yaml":         {KindShell, "pkgx takes from it programs and variables on cd"},
-	"pkgx.yaml":          {KindShell, "pkgx takes from it programs and variables on cd"},
-	"aqua.yaml":          {KindShell, "aqua chooses by it which program a command starts"},
-	".aqua.yaml":         {KindShell, "aqua chooses by it which program a command starts"},
+//go:embed names.txt
+var namesText string
 
-	".nvim.lua":           {KindEditor, "Neovim executes it in this folder (exrc)"},
-	".nvimrc":             {KindEditor, "Neovim executes it in this folder (exrc)"},
-	".exrc":               {KindEditor, "vi, Vim and Neovim execute it in this folder (exrc)"},
-	".vimrc":              {KindEditor, "Vim executes it in this folder (exrc)"},
-	".gvimrc":             {KindEditor, "Vim executes it in this folder (exrc)"},
-	".lvimrc":             {KindEditor, "Vim's localvimrc executes it"},
-	".dir-locals.el":      {KindEditor, "Emacs evaluates it on opening a file"},
-	".dir-locals-2.el":    {KindEditor, "Emacs evaluates it on opening a file"},
-	".ycm_extra_conf.py":  {KindEditor, "YouCompleteMe executes it on opening a file"},
-	".neoconf.json":       {KindEditor, "Neovim takes from it which language servers to start"},
-	".lazygit.yml":        {KindEditor, "lazygit executes commands in it"},
-	".local.vimrc":        {KindEditor, "Vim's plugins execute it on opening a file"},
-	".vimrc.local":        {KindEditor, "Vim's plugins execute it on opening a file"},
-	"_vimrc_local.vim":    {KindEditor, "Vim's plugins execute it on opening a file"},
-	".emacs.desktop":      {KindEditor, "Emacs evaluates it on starting here (desktop-save-mode)"},
-	".luarc.json":         {KindEditor, "lua-language-server loads the plugin that it names"},
-	"rust-analyzer.toml":  {KindEditor, "rust-analyzer executes the commands in it on opening the folder"},
-	".rust-analyzer.toml": {KindEditor, "rust-analyzer executes the commands in it on opening the folder"},
-	".solargraph.yml":     {KindEditor, "Solargraph loads what it names on opening the folder"},
-	".kateproject":        {KindEditor, "Kate starts the language servers and commands in it"},
-	".project":            {KindEditor, "Eclipse executes the builders that it names"},
-	".gitpod.yml":         {KindEditor, "Gitpod executes its tasks on opening the folder"},
-	".devcontainer.json":  {KindEditor, whyDevcontainer},
-	".lite_project.lua":   {KindEditor, "Lite XL executes it on opening the folder"},
-	".luarc.jsonc":        {KindEditor, "lua-language-server loads the plugin that it names"},
-	"session.vim":         {KindEditor, "Vim executes it where a session is taken up (vim -S)"},
-	"hie.yaml":            {KindEditor, "Haskell's language server executes the program that it names on opening the folder"},
-	".merlin":             {KindEditor, "OCaml's language server executes the preprocessors that it names on opening a file"},
-	".factorypath":        {KindEditor, "Java's language servers load the annotation processors that it names on opening the folder"},
-	"buildserver.json":    {KindEditor, "SourceKit-LSP starts the build server that it names on opening the folder"},
-	"omnisharp.json":      {KindEditor, "OmniSharp loads the analyzers that it names on opening the folder"},
-	".lintr":              {KindEditor, "lintr evaluates it, and R's language server does on opening a file"},
-	"agents.md":           {KindInstruct, whyInstructions},
-	"agents.override.md":  {KindInstruct, whyInstructions},
-	"agent.md":            {KindInstruct, whyInstructions},
-	"claude.md":           {KindInstruct, whyInstructions},
-	"claude.local.md":     {KindInstruct, whyInstructions},
-	"gemini.md":           {KindInstruct, whyInstructions},
-	"qwen.md":             {KindInstruct, whyInstructions},
-	"crush.md":            {KindInstruct, whyInstructions},
-	"warp.md":             {KindInstruct, whyInstructions},
-	".cursorrules":        {KindInstruct, whyInstructions},
-	".windsurfrules":      {KindInstruct, whyInstructions},
-	".roorules":           {KindInstruct, whyInstructions},
-	".goosehints":         {KindInstruct, whyInstructions},
-	".rules":              {KindInstruct, whyInstructions},
-
-	".github/copilot-instructions.md": {KindInstruct, whyInstructions},
-
-	"conductor.json":       {KindAgent, "Conductor executes its scripts"},
-	".mcp.json":            {KindAgent, "Claude Code and others start the servers that it names"},
-	"opencode.json":        {KindAgent, "OpenCode starts the servers that it names"},
-	"opencode.jsonc":       {KindAgent, "OpenCode starts the servers that it names"},
-	".aider.conf.yml":      {KindAgent, "Aider executes the lint and test commands in it"},
-	"crush.json":           {KindAgent, "Crush starts the servers that it names"},
-	".crush.json":          {KindAgent, "Crush starts the servers that it names"},
-	".gitconfig":           {KindRepository, "git executes what it says where include.path names it"},
-	".hgsub":               {KindSubmodule, "Mercurial takes from it which repositories to clone, and of what kind"},
-	".gitmodules":          {KindSubmodule, "git submodule takes from it where to clone from, and what to"},
-	".lfsconfig":           {KindHook, "Git LFS takes from it where files and credentials go"},
-	".gitattributes":       {KindHook, "git takes from it which of your filters and drivers to execute, and into which encoding files are converted"},
-	"lefthook.yml":         {KindHook, whyLefthook},
-	"lefthook.yaml":        {KindHook, whyLefthook},
-	"lefthook.toml":        {KindHook, whyLefthook},
-	"lefthook.json":        {KindHook, whyLefthook},
-	"lefthook-local.yml":   {KindHook, whyLefthook},
-	"lefthook-local.yaml":  {KindHook, whyLefthook},
-	".lefthook.yml":        {KindHook, whyLefthook},
-	".lefthook.yaml":       {KindHook, whyLefthook},
-	".lefthook.toml":       {KindHook, whyLefthook},
-	".lefthook-local.yml":  {KindHook, whyLefthook},
-	".huskyrc":             {KindHook, "husky executes it on git's hooks"},
-	".overcommit.yml":      {KindHook, "overcommit executes it on git's hooks"},
-	"captainhook.json":     {KindHook, "CaptainHook executes it on git's hooks"},
-	"grumphp.yml":          {KindHook, "GrumPHP executes it on git commit"},
-	".lintstagedrc":        {KindHook, whyLintStaged},
-	".lintstagedrc.json":   {KindHook, whyLintStaged},
-	".lintstagedrc.yaml":   {KindHook, whyLintStaged},
-	".lintstagedrc.yml":    {KindHook, whyLintStaged},
-	".commitlintrc":        {KindHook, "commitlint loads what it names on git commit"},
-	".czrc":                {KindHook, "commitizen loads the program that it names on git commit"},
-	".simple-git-hooks.js": {KindHook, "simple-git-hooks makes git's hooks of it"},
-
-	".simple-git-hooks.json":  {KindHook, "simple-git-hooks makes git's hooks of it"},
-	".pre-commit-config.yaml": {KindHook, "pre-commit executes its hooks on git commit"},
-	".pre-commit-config.yml":  {KindHook, "prek executes its hooks on git commit"},
-	"prek.toml":               {KindHook, "prek executes its hooks on git commit"},
-	"hk.pkl":                  {KindHook, "hk executes it on git's hooks"},
-	".rusty-hook.toml":        {KindHook, "rusty-hook executes it on git's hooks"},
-	".pre-commit-hooks.yaml":  {KindHook, "pre-commit executes its hooks on git commit"},
-
-	".gitlab-ci.yml":          {KindCI, "GitLab CI executes it after a push"},
-	".gitlab-ci.yaml":         {KindCI, "GitLab CI executes it after a push"},
-	".travis.yml":             {KindCI, "Travis CI executes it after a push"},
-	"jenkinsfile":             {KindCI, "Jenkins executes it after a push"},
-	"azure-pipelines.yml":     {KindCI, "Azure Pipelines execute it after a push"},
-	"azure-pipelines.yaml":    {KindCI, "Azure Pipelines execute it after a push"},
-	"bitbucket-pipelines.yml": {KindCI, "Bitbucket Pipelines execute it after a push"},
-	".drone.yml":              {KindCI, "Drone executes it after a push"},
-	".woodpecker.yml":         {KindCI, "Woodpecker executes it after a push"},
-	".woodpecker.yaml":        {KindCI, "Woodpecker executes it after a push"},
-	".cirrus.yml":             {KindCI, "Cirrus CI executes it after a push"},
-	".build.yml":              {KindCI, "SourceHut executes it after a push"},
-	"appveyor.yml":            {KindCI, "AppVeyor executes it after a push"},
-	".appveyor.yml":           {KindCI, "AppVeyor executes it after a push"},
-	"cloudbuild.yaml":         {KindCI, "Cloud Build executes it after a push"},
-	".readthedocs.yaml":       {KindCI, "Read the Docs executes it after a push"},
-	".readthedocs.yml":        {KindCI, "Read the Docs executes it after a push"},
-	"buildspec.yml":           {KindCI, "AWS CodeBuild executes it after a push"},
-	"netlify.toml":            {KindCI, "Netlify executes its commands after a push"},
-	"vercel.json":             {KindCI, "Vercel executes its commands after a push"},
-	"bitrise.yml":             {KindCI, "Bitrise executes it after a push"},
-	"codemagic.yaml":          {KindCI, "Codemagic executes it after a push"},
-	".zuul.yaml":              {KindCI, "Zuul executes it after a push"},
-	"zuul.yaml":               {KindCI, "Zuul executes it after a push"},
-	"action.yml":              {KindCI, "GitHub Actions execute it after a push"},
-	"action.yaml":             {KindCI, "GitHub Actions execute it after a push"},
+// table is names.txt: rules by names, or by folder/name.
+type table struct {
+	files, folders map[string]rule
+	patterns       []pattern
 }
 
-const (
-	whyInstructions = "coding agents follow what it says"
-	whyMise         = "mise executes its hooks and templates on cd"
-	whyLefthook     = "lefthook executes it on git's hooks"
-	whyLintStaged   = "lint-staged executes its commands on git commit"
-	whyDevcontainer = "Dev Containers execute its initializeCommand on the host"
-)
+// pattern is a rule for files by the beginning and the end of their names.
+type pattern struct {
+	prefix, suffix string
+	rule
+}
 
-// byFolder are folders by their names, or by folder/name: all that is below one counts.
-var byFolder = map[string]rule{
-	".direnv": {KindShell, "direnv executes what is kept in it on cd"},
-	".mise":   {KindShell, whyMise},
+// names are read when they are first needed: most commands of the program never do.
+var names = sync.OnceValue(func() *table {
+	t, err := parse(namesText)
+	if err != nil {
+		panic(err) // it is part of the program, and a test reads it
+	}
+	return t
+})
 
-	".config/mise": {KindShell, whyMise},
-	".shadowenv.d": {KindShell, "shadowenv evaluates it on cd"},
-	".flox":        {KindShell, "Flox and direnv (use flox) execute its hooks"},
-	".repo":        {KindRepository, "Google's repo executes the program in it"},
-	"_darcs":       {KindRepository, "darcs executes the hooks in its preferences"},
+func parse(text string) (*table, error) {
+	t := &table{files: make(map[string]rule), folders: make(map[string]rule)}
+	var r rule
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		if !strings.HasPrefix(line, " ") {
+			kind, why, ok := strings.Cut(line, ": ")
+			if r = (rule{Kind(kind), why}); !ok || !slices.Contains(worstFirst, r.kind) {
+				return nil, fmt.Errorf("%q is no kind and why", line)
+			}
+			continue
+		}
+		for _, name := range strings.Fields(line) {
+			if err := t.add(name, r); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return t, nil
+}
 
-	".ropeproject":          {KindEditor, "language servers for Python execute its config.py on opening the folder"},
-	".settings":             {KindEditor, "Eclipse takes builders and programs from it"},
-	".externaltoolbuilders": {KindEditor, "Eclipse executes what it names"},
-	".vscode":               {KindEditor, "VS Code and its relatives take tasks and programs from it on opening the folder"},
-	".idea":                 {KindEditor, "JetBrains editors take tasks and programs from it on opening the folder"},
-	".run":                  {KindEditor, "JetBrains editors take programs to run from it"},
-	".zed":                  {KindEditor, "Zed takes tasks and programs from it on opening the folder"},
-	".fleet":                {KindEditor, "Fleet takes programs to run from it"},
-	".vs":                   {KindEditor, "Visual Studio takes tasks from it on opening the folder"},
-	".nova":                 {KindEditor, "Nova takes tasks from it on opening the folder"},
-	".helix":                {KindEditor, "Helix takes from it which language servers to start"},
-	".vim":                  {KindEditor, "Vim's plugins take from it which programs to start"},
-	".nvim":                 {KindEditor, "Neovim's plugins take from it what to execute"},
-	".devcontainer":         {KindEditor, whyDevcontainer},
-	".bsp":                  {KindEditor, "Metals and IntelliJ start the build servers that it names on opening the folder"},
-	".trunk":                {KindEditor, "Trunk executes its linters and actions on opening the folder"},
-	".yarn/sdks":            {KindEditor, "editors start language servers from it"},
-	"ruby_lsp":              {KindEditor, "Ruby LSP loads add-ons from it on opening the folder"},
+func (t *table) add(name string, r rule) error {
+	if prefix, suffix, ok := strings.Cut(name, "*"); ok {
+		t.patterns = append(t.patterns, pattern{prefix, suffix, r})
+		return nil
+	}
+	at := t.files
+	if folder, ok := strings.CutSuffix(name, "/"); ok {
+		at, name = t.folders, folder
+	}
+	if _, twice := at[name]; twice || name != strings.ToLower(name) {
+		return fmt.Errorf("%q is there twice, or not in lower case", name)
+	}
+	at[name] = r
+	return nil
+}
 
-	".claude":       {KindAgent, "Claude Code executes its hooks and starts what it names"},
-	".codex":        {KindAgent, "Codex starts the programs that it names"},
-	".cursor":       {KindAgent, "Cursor executes its hooks and starts the servers that it names"},
-	".gemini":       {KindAgent, "Gemini CLI starts the servers that it names"},
-	".opencode":     {KindAgent, "OpenCode loads its plugins and starts what it names"},
-	".continue":     {KindAgent, "Continue starts the servers that it names"},
-	".windsurf":     {KindAgent, "Windsurf executes its hooks and workflows"},
-	".roo":          {KindAgent, "Roo Code starts the servers that it names"},
-	".kiro":         {KindAgent, "Kiro executes its hooks and starts the servers that it names"},
-	".amazonq":      {KindAgent, "Amazon Q starts the servers that it names"},
-	".qwen":         {KindAgent, "Qwen Code starts the servers that it names"},
-	".junie":        {KindAgent, "Junie starts the servers that it names"},
-	".augment":      {KindAgent, "Augment starts the servers that it names"},
-	".trae":         {KindAgent, "Trae starts the servers that it names"},
-	".agents":       {KindAgent, "agents load skills and plugins from it"},
-	".openhands":    {KindAgent, "OpenHands executes its setup script and hooks"},
-	".crush":        {KindAgent, "Crush starts the servers that it names"},
-	".goose":        {KindAgent, "Goose starts the extensions that it names"},
-	".github/hooks": {KindAgent, "Copilot executes its hooks"},
-
-	".github/copilot":      {KindAgent, "Copilot executes its hooks and starts the servers that it names"},
-	".github/extensions":   {KindAgent, "Copilot loads its extensions"},
-	".github/agents":       {KindInstruct, whyInstructions},
-	".github/instructions": {KindInstruct, whyInstructions},
-	".github/prompts":      {KindInstruct, whyInstructions},
-	".github/skills":       {KindInstruct, whyInstructions},
-	".clinerules":          {KindInstruct, whyInstructions},
-	".cline":               {KindAgent, "Cline executes its hooks and starts the servers that it names"},
-	".kilocode":            {KindAgent, "Kilo Code starts the servers that it names"},
-	".agent":               {KindAgent, "agents load skills and workflows from it"},
-	".pi":                  {KindAgent, "Pi loads its extensions"},
-	".claude-plugin":       {KindAgent, "Claude Code loads the plugins that it names"},
-
-	".factory": {KindAgent, "Droid executes its hooks and starts the servers that it names"},
-
-	".husky":     {KindHook, "husky has git execute it as hooks"},
-	".githooks":  {KindHook, "git executes its hooks where core.hooksPath names it"},
-	".git-hooks": {KindHook, "git executes its hooks where core.hooksPath names it"},
-	".lefthook":  {KindHook, whyLefthook},
-
-	".cargo-husky": {KindHook, "cargo-husky makes git's hooks of it"},
-
-	".github/workflows":  {KindCI, "GitHub Actions execute it after a push"},
-	".github/actions":    {KindCI, "GitHub Actions execute it after a push"},
-	".gitea/workflows":   {KindCI, "Gitea Actions execute it after a push"},
-	".forgejo/workflows": {KindCI, "Forgejo Actions execute it after a push"},
-	".gitlab/ci":         {KindCI, "GitLab CI executes it after a push"},
-	".circleci":          {KindCI, "CircleCI executes it after a push"},
-	".buildkite":         {KindCI, "Buildkite executes it after a push"},
-	".woodpecker":        {KindCI, "Woodpecker executes it after a push"},
-	".semaphore":         {KindCI, "Semaphore executes it after a push"},
-	".teamcity":          {KindCI, "TeamCity executes it after a push"},
-	".builds":            {KindCI, "SourceHut executes it after a push"},
-	".zuul.d":            {KindCI, "Zuul executes it after a push"},
-	".tekton":            {KindCI, "Tekton executes it after a push"},
-	".azure-pipelines":   {KindCI, "Azure Pipelines execute it after a push"},
-	".azuredevops":       {KindCI, "Azure Pipelines execute it after a push"},
-
-	".yarn/releases": {KindBuild, "yarn starts itself from it (yarnPath)"},
-	".yarn/plugins":  {KindBuild, "yarn loads it on every command"},
-	".mvn":           {KindBuild, "Maven takes its options, extensions and wrapper from it"},
-	".moon":          {KindBuild, "moon executes its tasks and hooks"},
-	".storybook":     {KindBuild, "Storybook executes it"},
-	"_plugins":       {KindBuild, "Jekyll executes it"},
-	"buildsrc":       {KindBuild, whyGradle},
-	"gradle/wrapper": {KindBuild, "gradlew downloads and executes what it names"},
+// lookup finds the rule for one name in a folder called parent ("" at the root).
+func lookup(parent, name string, folder bool) (rule, bool) {
+	parent, name = strings.ToLower(parent), strings.ToLower(name)
+	t := names()
+	at := t.files
+	if folder {
+		at = t.folders
+	}
+	if r, ok := at[name]; ok {
+		return r, true
+	}
+	if r, ok := at[parent+"/"+name]; ok && parent != "" {
+		return r, true
+	}
+	if folder {
+		return rule{}, false
+	}
+	for _, p := range t.patterns {
+		if len(name) >= len(p.prefix)+len(p.suffix) && strings.HasPrefix(name, p.prefix) && strings.HasSuffix(name, p.suffix) {
+			return p.rule, true
+		}
+	}
+	return rule{}, false
 }
 
 // dependencies are folders that hold what other programs have made, in numbers: of what is in one only
 // what is met on the way counts by itself. The rest makes one finding for the folder.
-var dependencies = map[string]bool{
-	"node_modules": true, "bower_components": true, "vendor": true, "target": true, "dist": true, "build": true, "out": true, "_build": true,
-	".venv": true, "venv": true, ".tox": true, ".nox": true, "site-packages": true, "__pycache__": true, ".eggs": true,
-	".gradle": true, ".next": true, ".nuxt": true, ".cache": true, ".terraform": true, ".bundle": true, "pods": true, "dist-newstyle": true, ".stack-work": true,
+var dependencies = set(`node_modules bower_components vendor target dist build out _build .venv venv .tox .nox site-packages __pycache__
+	.eggs .gradle .next .nuxt .cache .terraform .bundle pods dist-newstyle .stack-work`)
+
+func set(names string) map[string]bool {
+	found := make(map[string]bool)
+	for name := range strings.FieldsSeq(names) {
+		found[name] = true
+	}
+	return found
 }
 
 const whyDependencies = "it holds programs and build files that are new or changed; package managers, test runners and scripts execute them"

@@ -1,33 +1,19 @@
 package hazard
 
-import (
-	"maps"
-	"slices"
-	"strings"
-	"testing"
-)
+import "testing"
 
-// TestRulesAreEachSaidOnce: names are looked up in lower case, and each has one place where its rule is.
-func TestRulesAreEachSaidOnce(t *testing.T) {
-	for _, name := range slices.Concat(slices.Collect(maps.Keys(byName)), slices.Collect(maps.Keys(byFolder)), slices.Collect(maps.Keys(builds))) {
-		places := 0
-		want, known := byName[name]
-		if known {
-			places++
-		}
-		if rule, ok := byFolder[name]; ok {
-			places++
-			want = rule
-		}
-		if why, ok := builds[name]; ok {
-			places++
-			want = rule{KindBuild, why}
-		}
-		if ending, ok := byEnding(name[strings.LastIndexByte(name, '/')+1:]); ok && ending == want {
-			places++
-		}
-		if places != 1 || name != strings.ToLower(name) || want.why == "" {
-			t.Errorf("%q: in %d places", name, places)
+// TestNames: names.txt can be read, and has each name once, in lower case.
+func TestNames(t *testing.T) {
+	table, err := parse(namesText)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(table.files) < 500 || len(table.folders) < 80 || len(table.patterns) < 50 {
+		t.Errorf("%d files, %d folders, %d patterns", len(table.files), len(table.folders), len(table.patterns))
+	}
+	for _, text := range []string{"nokind: why\n", "shell\n", "shell: why\n    a b a\n", "shell: why\n    A\n"} {
+		if _, err := parse(text); err == nil {
+			t.Errorf("%q is read", text)
 		}
 	}
 }

@@ -313,3 +313,31 @@ func TestWorktreesAreNoFinding(t *testing.T) {
 		}
 	}
 }
+
+// TestScanIdentity: a file with setuid or setgid is shown by itself, wherever it is and whatever it is called.
+func TestScanIdentity(t *testing.T) {
+	root := t.TempDir()
+	plant(t, root, "was +x", "is +x", "data", "Makefile", "node_modules/x/tool +x", ".envrc")
+	chmod := func(name string, mode uint32) {
+		if err := unix.Chmod(filepath.Join(root, name), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	chmod("was", 0o4755)
+	before, err := hazard.Take(t.Context(), root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := scan(t, root, before); len(got) > 0 {
+		t.Errorf("before: %q", got)
+	}
+	chmod("is", 0o4755)
+	chmod("data", 0o2644)
+	chmod("Makefile", 0o2755)
+	chmod("node_modules/x/tool", 0o4755)
+	chmod(".envrc", 0o4755)
+	want := []string{"shell .envrc", "executable Makefile", "executable data", "executable is", "executable node_modules/x/tool"}
+	if d := cmp.Diff(want, scan(t, root, before)); d != "" {
+		t.Errorf("-want +got\n%s", d)
+	}
+}

@@ -20,12 +20,18 @@ import (
 // The state of a file is "STAT CONTENT": what the file system says of it, and a digest of its content. STAT has the ctime,
 // which nobody can forge: as long as STAT is the same, so is the content, and the file is not read again.
 
+// modeState are the bits of a mode that count: who may execute it, and as whom.
+const (
+	modeIdentity = unix.S_ISUID | unix.S_ISGID
+	modeState    = modeExecutable | modeIdentity
+)
+
 // racy is the STAT of a file that may be changed again without another STAT, and that of no file: it is read each time.
 const racy = "racy"
 
 // fileState is the state of the regular file name in the folder dir.
 func (s *scanner) fileState(dir int, name, file string, st unix.Stat_t) string {
-	stat := fmt.Sprintf("%o:%d:%d:%d.%d:%d.%d", st.Mode&modeExecutable, st.Size, st.Ino, st.Mtim.Sec, st.Mtim.Nsec, st.Ctim.Sec, st.Ctim.Nsec)
+	stat := fmt.Sprintf("%o:%d:%d:%d.%d:%d.%d", st.Mode&modeState, st.Size, st.Ino, st.Mtim.Sec, st.Mtim.Nsec, st.Ctim.Sec, st.Ctim.Nsec)
 	was, known := s.before[file]
 	if s.isNew(file) {
 		return stat
@@ -53,7 +59,7 @@ func (s *scanner) isNew(file string) bool {
 // contentState is a digest of a file.
 func (s *scanner) contentState(dir int, name string, st unix.Stat_t) string {
 	d := newDigest()
-	d.text(fmt.Sprintf("%t:%d", st.Mode&modeExecutable != 0, st.Size))
+	d.text(fmt.Sprintf("%t:%o:%d", st.Mode&modeExecutable != 0, st.Mode&modeIdentity, st.Size))
 	d.text(readFile(dir, name))
 	return d.sum()
 }
@@ -255,7 +261,7 @@ func (d *digest) text(text string) {
 
 // add counts a file by what the file system says of it.
 func (d *digest) add(file string, st unix.Stat_t) {
-	d.text(fmt.Sprintf("%s\x00%o:%d:%d:%d.%d", file, st.Mode&modeExecutable, st.Size, st.Ino, st.Ctim.Sec, st.Ctim.Nsec))
+	d.text(fmt.Sprintf("%s\x00%o:%d:%d:%d.%d", file, st.Mode&modeState, st.Size, st.Ino, st.Ctim.Sec, st.Ctim.Nsec))
 }
 
 func (d *digest) sum() string { return hex.EncodeToString(d.hash.Sum(nil)[:16]) }

@@ -141,8 +141,10 @@ func (s *scanner) within(f, inner folder, name string) {
 
 // counts says whether what has that rule is a finding of its own in f.
 func (s *scanner) counts(f folder, r rule) bool {
-	return f.bulk == nil || r.kind == KindRepository || r.kind == KindShell || r.why == whyNamed
+	return f.bulk == nil || r.kind == KindRepository || r.kind == KindShell || r.why == whyNamed || r.why == whyIdentity
 }
+
+const whyIdentity = "it has setuid or setgid: who starts it does so as its owner or group"
 
 const whyNamed = "git executes it, or takes from it what to execute: its configuration names it"
 
@@ -164,14 +166,17 @@ func (s *scanner) file(f folder, name, file string) {
 	if err := unix.Fstatat(f.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return
 	}
-	if !ok && st.Mode&modeExecutable == 0 {
+	_, known := s.before[file]
+	switch identity := st.Mode&modeIdentity != 0; {
+	case identity && (!ok || !r.kind.Immediate()):
+		r = rule{KindExecutable, whyIdentity}
+	case ok:
+	case st.Mode&modeExecutable == 0:
 		return
-	}
-	if !ok {
+	case known:
+		r = rule{KindExecutable, "it is executable, and has changed"}
+	default:
 		r = rule{KindExecutable, whyExecutable}
-		if _, known := s.before[file]; known {
-			r.why = "it is executable, and has changed"
-		}
 	}
 	if !s.counts(f, r) {
 		f.bulk.add(file, st)

@@ -1,1 +1,0 @@
-// Functions without a body, in reenter.go, need a file in assembly beside them.
