@@ -13,6 +13,7 @@ import (
 	"forage"
 	"forage/internal/store"
 	"forage/internal/supervisor"
+	"forage/internal/testdir"
 	"forage/internal/workspace"
 )
 
@@ -87,7 +88,11 @@ func TestEndIsNotTakenForDeath(t *testing.T) {
 
 // Nor has gc something to do about it.
 func TestGCWhileOneEnds(t *testing.T) {
-	for range 20 {
+	rounds := 5
+	if testdir.Soak() {
+		rounds = 50
+	}
+	for range rounds {
 		s := newService(t)
 		_, end := running(t, s)
 		var ending sync.WaitGroup

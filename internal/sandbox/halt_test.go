@@ -34,7 +34,7 @@ func haltStaying(t *testing.T, answers string) {
 	defer func(before time.Duration) { goneLimit = before }(goneLimit)
 	s := newService(t)
 	staying(t, s, answers)
-	goneLimit = 10 * time.Second // the wait for its end is in vain
+	goneLimit = 5 * time.Second // the wait for its end is in vain
 	if err := s.halt(t.Context(), store.Record{Name: "box"}); err != nil || s.alive("box") {
 		t.Errorf("it stays: %v", err)
 	}
