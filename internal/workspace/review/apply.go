@@ -90,7 +90,7 @@ func (s *Session) Prepare(ctx context.Context, o Options) (done Applied, install
 	if err != nil || result.commit == t.commit {
 		return done, nil, err
 	}
-	ready, err := t.prepare(ctx, s, result.commit)
+	ready, err := t.prepare(ctx, s, result)
 	if err != nil || o.DryRun {
 		return done, nil, err
 	}

@@ -323,7 +323,7 @@ func TestApplyToARepositoryWithoutCommits(t *testing.T) {
 
 // A kill at any of these moments leaves a repository that git works in, and the next apply is as the first.
 func TestApplyAfterAKill(t *testing.T) {
-	for _, moment := range []string{"noted", "some files", "files", "index", "branch"} {
+	for _, moment := range []string{"noted", "some files", "files", "branch", "index"} {
 		t.Run(moment, func(t *testing.T) {
 			b := newBox(t, map[string]string{"a": "1\n", "gone": "x\n", "mine": "1\n", "same": "s\n"})
 			b.write(b.work.Dir, "a", "2\n")
@@ -337,7 +337,7 @@ func TestApplyAfterAKill(t *testing.T) {
 			kill(t, b, moment)
 			b.user.Git("status")
 			b.user.Git("fsck", "--strict")
-			if moment == "files" || moment == "index" {
+			if moment == "some files" || moment == "files" {
 				// Taken back as a whole, if there is nothing to apply to it again.
 				if err := Recover(t.Context(), b.subject, nil); err != nil {
 					t.Fatal(err)
@@ -370,12 +370,18 @@ func kill(t *testing.T, b *box, moment string) {
 	}
 	check(err)
 	check(s.bring(t.Context(), target.repo, s.tip, target.commit))
-	i, err := newInstallation(t.Context(), target, s.subject, target.commit, s.tip)
+	i, err := newInstallation(t.Context(), target, s.subject, journal{
+		GitDir: target.repo.GitDir, Branch: "main", From: target.commit, To: s.tip, Index: stamp(target.userIndex()), Begun: moment != "noted",
+	})
 	check(err)
-	check(i.note(i.from, i.to))
-	switch moment {
-	case "noted":
+	check(i.write(i.state))
+	if moment == "noted" {
 		return
+	}
+	check(i.lock(t.Context()))
+	i.index = i.nextIndex()
+	check(i.copyIndex(t.Context()))
+	switch moment {
 	case "some files":
 		b.write(b.user.Dir, "a", "2\n")
 		check(os.Remove(filepath.Join(b.user.Dir, "gone")))
@@ -386,11 +392,11 @@ func kill(t *testing.T, b *box, moment string) {
 	if moment == "files" {
 		return
 	}
-	check(i.replaceIndex(t.Context()))
-	if moment == "index" {
+	check(target.moveBranch(t.Context(), s.tip))
+	if moment == "branch" {
 		return
 	}
-	check(target.moveBranch(t.Context(), "box", s.tip))
+	check(i.renameIndex())
 }
 
 func TestApplyIsTakenBackWhenTheBranchCannotMove(t *testing.T) {
@@ -409,7 +415,7 @@ func TestApplyIsTakenBackWhenTheBranchCannotMove(t *testing.T) {
 	before := b.everything()
 	// It is not where it was thought to be, with the same files.
 	target.commit = b.user.Git("commit-tree", "-m", "another", "main^{tree}")
-	ready, err := target.prepare(t.Context(), s, s.tip)
+	ready, err := target.prepare(t.Context(), s, result{commit: s.tip})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,47 +9,35 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"forage"
 	"forage/internal/term"
+	"forage/internal/workspace"
 	"forage/internal/workspace/gitrepo"
 )
 
 // prepare finds out whether the branch can move, and the user's folder and index with it where it is checked out there, and changes
-// nothing. What it returns does it; what fails of that is undone.
-func (t *target) prepare(ctx context.Context, s *Session, commit string) (install func(context.Context) error, err error) {
+// nothing. What it returns does it; what fails of that is taken back.
+func (t *target) prepare(ctx context.Context, s *Session, r result) (install func(context.Context) error, err error) {
 	if !t.checkedOut {
-		return func(ctx context.Context) error { return t.moveBranch(ctx, s.subject.Sandbox, commit) }, nil
+		return func(ctx context.Context) error { return t.moveBranch(ctx, r.commit) }, nil
 	}
-	i, err := newInstallation(ctx, t, s.subject, t.commit, commit)
+	i, err := newInstallation(ctx, t, s.subject, journal{GitDir: t.repo.GitDir, Branch: t.branch, From: t.commit, To: r.commit, Files: r.files})
 	if err != nil {
 		return nil, err
 	}
-	return i.install, i.try(ctx)
-}
-
-func (i *installation) install(ctx context.Context) error {
-	err := i.finish(ctx)
-	if err == nil {
-		return i.forget()
-	}
-	undone := i.undo(context.WithoutCancel(ctx))
-	if undone == nil {
-		return errors.Join(err, i.forget())
-	}
-	return errors.Join(err, fmt.Errorf("taking it back: %w", undone))
+	return i.install, i.rehearse(ctx)
 }
 
 // moveBranch is one compare-and-swap; nobody's hooks run.
-func (t *target) moveBranch(ctx context.Context, sandbox, commit string) error {
+func (t *target) moveBranch(ctx context.Context, commit string) error {
 	before := t.commit
 	if before == "" {
-		before = zeroID(commit) // it must not be there
+		before = strings.Repeat("0", len(commit)) // it must not be there
 	}
-	_, err := t.shadow.Line(ctx, "update-ref", "-m", "forage: apply "+sandbox, "refs/heads/"+t.branch, commit, before)
+	_, err := t.shadow.Line(ctx, "update-ref", "-m", "forage: apply "+t.sandbox, "refs/heads/"+t.branch, commit, before)
 	if err != nil {
 		return forage.WithHint(
 			forage.Errorf(forage.ErrRefused, "the branch %s can't be moved: %w", t.branch, err),
@@ -58,7 +46,27 @@ func (t *target) moveBranch(ctx context.Context, sandbox, commit string) error {
 	return nil
 }
 
-func zeroID(like string) string { return string(bytes.Repeat([]byte("0"), len(like))) }
+// installation brings a folder of the user's, its index and its branch from one commit to another, in this order: the journal,
+// the lock of the index, the files, the branch, the index. Until the branch has moved nothing has happened, and the files go back
+// to what they were. Once it has moved all has happened, and the index follows.
+type installation struct {
+	*target
+	journal
+	state         string // our folder, where the journal is
+	index         string // the one that git works on
+	before, after string // trees of the files
+}
+
+func newInstallation(ctx context.Context, t *target, subject Subject, j journal) (_ *installation, err error) {
+	i := &installation{target: t, journal: j, state: subject.folder(), index: filepath.Join(t.trial.Dir, "index")}
+	if i.before, err = t.tree(ctx, j.From); err != nil {
+		return nil, err
+	}
+	if i.after = j.Files; i.after == "" {
+		i.after, err = t.tree(ctx, j.To)
+	}
+	return i, err
+}
 
 // tree is the tree of a commit; of "" the empty one.
 func (t *target) tree(ctx context.Context, commit string) (string, error) {
@@ -69,71 +77,38 @@ func (t *target) tree(ctx context.Context, commit string) (string, error) {
 	return t.trial.Line(ctx, "rev-parse", "--verify", "--end-of-options", commit+"^{tree}")
 }
 
-// installation brings a folder of the user's from one commit to another.
-type installation struct {
-	*target
-	sandbox       string
-	folder        string // ours: where the note is
-	index         string // our copy of the user's index
-	original      []byte // the user's index as it was; nil: there was none
-	originalInfo  fs.FileInfo
-	installed     []byte // what was put in its place; nil: nothing yet
-	from, to      string // commits
-	before, after string // their trees
-}
-
-func newInstallation(ctx context.Context, t *target, subject Subject, from, to string) (_ *installation, err error) {
-	i := &installation{
-		target: t, sandbox: subject.Sandbox, folder: subject.folder(), index: filepath.Join(t.trial.Dir, "index"), from: from, to: to,
-	}
-	if i.before, err = t.tree(ctx, from); err != nil {
-		return nil, err
-	}
-	if i.after, err = t.tree(ctx, to); err != nil {
-		return nil, err
-	}
-	return i, i.begin(ctx)
-}
-
 func (i *installation) git(ctx context.Context, stdin []byte, args ...string) ([]byte, error) {
 	return i.trial.Git(ctx, gitrepo.Call{Args: args, Stdin: stdin, WorkTree: i.repo.WorkTree, Index: i.index})
 }
 
-// begin copies the user's index: all work is done on the copy, so that the user's is locked for no longer than a rename.
-func (i *installation) begin(ctx context.Context) (err error) {
-	i.original, err = i.readIndex()
+// The user's index, its lock, and what is to become the index. They are in one folder: one is renamed to the other.
+func (t *target) userIndex() string { return filepath.Join(t.repo.GitDir, "index") }
+func (t *target) lockFile() string  { return t.userIndex() + ".lock" }
+func (t *target) nextIndex() string { return t.userIndex() + ".forage-" + t.sandbox }
+
+// maxIndex bounds the user's index, in bytes: millions of files.
+const maxIndex = 1 << 30
+
+// copyIndex copies the user's index to the one that git works on.
+func (i *installation) copyIndex(ctx context.Context) error {
+	err := workspace.CopyFile(i.userIndex(), i.index, maxIndex)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	if i.originalInfo, err = os.Stat(i.target.index()); err != nil {
-		return err
-	}
-	if err := gitrepo.CopyIndex(i.target.index(), i.index); err != nil {
-		return err
-	}
-	if err := i.whole(ctx); err != nil {
-		return err
-	}
-	// Times that differ are looked into; files that differ stay so, which git says by its exit status.
-	_, _ = i.git(ctx, nil, "update-index", "-q", "--ignore-submodules", "--refresh")
-	return nil
-}
-
-// whole makes one index of one that is split: git-update-index(1), "split index".
-func (i *installation) whole(ctx context.Context) error {
 	shared, err := filepath.Glob(filepath.Join(i.repo.GitDir, "sharedindex.*"))
-	if err != nil || len(shared) == 0 {
-		return err
-	}
-	for _, name := range shared {
-		if err := os.Symlink(name, filepath.Join(i.trial.Dir, filepath.Base(name))); err != nil {
+	for _, name := range shared { // of one that is split: git-update-index(1), "split index"
+		if err := os.Symlink(name, filepath.Join(i.trial.Dir, filepath.Base(name))); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 	}
-	_, err = i.git(ctx, nil, "update-index", "--no-split-index")
+	if len(shared) > 0 {
+		_, err = i.git(ctx, nil, "update-index", "--no-split-index")
+	}
+	// Times that differ are looked into; files that differ stay so, which git says by its exit status.
+	_, _ = i.git(ctx, nil, "update-index", "-q", "--ignore-submodules", "--refresh")
 	return err
 }
 
@@ -148,13 +123,17 @@ func (i *installation) readTree(extra ...string) []string {
 	return append(args, "-m", i.before, i.after)
 }
 
-// try finds out, changing nothing, whether anything of the user's is in the way.
-func (i *installation) try(ctx context.Context) error {
-	changes, err := i.changed(ctx)
-	if err != nil {
+// rehearse finds out, changing nothing, whether anything of the user's is in the way.
+func (i *installation) rehearse(ctx context.Context) error {
+	if err := i.copyIndex(ctx); err != nil {
 		return err
 	}
-	if err := i.clash(ctx, changes); err != nil {
+	return i.free(ctx)
+}
+
+func (i *installation) free(ctx context.Context) error {
+	changes, err := i.changed(ctx)
+	if err != nil {
 		return err
 	}
 	if _, err = i.git(ctx, nil, i.readTree("-n")...); err == nil {
@@ -166,6 +145,16 @@ func (i *installation) try(ctx context.Context) error {
 			"commit them, or put them aside with `git stash -u`; or name another branch with --into")
 	}
 	return nil
+}
+
+func (i *installation) changed(ctx context.Context) ([]Change, error) {
+	list, err := i.trial.Git(ctx, gitrepo.Call{
+		Args: []string{"diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", "--ignore-submodules=none", i.before, i.after}, Output: maxList,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return parseChanges(strings.Split(strings.TrimSuffix(string(list), "\x00"), "\x00"))
 }
 
 // untracked finds files of the user's where new ones would come. git would tell, but for ignored ones, which it overwrites.
@@ -181,7 +170,7 @@ func (i *installation) untracked(ctx context.Context, changes []Change) error {
 		if c.OldMode != 0 || c.NewMode == 0 {
 			continue
 		}
-		for dir := filepath.Dir(c.Path); dir != "." && dir != "/"; dir = filepath.Dir(dir) {
+		for dir := filepath.Dir(c.Path); dir != "."; dir = filepath.Dir(dir) {
 			if info, err := os.Lstat(filepath.Join(i.repo.WorkTree, dir)); err == nil && !info.IsDir() && !gone[dir] {
 				return fmt.Errorf("%s is not a folder, and isn't in the repository", dir)
 			}
@@ -206,48 +195,58 @@ func (i *installation) untracked(ctx context.Context, changes []Change) error {
 	return nil
 }
 
-// finish does it: the note, the files, the index, the branch.
-func (i *installation) finish(ctx context.Context) error {
-	if err := i.note(i.from, i.to); err != nil {
+func (i *installation) install(ctx context.Context) error {
+	i.Index = stamp(i.userIndex())
+	if err := i.write(i.state); err != nil {
+		return err
+	}
+	err := i.do(ctx)
+	if err != nil {
+		err = errors.Join(err, i.rollBack(context.WithoutCancel(ctx)))
+	}
+	return errors.Join(err, i.end())
+}
+
+func (i *installation) do(ctx context.Context) error {
+	if err := i.lock(ctx); err != nil {
+		return err
+	}
+	i.index = i.nextIndex()
+	if err := i.copyIndex(ctx); err != nil {
+		return err
+	}
+	if err := i.free(ctx); err != nil {
+		return err
+	}
+	i.Begun = true
+	if err := i.write(i.state); err != nil {
 		return err
 	}
 	if _, err := i.git(ctx, nil, i.readTree()...); err != nil {
 		return fmt.Errorf("updating %s: %w", i.repo.WorkTree, err)
 	}
-	if i.direct {
-		_, _ = i.git(ctx, nil, "update-index", "-q", "--ignore-submodules", "--refresh")
+	if i.Files != "" { // plain changes: what is committed is in the index, and the rest in the files alone
+		to, err := i.tree(ctx, i.To)
+		if err != nil {
+			return err
+		}
+		if _, err := i.git(ctx, nil, "read-tree", "-i", "-m", i.after, to); err != nil {
+			return fmt.Errorf("updating the index of %s: %w", i.repo.WorkTree, err)
+		}
 	}
-	if err := i.replaceIndex(ctx); err != nil {
+	_, _ = i.git(ctx, nil, "update-index", "-q", "--ignore-submodules", "--refresh")
+	if err := i.moveBranch(ctx, i.To); err != nil {
 		return err
 	}
-	return i.moveBranch(ctx, i.sandbox, i.to)
+	i.Begun = false
+	return i.renameIndex()
 }
 
-// replaceIndex puts our index in the place of the user's, if that and the branch that is checked out are as they were.
-func (i *installation) replaceIndex(ctx context.Context) error {
-	text, err := os.ReadFile(i.index)
-	if err != nil {
-		return err
-	}
-	made, err := os.Stat(i.index)
-	if err != nil {
-		return err
-	}
-	if err := i.exchangeIndex(ctx, i.original, text, made.ModTime()); err != nil { // the time: see gitrepo.CopyIndex
-		return err
-	}
-	i.installed = text
-	return nil
-}
-
-// restoreIndex puts the user's index back, if ours is still in its place.
-func (i *installation) restoreIndex(ctx context.Context) error {
-	if i.installed == nil {
+// renameIndex gives the user the index that git made; none, where there are no files.
+func (i *installation) renameIndex() error {
+	err := os.Rename(i.nextIndex(), i.userIndex())
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	var made time.Time
-	if i.originalInfo != nil {
-		made = i.originalInfo.ModTime()
-	}
-	return i.exchangeIndex(ctx, i.installed, i.original, made)
+	return err
 }

@@ -137,7 +137,7 @@ func (s *Session) preparePlain(ctx context.Context, o Options) (done Applied, in
 			"bring the two together by hand, or choose the other files with --paths")
 	}
 	done.After, done.Files = i.after, len(changes)
-	if err := i.beginPlain(ctx); err != nil || o.DryRun {
+	if err := i.rehearsePlain(ctx); err != nil || o.DryRun {
 		return done, nil, err
 	}
 	return done, func(ctx context.Context) (Applied, error) {
@@ -171,13 +171,13 @@ func linksOf(folder string) map[string]string {
 	return links
 }
 
-// beginPlain is begin and try for a folder that has no index.
-func (i *installation) beginPlain(ctx context.Context) error {
+// rehearsePlain is rehearse for a folder that has no index.
+func (i *installation) rehearsePlain(ctx context.Context) error {
 	if _, err := i.git(ctx, nil, "read-tree", i.before); err != nil {
 		return err
 	}
 	_, _ = i.git(ctx, nil, "update-index", "-q", "--refresh")
-	return i.try(ctx)
+	return i.free(ctx)
 }
 
 // installPlain writes the files. Those that were there keep who may read them.
@@ -188,16 +188,12 @@ func (i *installation) installPlain(ctx context.Context, changes []Change) error
 			modes[c.Path] = info.Mode().Perm()
 		}
 	}
-	if err := i.note(i.before, i.after); err != nil {
+	if err := i.write(i.state); err != nil {
 		return err
 	}
-	_, err := i.git(ctx, nil, i.readTree()...)
-	if err != nil {
-		undone := i.undoFiles(context.WithoutCancel(ctx), changes)
-		if undone == nil {
-			undone = i.forget()
-		}
-		return errors.Join(fmt.Errorf("updating %s: %w", i.repo.WorkTree, err), undone)
+	if _, err := i.git(ctx, nil, i.readTree()...); err != nil {
+		err = errors.Join(fmt.Errorf("updating %s: %w", i.repo.WorkTree, err), i.rollBack(context.WithoutCancel(ctx)))
+		return errors.Join(err, i.end())
 	}
 	for _, c := range changes {
 		mode, had := modes[c.Path]
@@ -211,22 +207,22 @@ func (i *installation) installPlain(ctx context.Context, changes []Change) error
 			return err
 		}
 	}
-	return i.forget()
+	return i.end()
 }
 
 // plainInstallation brings a folder without a repository from one tree to another.
 func plainInstallation(store *gitrepo.Repository, shadow *gitrepo.Shadow, subject Subject, from, to string) *installation {
 	return &installation{
-		target:  &target{repo: store, shadow: shadow, trial: shadow, checkedOut: true},
-		sandbox: subject.Sandbox, folder: subject.folder(), index: filepath.Join(shadow.Dir, "index"), before: from, after: to,
+		target:  &target{repo: store, shadow: shadow, trial: shadow, checkedOut: true, sandbox: subject.Sandbox},
+		journal: journal{GitDir: store.GitDir, From: from, To: to, Begun: true}, before: from, after: to,
+		state: subject.folder(), index: filepath.Join(shadow.Dir, "index"),
 	}
 }
 
 // recoverPlain takes back what an apply that was killed had written.
-func recoverPlain(ctx context.Context, subject Subject, n note, quiet func(folder string) error) (err error) {
-	source := subject.Workspace.Source
+func recoverPlain(ctx context.Context, subject Subject, j journal, quiet func(folder string) error) (err error) {
 	if quiet != nil {
-		if err := quiet(source); err != nil {
+		if err := quiet(subject.Workspace.Source); err != nil {
 			return err
 		}
 	}
@@ -239,15 +235,11 @@ func recoverPlain(ctx context.Context, subject Subject, n note, quiet func(folde
 		return err
 	}
 	defer func() { err = errors.Join(err, shadow.Close()) }()
-	i := plainInstallation(store, shadow, subject, n.From, n.To)
-	changes, err := i.changed(ctx)
-	if err != nil {
+	i := plainInstallation(store, shadow, subject, j.From, j.To)
+	if err := i.rollBack(ctx); err != nil {
 		return err
 	}
-	if err := i.undoFiles(ctx, changes); err != nil {
-		return err
-	}
-	return i.forget()
+	return i.end()
 }
 
 func plainStore(ctx context.Context, subject Subject) (*gitrepo.Repository, error) {
@@ -267,4 +259,12 @@ func plainShadow(store *gitrepo.Repository, subject Subject) (*gitrepo.Shadow, e
 		return nil, errors.Join(err, shadow.Close())
 	}
 	return shadow, nil
+}
+
+// stage is how git ls-files -s shows an entry: "100644 ID 0"; "" is none.
+func stage(mode uint32, id string) string {
+	if mode == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%06o %s 0", mode, id)
 }

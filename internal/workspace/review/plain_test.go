@@ -164,7 +164,7 @@ func TestApplyOfACopyAfterAKill(t *testing.T) {
 	}
 	before := b.files(source)
 	s := b.open()
-	if err := plainInstallation(s.store, s.staging, s.subject, s.base, s.Tree).note(s.base, s.Tree); err != nil {
+	if err := plainInstallation(s.store, s.staging, s.subject, s.base, s.Tree).write(s.subject.folder()); err != nil {
 		t.Fatal(err)
 	}
 	b.write(source, "a", "2\n") // so far it had come

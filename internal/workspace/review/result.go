@@ -19,6 +19,7 @@ type result struct {
 	merged      bool
 	uncommitted bool // a commit was made of what had none
 	work        string
+	files       string // a tree: of the files, if they are not those of the commit
 	all         bool
 }
 

@@ -183,11 +183,10 @@ func (t *target) quiet() error {
 }
 
 func (t *target) unlocked() error {
-	lock := t.index() + ".lock"
-	if _, err := os.Lstat(lock); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(t.lockFile()); errors.Is(err, fs.ErrNotExist) || t.holds() {
 		return nil
 	}
 	return forage.WithHint(
-		forage.Errorf(forage.ErrRefused, "the index is locked: there is a file %s", lock),
+		forage.Errorf(forage.ErrRefused, "the index is locked: there is a file %s", t.lockFile()),
 		"wait for the git command that is running there; if there is none, remove that file")
 }
