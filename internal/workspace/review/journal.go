@@ -76,15 +76,15 @@ func (t *target) holds() bool {
 
 // lock keeps git's other commands off the index, as git itself does. While it is held no command changes the branch.
 func (i *installation) lock(ctx context.Context) error {
-	file, err := os.OpenFile(i.lockFile(), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	made := i.nextIndex() + ".lock" // the lock says whose it is from the first moment on
+	err := os.WriteFile(made, []byte(i.ours()), 0o644)
+	if err == nil {
+		err = errors.Join(os.Link(made, i.lockFile()), os.Remove(made))
+	}
 	if err != nil {
 		return forage.WithHint(
 			forage.Errorf(forage.ErrRefused, "locking the index: %w", err),
 			"wait for the git command that is running there, and apply again; if there is none, remove "+i.lockFile())
-	}
-	_, err = file.WriteString(i.ours())
-	if err := errors.Join(err, file.Close()); err != nil {
-		return errors.Join(err, os.Remove(i.lockFile()))
 	}
 	repo, err := gitrepo.Open(ctx, i.repo.WorkTree)
 	if err != nil {
