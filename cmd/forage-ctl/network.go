@@ -58,7 +58,7 @@ forage-ctl network work none`,
 		RunE: func(c *cobra.Command, args []string) error { return runNetwork(c, a, &o, args) },
 	}
 	c.Flags().StringArrayVar(&o.allow, "allow", nil, "allow `HOST[:PORT]`, '*.suffix', an address or @SET (repeatable)")
-	c.Flags().BoolVar(&o.allowLast, "allow-last", false, "allow what was refused last")
+	c.Flags().BoolVar(&o.allowLast, "allow-last", false, "allow what was refused last, as shown by status")
 	c.Flags().StringArrayVar(&o.remove, "remove", nil, "take the rule for `HOST[:PORT]` away again (repeatable)")
 	c.Flags().Var(choice{&o.monitor, []string{"on", "off"}}, "monitor", "let through and record what the rules deny")
 	o.format.add(c)

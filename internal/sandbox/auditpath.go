@@ -11,13 +11,15 @@ import (
 	"forage"
 )
 
-// AuditNames are the sandboxes that have an audit log, with the runs that have ended.
+// AuditNames are the sandboxes that have an audit log, with the runs that have ended. The error names
+// the records that can't be read.
 func (s *Service) AuditNames() ([]string, error) {
+	_, broken := s.readable()
 	const any = "any"
 	dir, file := filepath.Split(s.Places.Of(any).Audit)
 	files, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil, broken
 	}
 	var names []string
 	for _, f := range files {
@@ -26,7 +28,7 @@ func (s *Service) AuditNames() ([]string, error) {
 			names = append(names, name)
 		}
 	}
-	return names, err
+	return names, errors.Join(broken, err)
 }
 
 // AuditPath is where the audit log of a sandbox is, or of a run that has ended; it is an fs.ErrNotExist where nothing was started yet.

@@ -242,7 +242,7 @@ func (c *collector) audits() error {
 		if err != nil {
 			continue // removed meanwhile
 		}
-		orphan := kind == "generated" || kind == "log" || kind == "log.1" || kind == "usage.json"
+		orphan := kind == "generated" || kind == "log" || kind == "log.1" || kind == "usage.json" || kind == "shown.json"
 		if strings.HasPrefix(kind, "audit.") {
 			orphan = time.Since(c.lastAudited(name, info)) > auditKept
 		}

@@ -102,6 +102,7 @@ func (s *Service) Status(ctx context.Context, name string) (Status, error) {
 	}
 	status := s.status(ctx, record)
 	status.Refusals = s.withSets(ctx, record.Plan, status.Refusals)
+	s.shown(name, status.Refusals)
 	if status.Status != string(forage.PhaseCreating) && record.Phase != forage.PhaseRemoving { // that of a run is PhaseCreating to its end
 		status.Work = s.work(ctx, showPatience, record.Plan.Workspaces())
 	}

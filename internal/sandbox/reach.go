@@ -36,7 +36,9 @@ func (s *Service) Attach(ctx context.Context, name string, stdio Stdio) (int, er
 		answer, err := s.client(name).Status(asked)
 		answered()
 		if err == nil {
-			s.tellRefusals(name, s.withSets(ctx, record.Plan, answer.Refused))
+			refused := s.withSets(ctx, record.Plan, answer.Refused)
+			s.tellRefusals(name, refused)
+			s.shown(name, refused)
 			s.tellEnded(name, answer)
 		}
 		if err == nil && answer.Agent == agent.Ended && answer.Tmux == "none" {

@@ -47,6 +47,14 @@ func (s *Service) tellRefusals(name string, all []Refusal) {
 	}
 }
 
+// shown notes what the user sees as refused last: the agent can have something else refused in the
+// moment before --allow-last. Without the note that asks once more.
+func (s *Service) shown(name string, all []Refusal) {
+	if len(all) > 0 {
+		_ = writeWhole(s.Places.Of(name).Shown, all[0].Allow, false)
+	}
+}
+
 // refusals asks the supervisor what was refused.
 func (s *Service) refusals(ctx context.Context, record store.Record) ([]Refusal, error) {
 	asked, answered := asking(ctx, record.Name, askTimeout)
@@ -131,6 +139,15 @@ func (s *Service) lastRefused(ctx context.Context, record store.Record, change N
 		return nil, "", forage.WithHint(
 			forage.Errorf(forage.ErrRefused, "what was refused last is not on the internet: %s", RefusalLine(last)),
 			fmt.Sprintf("the agent decides what is last; if it is what you mean, name it: forage-ctl network %s --allow %s", record.Name, last.Allow))
+	}
+	var shown string
+	if readJSON(s.Places.Of(record.Name).Shown, &shown) != nil || shown != last.Allow {
+		s.shown(record.Name, all)
+		if len(all) > 1 { // else there is nothing to take it for
+			return nil, "", forage.WithHint(
+				forage.Errorf(forage.ErrRefused, "what was refused last was not shown to you before: %s", RefusalLine(last)),
+				fmt.Sprintf("if it is what you mean: the same command again, or forage-ctl network %s --allow %s", record.Name, last.Allow))
+		}
 	}
 	return append(slices.Clone(change.Allow), last.Allow), cmp.Or(change.Mode, last.Mode), nil
 }

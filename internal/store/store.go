@@ -32,6 +32,7 @@ const maxRecord = 16 << 20
 //	DIR/sandboxes/NAME.log           output of the agent's window
 //	DIR/sandboxes/NAME.audit.jsonl   audit events (and NAME.audit.N.jsonl, see audit.SegmentPath)
 //	DIR/sandboxes/NAME.usage.json    what it has used of the network, see meter.Ledger
+//	DIR/sandboxes/NAME.shown.json    what the user has seen as refused last
 //	DIR/workspaces/                  what workspace providers make
 //	DIR/locks/                       held locks
 //	DIR/id_ed25519{,.pub}            the key pair that always works
@@ -50,6 +51,7 @@ type Paths struct {
 	Log       string
 	Audit     string
 	Usage     string
+	Shown     string
 }
 
 // Open opens the state folder dir. A folder that is not there yet is an empty
@@ -84,6 +86,7 @@ func PathsIn(dir, name string) Paths {
 		Log:       base + ".log",
 		Audit:     base + ".audit.jsonl",
 		Usage:     base + ".usage.json",
+		Shown:     base + ".shown.json",
 	}
 }
 
@@ -220,7 +223,7 @@ func (s *Store) Delete(name string, keepAudit bool) error {
 
 // files are what is kept beside a record.
 func (p Paths) files(keepAudit bool) []string {
-	files := []string{p.Generated, p.Log, p.Log + ".1", p.Usage}
+	files := []string{p.Generated, p.Log, p.Log + ".1", p.Usage, p.Shown}
 	if keepAudit {
 		return files
 	}
