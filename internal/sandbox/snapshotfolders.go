@@ -93,7 +93,7 @@ func (s *Service) ignoredBy(ctx context.Context, w forage.Workspace) (_ map[stri
 
 // tracking is the commit whose files are tracked; "" is none.
 func tracking(ctx context.Context, shadow *gitrepo.Shadow, w forage.Workspace) string {
-	for _, name := range []string{"refs/heads/" + w.Branch, w.Base} {
+	for _, name := range []string{gitrepo.TipRef(w), w.Base} {
 		if name == "" {
 			continue
 		}

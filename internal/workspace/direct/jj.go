@@ -52,9 +52,6 @@ func planJJ(ctx context.Context, request workspace.Request, w *forage.Workspace)
 		return nil
 	}
 	return inJJ(ctx, r, request.Places.Scratch, func(s *jjrepo.Shadow) error {
-		if err := s.FreeBookmark(ctx, w.Branch, w.Path); err != nil {
-			return err
-		}
 		w.Base, err = s.Start(ctx, "")
 		return err
 	})
@@ -102,8 +99,12 @@ func (p Provider) createJJ(ctx context.Context, w forage.Workspace) error {
 				return err
 			}
 		}
+		name, err := s.Name(ctx)
+		if err != nil {
+			return err
+		}
 		return s.CreatePrivate(ctx, jjrepo.Private{
-			Repository: *w.Repository, Workspace: s.Repository.Name, Base: w.Base,
+			Repository: *w.Repository, Workspace: name, Base: w.Base,
 			TreeState: filepath.Join(w.Path, ".jj/working_copy/tree_state"),
 		})
 	})

@@ -106,7 +106,7 @@ func TestHostileMetadata(t *testing.T) {
 			if _, err := b.Remove(t.Context(), b.work, workspace.RemoveSaved); err == nil {
 				t.Error("the workspace is removed, and with it what could not be read")
 			}
-			if got := b.jj("log", "--no-graph", "-r", "forage-box", "-T", "commit_id"); !test.fine && got != before {
+			if got := b.tip("%H"); !test.fine && got != before {
 				t.Errorf("the bookmark is at %s", got)
 			}
 			if out := b.jj("status"); strings.Contains(out, "stale") {
@@ -179,7 +179,7 @@ func TestUsersChange(t *testing.T) {
 	if out := b.jj("status"); strings.Contains(out, "stale") {
 		t.Errorf("jj status shows\n%s", out)
 	}
-	if got := b.jj("log", "--no-graph", "-r", "forage-box", "-T", "description"); !strings.Contains(got, "rewritten inside") {
+	if got := b.tip("%s"); !strings.Contains(got, "rewritten inside") {
 		t.Errorf("the bookmark is at %q", got)
 	}
 }

@@ -65,7 +65,7 @@ func (p Provider) make(ctx context.Context, shadow *jjrepo.Shadow, w forage.Work
 
 // takeAway removes all that make makes, as far as it is there.
 func (p Provider) takeAway(ctx context.Context, shadow *jjrepo.Shadow, w forage.Workspace) error {
-	if err := shadow.ForgetWorkspace(ctx, name(w)); err != nil {
+	if err := errors.Join(shadow.ForgetWorkspace(ctx, name(w), w.Path), shadow.DropTip(ctx, w)); err != nil {
 		return err
 	}
 	return p.removeFolders(w)

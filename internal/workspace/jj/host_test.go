@@ -9,6 +9,7 @@ import (
 
 	"forage"
 	"forage/internal/workspace"
+	"forage/internal/workspace/gitrepo"
 	"forage/internal/workspace/jj"
 	"forage/internal/workspace/workspacetest"
 )
@@ -61,6 +62,18 @@ func (b *box) update() workspace.Update {
 	return u
 }
 
+// tip is what git shows of the commit that was brought, which jj doesn't show before it is applied.
+func (b *box) tip(format string) string {
+	b.Helper()
+	return b.Git(b.work.Repository.Store, "--git-dir=.", "log", "-1", "--format="+format, gitrepo.TipRef(b.work))
+}
+
+// user is all that jj shows the user, but for the sandbox's own workspace.
+func (b *box) user() string {
+	b.Helper()
+	return b.jj("log", "--no-graph", "-r", "all()", "-T", `commit_id ++ " " ++ local_bookmarks ++ " " ++ working_copies ++ "\n"`) + b.jj("bookmark", "list", "-a")
+}
+
 const ids = `change_id.short() ++ " " ++ description.first_line() ++ "\n"`
 
 func TestUserSeesWork(t *testing.T) {
@@ -70,9 +83,15 @@ func TestUserSeesWork(t *testing.T) {
 			b := boxOn(u, u.JJ(filepath.Join(workspacetest.Dir(t), "repo"), arg), "box")
 			i := b.inside()
 			i.Commit("new.txt", "from inside\n")
-			inside := i.Run("jj log --no-graph -r 'all() ~ @ ~ root()' -T '" + ids + "'")
+			inside := i.Run("jj log --no-graph -r @- -T '" + ids + "'")
+			before := b.user()
 			b.update()
-			if got := b.jj("log", "--no-graph", "-r", "::forage-box ~ root()", "-T", ids); got != inside {
+			if after := b.user(); after != before {
+				t.Errorf("before it is applied the user sees\n%s\nand saw\n%s", after, before)
+			}
+			b.Git(b.work.Repository.Store, "--git-dir=.", "branch", "taken", gitrepo.TipRef(b.work))
+			b.jj("git", "import")
+			if got := b.jj("log", "--no-graph", "-r", "taken", "-T", ids); got != inside {
 				t.Errorf("the user's log has\n%s\ninside there is\n%s", got, inside)
 			}
 			if out := b.jj("status"); strings.Contains(out, "stale") || !strings.Contains(out, "no changes") {
@@ -103,49 +122,48 @@ func TestNoBookmark(t *testing.T) {
 		t.Errorf("inside there is\n%s", got)
 	}
 	b.update()
-	if got := b.jj("log", "--no-graph", "-r", "forage-box-", "-T", "description"); got != "without a bookmark" {
-		t.Errorf("the bookmark's parent is %q", got)
+	if got := b.Git(b.work.Repository.Store, "--git-dir=.", "log", "-1", "--format=%s", gitrepo.TipRef(b.work)+"^"); got != "without a bookmark" {
+		t.Errorf("the tip's parent is %q", got)
 	}
 }
 
-// TestRewrites has commits brought that are rewritten inside later: of each change the user sees one version.
+// TestRewrites has commits brought that are rewritten inside later, on which the user's git already has a branch. Nothing of
+// the user's moves.
 func TestRewrites(t *testing.T) {
 	b := newBox(t)
 	i := b.inside()
+	i.Run("echo 0 >new.txt && jj describe -m 'version 0'")
+	b.update()
+	b.Git(b.work.Repository.Store, "--git-dir=.", "branch", "taken", gitrepo.TipRef(b.work))
+	b.jj("git", "import")
+	b.jj("new", "taken", "-m", "the user's, on top")
+	before := b.user()
 	for n := range 3 {
-		i.Run(fmt.Sprintf("echo %d >new.txt && jj describe -m 'version %d'", n, n))
+		i.Run(fmt.Sprintf("echo %d >new.txt && jj describe -m 'version %d'", n+1, n+1))
 		b.update()
 	}
-	if got := b.jj("log", "--no-graph", "-r", "all()", "-T", `description.first_line() ++ "\n"`); strings.Count(got, "version") != 1 || !strings.Contains(got, "version 2") {
-		t.Errorf("the user's log has\n%s", got)
+	b.jj("git", "import")
+	if after := b.user(); after != before {
+		t.Errorf("the user sees\n%s\nand saw\n%s", after, before)
 	}
-	b.jj("new", "forage-box", "-m", "the user's, on top")
-	i.Run("jj describe -m 'version 3'")
-	b.update()
-	got := b.jj("log", "--no-graph", "-r", "all()", "-T", `description.first_line() ++ "\n"`)
-	for _, want := range []string{"version 2", "version 3", "the user's"} {
-		if !strings.Contains(got, want) {
-			t.Errorf("the user's log lacks %q:\n%s", want, got)
-		}
+	if got := b.tip("%s"); got != "version 3" {
+		t.Errorf("brought is %q", got)
 	}
 	if out := b.jj("status"); strings.Contains(out, "stale") {
 		t.Errorf("the user's working copy is stale:\n%s", out)
 	}
 }
 
-func TestUsersBookmark(t *testing.T) {
+// TestSideBySide has operations that jj has not merged yet: the work of all of them is found.
+func TestSideBySide(t *testing.T) {
 	b := newBox(t)
 	i := b.inside()
-	i.Commit("new.txt", "1\n")
+	i.Commit("one.txt", "1\n")
+	i.Run("jj new -m 'left' && echo left >left.txt && jj status && jj --at-op @- new main -m 'right' && ls .jj/repo/op_heads/heads | wc -l | grep 2")
 	b.update()
-	b.jj("bookmark", "set", "forage-box", "-r", "main", "--allow-backwards")
-	i.Commit("new.txt", "2\n")
-	b.update()
-	if got, want := b.jj("log", "--no-graph", "-r", "forage-box", "-T", "commit_id"), b.jj("log", "--no-graph", "-r", "main", "-T", "commit_id"); got != want {
-		t.Errorf("the bookmark that the user moved is at %s", got)
-	}
-	if status, err := b.Status(t.Context(), b.work); err != nil || status.Problem == "" {
-		t.Errorf("status: %+v, %v", status, err)
+	status, err := b.Status(t.Context(), b.work)
+	if err != nil || status.Problem != "" || len(status.Elsewhere)+status.CommitsCount < 3 {
+		t.Errorf("%+v, %v", status, err)
 	}
 }
 

@@ -89,16 +89,13 @@ func name(w forage.Workspace) string { return filepath.Base(w.Path) }
 
 // free refuses names that are taken.
 func free(ctx context.Context, shadow *jjrepo.Shadow, w forage.Workspace) error {
-	view, err := shadow.View(ctx)
+	copies, err := shadow.WorkingCopies(ctx)
 	if err != nil {
 		return err
 	}
-	if view.WorkingCopies[name(w)] != "" {
+	if copies[name(w)] != "" {
 		return forage.WithHint(forage.Errorf(forage.ErrRefused, "%s has a jj workspace %q already", w.Source, name(w)),
 			"choose another name, or: jj workspace forget "+name(w))
-	}
-	if err := shadow.FreeBookmark(ctx, w.Branch, w.Source); err != nil {
-		return err
 	}
 	if _, err := os.Lstat(w.Path); err == nil {
 		return forage.WithHint(forage.Errorf(forage.ErrRefused, "the folder %s is there already", w.Path),

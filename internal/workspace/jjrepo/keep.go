@@ -27,18 +27,15 @@ type keeping struct {
 
 // keepAll makes refs in the host's repository, below gitrepo.RecoveryRefs, that hold all of w's work that nothing else has:
 // uncommitted files as one more commit, and each head. A private repository out of which no commits can be had
-// is moved to a folder. butBranch leaves out what the bookmark has: it stays.
-func (s *Shadow) keepAll(ctx context.Context, w forage.Workspace, sandbox string, butBranch bool) (_ []workspace.Recovery, err error) {
+// is moved to a folder.
+func (s *Shadow) keepAll(ctx context.Context, w forage.Workspace, sandbox string) (_ []workspace.Recovery, err error) {
 	k := keeping{Shadow: s, w: w, sandbox: sandbox, made: time.Now().UTC().Truncate(time.Millisecond)}
 	if k.saved, err = s.saved(ctx, w); err != nil {
 		return nil, err
 	}
-	at, err := s.Git.Branch(ctx, "refs/heads/"+w.Branch)
+	at, err := s.Git.Branch(ctx, gitrepo.TipRef(w))
 	if err != nil {
 		return nil, err
-	}
-	if butBranch {
-		k.saved = append(k.saved, notRoot([]string{at})...)
 	}
 	if k.in, err = s.lookToKeep(ctx, w); err != nil {
 		if err := k.damaged(ctx, at, err); err != nil {
@@ -71,7 +68,7 @@ func (s *Shadow) lookToKeep(ctx context.Context, w forage.Workspace) (*inside, e
 // KeepElsewhere keeps what Elsewhere names.
 func (s *Shadow) KeepElsewhere(ctx context.Context, w forage.Workspace, sandbox string) (_ []workspace.Recovery, err error) {
 	k := keeping{Shadow: s, w: w, sandbox: sandbox, made: time.Now().UTC().Truncate(time.Millisecond)}
-	at, err := s.Git.Branch(ctx, "refs/heads/"+w.Branch)
+	at, err := s.Git.Branch(ctx, gitrepo.TipRef(w))
 	if err != nil {
 		return nil, err
 	}

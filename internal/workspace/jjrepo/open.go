@@ -20,7 +20,6 @@ import (
 type Repository struct {
 	Root      string // the workspace's folder, links resolved
 	Dir       string // .jj/repo, which all workspaces share, links resolved
-	Name      string // of the workspace
 	Colocated bool   // Root has a .git of the same repository
 	Git       *gitrepo.Repository
 }
@@ -70,13 +69,6 @@ func Open(ctx context.Context, path string) (*Repository, error) {
 		return nil, err
 	}
 	if err := r.openGit(ctx); err != nil {
-		return nil, err
-	}
-	checkout, err := readSmall(filepath.Join(root, ".jj/working_copy/checkout"))
-	if err != nil {
-		return nil, fmt.Errorf("opening the jj workspace %s: %w", path, err)
-	}
-	if r.Name, err = checkoutName(checkout); err != nil {
 		return nil, err
 	}
 	return r, nil

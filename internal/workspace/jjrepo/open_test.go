@@ -22,7 +22,7 @@ func TestFormats(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if r, err := Open(t.Context(), repo); err != nil || r.Name != "default" || r.Colocated {
+	if r, err := Open(t.Context(), repo); err != nil || r.Colocated {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	if _, err := Open(t.Context(), home); !errors.Is(err, ErrNoRepository) {

@@ -133,7 +133,7 @@ func (s *Shadow) initPrivate(ctx context.Context, work string, p Private) error 
 		}
 	}
 	// What led here is of no use inside, and could only be undone by mistake.
-	return jj("operation", "abandon", "..@-")
+	return errors.Join(jj("operation", "abandon", "..@-"), jj("log", "--revisions", "@")) // which makes the index
 }
 
 // track has the bookmarks follow the remotes that they follow on the host.
@@ -155,12 +155,17 @@ func (s *Shadow) copyExtra(repo string) error {
 	if err := copyTables(extra, filepath.Join(s.Repository.Dir, "store/extra")); err != nil {
 		return err
 	}
-	for _, dir := range []string{"index/segments", "index/op_links", "index/changed_paths"} {
-		if err := os.MkdirAll(filepath.Join(repo, dir), 0o700); err != nil {
+	return emptyIndex(filepath.Join(repo, "index"))
+}
+
+// emptyIndex makes an index that jj fills.
+func emptyIndex(dir string) error {
+	for _, name := range []string{"segments", "op_links", "changed_paths"} {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o700); err != nil {
 			return err
 		}
 	}
-	return write(filepath.Join(repo, "index/type"), formats["index/type"])
+	return write(filepath.Join(dir, "type"), formats["index/type"])
 }
 
 // copyTables copies jj's tables (stacked_table.rs), to which others may be adding: a file is named by the digest of

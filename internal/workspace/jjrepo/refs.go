@@ -6,25 +6,9 @@ import (
 	"strings"
 
 	"forage"
+	"forage/internal/hostexec"
 	"forage/internal/workspace/gitrepo"
 )
-
-// FreeBookmark refuses a name that a bookmark, or a branch of git's, has already; path is how the user calls the repository.
-func (s *Shadow) FreeBookmark(ctx context.Context, name, path string) error {
-	out, err := s.JJ(ctx, "--ignore-working-copy", "bookmark", "list", "--template", `name ++ "\n"`, "--", "exact:"+exactly(name))
-	if err != nil {
-		return err
-	}
-	id, err := s.Git.Branch(ctx, "refs/heads/"+name)
-	if err != nil {
-		return err
-	}
-	if strings.TrimSpace(out) == "" && id == "" {
-		return nil
-	}
-	return forage.WithHint(forage.Errorf(forage.ErrRefused, "%s has a bookmark %q already", path, name),
-		"choose another name, or: jj bookmark delete "+name+", and jj git export")
-}
 
 // Start is the commit that a revision of jj's stands for; "" asks for the parent of the user's working copy. The
 // answer is "" for the root, which git has no commit for.
@@ -34,9 +18,16 @@ func (s *Shadow) Start(ctx context.Context, revision string) (string, error) {
 	}
 	asked := revision
 	if revision == "" {
-		revision, asked = "parents("+exactly(s.Repository.Name)+"@)", "the parent of the working copy"
+		revision, asked = "@-", "the parent of the working copy"
 	}
-	commits, err := s.commitsOf(ctx, revision)
+	dir, err := s.own()
+	if err != nil {
+		return "", err
+	}
+	out, err := s.run(ctx, dir, hostexec.Command{Argv: []string{
+		"--ignore-working-copy", "log", "--no-graph", "--revisions", revision, "--template", `commit_id ++ "\n"`,
+	}})
+	commits := strings.Fields(out)
 	if err != nil {
 		return "", forage.WithHint(forage.Errorf(forage.ErrUsage, "looking for %s: %w", asked, err), "see `jj log`")
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // BeforeRemoval brings w up to date and does what how says about work that is nowhere else. Without an error
-// w may be removed: its bookmark is gone, or stays for a reason.
+// w may be removed.
 func (s *Shadow) BeforeRemoval(ctx context.Context, w forage.Workspace, how workspace.Removal) ([]workspace.Recovery, error) {
 	looking, enough := context.WithTimeout(ctx, gitrepo.KeepPatience)
 	defer enough()
@@ -31,21 +31,17 @@ func (s *Shadow) BeforeRemoval(ctx context.Context, w forage.Workspace, how work
 	sandbox := gitrepo.Sandbox(w)
 	switch {
 	case !status.Unsaved():
-		return nil, s.dropBookmark(ctx, w)
+		return nil, s.DropTip(ctx, w)
 	case how == workspace.RemoveSaved:
 		return nil, forage.WithHint(
-			forage.Errorf(forage.ErrRefused, "work would be lost: %s", lost(w, status)),
+			forage.Errorf(forage.ErrRefused, "work would be lost: %s", lost(status)),
 			"see it with `forage-ctl diff "+sandbox+"`, bring it over with `forage-ctl apply "+sandbox+"`, or use --force, which keeps it for 30 days")
-	case how == workspace.RemoveButBranch && status.CommitsCount > 0:
-		kept, err := s.keepAll(ctx, w, sandbox, true)
-		stays := workspace.Recovery{Sandbox: sandbox, Store: w.Repository.Store, Ref: "refs/heads/" + w.Branch, Made: time.Now()}
-		return append([]workspace.Recovery{stays}, kept...), err
 	}
-	kept, err := s.keepAll(ctx, w, sandbox, false)
+	kept, err := s.keepAll(ctx, w, sandbox)
 	if err != nil {
 		return kept, err
 	}
-	return kept, s.dropBookmark(ctx, w)
+	return kept, s.DropTip(ctx, w)
 }
 
 // KeepWhole moves all of w to where it is kept, as it is. It is for a repository that is gone.
@@ -81,10 +77,10 @@ func metadata(w forage.Workspace) []string {
 }
 
 // lost says what is unsaved. Nothing that was named inside is in it.
-func lost(w forage.Workspace, status workspace.Status) string {
+func lost(status workspace.Status) string {
 	var parts []string
 	if n := status.CommitsCount; n > 0 {
-		parts = append(parts, fmt.Sprintf("commits that only the bookmark %s has: %d", w.Branch, n))
+		parts = append(parts, fmt.Sprintf("commits that were not applied: %d", n))
 	}
 	if n := status.UncommittedCount; n > 0 {
 		parts = append(parts, fmt.Sprintf("files with uncommitted changes: %d", n))
@@ -96,30 +92,4 @@ func lost(w forage.Workspace, status workspace.Status) string {
 		parts = append(parts, status.Problem)
 	}
 	return strings.Join(parts, "; ")
-}
-
-// dropBookmark takes away the bookmark that an import made, and has jj no longer show what only it had. One that
-// the user moved stays.
-func (s *Shadow) dropBookmark(ctx context.Context, w forage.Workspace) error {
-	last, err := readState(*w.Repository)
-	if err != nil {
-		return err
-	}
-	at, err := s.Git.Branch(ctx, "refs/heads/"+w.Branch)
-	if err != nil || at == "" {
-		return err
-	}
-	if err := s.moved(ctx, w, at, last); err != nil {
-		if errors.Is(err, errMoved) {
-			return nil
-		}
-		return err
-	}
-	if _, err := s.Git.Line(ctx, "update-ref", "-d", "refs/heads/"+w.Branch, at); err != nil {
-		return err
-	}
-	if err := s.GitImport(ctx); err != nil {
-		return err
-	}
-	return s.hide(ctx, at)
 }

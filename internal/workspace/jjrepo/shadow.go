@@ -2,7 +2,6 @@ package jjrepo
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -48,47 +47,52 @@ func (r *Repository) Shadow(ctx context.Context, scratch string) (_ *Shadow, err
 	if s.Dir, err = workspace.MakeScratch(scratch, "jj"); err != nil {
 		return nil, fmt.Errorf("making a shadow of %s: %w", r.Dir, err)
 	}
-	repo := filepath.Join(s.Dir, ".jj/repo")
-	for _, dir := range []string{filepath.Join(repo, "store"), filepath.Join(s.Dir, ".jj/working_copy")} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, err
-		}
-	}
-	for _, name := range shared {
-		if err := os.Symlink(filepath.Join(r.Dir, name), filepath.Join(repo, name)); err != nil {
-			return nil, err
-		}
-	}
-	operation, err := s.anOperation()
-	if err != nil {
-		return nil, err
-	}
-	checkout := appendBytes(appendBytes(nil, 2, operation), 3, []byte(shadowName))
 	return s, errors.Join(
-		write(filepath.Join(repo, "store/type"), "git"),
-		write(filepath.Join(repo, "store/git_target"), git.Dir),
-		write(filepath.Join(s.Dir, ".jj/working_copy/type"), "local"),
-		write(filepath.Join(s.Dir, ".jj/working_copy/tree_state"), ""),
-		write(filepath.Join(s.Dir, ".jj/working_copy/checkout"), string(checkout)),
+		layOut(s.Dir, r.Dir, git.Dir),
+		write(filepath.Join(s.Dir, ".jj/working_copy/checkout"), checkout),
 		write(filepath.Join(s.Dir, "config.toml"), settings))
 }
 
-// shadowName is the workspace that a shadow is: none that a repository has, so that jj has no
-// working copy to look after.
-const shadowName = "forage shadow"
+// checkout names the workspace that a shadow is, as a message of local_working_copy.proto: none that a repository has, so that
+// jj has no working copy to look after.
+const checkout = "\x1a\x0dforage shadow"
 
-// anOperation is one of the repository's last operations.
-func (s *Shadow) anOperation() ([]byte, error) {
-	entries, err := os.ReadDir(filepath.Join(s.Repository.Dir, "op_heads/heads"))
+// layOut makes a .jj in dir over the operations and the index of repo, and the objects of git. It lacks its checkout.
+func layOut(dir, repo, git string) error {
+	made, copied := filepath.Join(dir, ".jj/repo"), filepath.Join(dir, ".jj/working_copy")
+	err := errors.Join(os.MkdirAll(filepath.Join(made, "store"), 0o700), os.MkdirAll(copied, 0o700))
+	for _, name := range shared {
+		err = errors.Join(err, os.Symlink(filepath.Join(repo, name), filepath.Join(made, name)))
+	}
+	return errors.Join(err,
+		write(filepath.Join(made, "store/type"), "git"), write(filepath.Join(made, "store/git_target"), git),
+		write(filepath.Join(copied, "type"), "local"), write(filepath.Join(copied, "tree_state"), ""))
+}
+
+// own makes a folder that is, to jj, the user's own workspace, and returns it. It is for questions alone.
+func (s *Shadow) own() (string, error) {
+	dir := filepath.Join(s.Dir, "own")
+	if exists(dir) {
+		return dir, nil
+	}
+	copied := filepath.Join(dir, ".jj/working_copy")
+	return dir, errors.Join(
+		os.MkdirAll(copied, 0o700),
+		write(filepath.Join(dir, ".jj/repo"), filepath.Join(s.Dir, ".jj/repo")),
+		write(filepath.Join(copied, "type"), "local"), write(filepath.Join(copied, "tree_state"), ""),
+		os.Symlink(filepath.Join(s.Repository.Root, ".jj/working_copy/checkout"), filepath.Join(copied, "checkout")))
+}
+
+// Name is what the user's own workspace is called.
+func (s *Shadow) Name(ctx context.Context) (string, error) {
+	dir, err := s.own()
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	for _, entry := range entries {
-		if id, err := hex.DecodeString(entry.Name()); err == nil && len(id) == operationID {
-			return id, nil
-		}
-	}
-	return nil, forage.Errorf(forage.ErrUnsupported, "%s has no operation that this version knows", s.Repository.Dir)
+	out, err := s.run(ctx, dir, hostexec.Command{Argv: []string{
+		"--ignore-working-copy", "workspace", "list", "--template", `if(target.current_working_copy(), name ++ "\n")`,
+	}})
+	return unquoted(strings.TrimSpace(out)), err
 }
 
 // Close removes the shadow; of the repository it removes nothing.
@@ -143,11 +147,7 @@ func (s *Shadow) JJ(ctx context.Context, args ...string) (string, error) {
 func (s *Shadow) run(ctx context.Context, dir string, c hostexec.Command) (string, error) {
 	args := c.Argv
 	c.Argv, c.Dir, c.Timeout = append([]string{"jj", "--quiet"}, args...), dir, callTimeout
-	c.Env = []string{
-		"HOME=/nonexistent", "XDG_CONFIG_HOME=/nonexistent", "JJ_CONFIG=" + filepath.Join(s.Dir, "config.toml"),
-		"COLUMNS=80", // or jj starts tput to find out
-		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_SYSTEM=/dev/null", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_NO_REPLACE_OBJECTS=1",
-	}
+	c.Env = environment(filepath.Join(s.Dir, "config.toml"))
 	out, err := hostexec.Run(ctx, c)
 	if errors.Is(err, hostexec.ErrNoProgram) {
 		return "", notInstalled(err)
@@ -156,6 +156,15 @@ func (s *Shadow) run(ctx context.Context, dir string, c hostexec.Command) (strin
 		return "", fmt.Errorf("jj %s: %s (%w)", args[0], said, err)
 	}
 	return string(out.Stdout), err
+}
+
+// environment is all that jj sees of ours.
+func environment(config string) []string {
+	return []string{
+		"HOME=/nonexistent", "XDG_CONFIG_HOME=/nonexistent", "JJ_CONFIG=" + config,
+		"COLUMNS=80", // or jj starts tput to find out
+		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_SYSTEM=/dev/null", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_NO_REPLACE_OBJECTS=1",
+	}
 }
 
 // Installed says whether there is a jj that we may run; the error says what to do.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
-	"slices"
 
 	"github.com/google/renameio/v2"
 
@@ -14,8 +13,7 @@ import (
 
 // state is what the last import left: a file of ours beside the private folders, which is not shown inside.
 type state struct {
-	Branch     string   `json:"branch,omitempty"`     // where the bookmark was put
-	Next       string   `json:"next,omitempty"`       // where it was about to be put: a crash may have come between
+	Tip        string   `json:"tip,omitempty"`        // the commit that was brought
 	Operations []string `json:"operations,omitempty"` // of the private repository, all of which was brought
 }
 
@@ -40,8 +38,3 @@ func (s state) write(r forage.Repository) error {
 	}
 	return renameio.WriteFile(stateFile(r), text, 0o600, renameio.WithTempDir(r.Dir))
 }
-
-// ours says whether the bookmark is where an import left it.
-func (s state) ours(at string) bool { return at == s.Branch || at != "" && at == s.Next }
-
-func (s state) brought(v View) bool { return slices.Equal(s.Operations, v.Operations) }

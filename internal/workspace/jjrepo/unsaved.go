@@ -3,7 +3,6 @@ package jjrepo
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -16,11 +15,7 @@ import (
 
 // Unsaved says which work is nowhere but in w. What Import has not brought in counts as Elsewhere.
 func (s *Shadow) Unsaved(ctx context.Context, w forage.Workspace) (status workspace.Status, err error) {
-	last, err := readState(*w.Repository)
-	if err != nil {
-		return status, err
-	}
-	at, err := s.Git.Branch(ctx, "refs/heads/"+w.Branch)
+	at, err := s.Git.Branch(ctx, gitrepo.TipRef(w))
 	if err != nil {
 		return status, err
 	}
@@ -29,11 +24,6 @@ func (s *Shadow) Unsaved(ctx context.Context, w forage.Workspace) (status worksp
 		return status, err
 	}
 	defer func() { err = errors.Join(err, in.staging.Close()) }()
-	if err := s.moved(ctx, w, at, last); errors.Is(err, errMoved) {
-		status.Problem = fmt.Sprintf("the bookmark %s was changed on the host: what was done inside since is not brought to it", w.Branch)
-	} else if err != nil {
-		return status, err
-	}
 	if err := s.commits(ctx, in, w, at, &status); err != nil {
 		return status, err
 	}
@@ -47,7 +37,7 @@ func (s *Shadow) Unsaved(ctx context.Context, w forage.Workspace) (status worksp
 // Elsewhere says of a repository that git and jj share which heads are known to jj only: no branch leads to them, and
 // HEAD doesn't.
 func (s *Shadow) Elsewhere(ctx context.Context, w forage.Workspace) (_ []string, err error) {
-	at, err := s.Git.Branch(ctx, "refs/heads/"+w.Branch)
+	at, err := s.Git.Branch(ctx, gitrepo.TipRef(w))
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +89,7 @@ func (s *Shadow) saved(ctx context.Context, w forage.Workspace) ([]string, error
 	if err != nil {
 		return nil, err
 	}
-	view, err := s.View(ctx)
+	copies, err := s.WorkingCopies(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +100,7 @@ func (s *Shadow) saved(ctx context.Context, w forage.Workspace) ([]string, error
 			ids[id] = true
 		}
 	}
-	for name, id := range view.WorkingCopies {
+	for name, id := range copies {
 		if name != filepath.Base(w.Path) || w.Mode == forage.WorkspaceDirect {
 			ids[id] = true
 		}

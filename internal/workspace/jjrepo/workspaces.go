@@ -1,48 +1,37 @@
 package jjrepo
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
-	"io/fs"
-	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/google/renameio/v2"
 
-	"forage"
 	"forage/internal/hostexec"
 )
 
-// commitsOf are the commits that a revision stands for, in hex. jj's own revision language is understood.
-func (s *Shadow) commitsOf(ctx context.Context, revision string) ([]string, error) {
-	out, err := s.JJ(ctx, "--ignore-working-copy", "log", "--no-graph", "--revisions", revision, "--template", `commit_id ++ "\n"`)
-	return strings.Fields(out), err
+// WorkingCopies are the commits that the workspaces of the user's repository are at, by their names.
+func (s *Shadow) WorkingCopies(ctx context.Context) (map[string]string, error) {
+	out, err := s.JJ(ctx, "--ignore-working-copy", "workspace", "list", "--template", `name ++ "\t" ++ target.commit_id() ++ "\n"`)
+	all := map[string]string{}
+	for line := range strings.Lines(out) {
+		if name, id, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "\t"); ok {
+			all[unquoted(name)] = id
+		}
+	}
+	return all, err
 }
 
-// View is what the host's own repository is at. Operations that went on side by side are merged by jj first.
-func (s *Shadow) View(ctx context.Context) (View, error) {
-	// The shadow's .jj has links out of it: the repository's own is read, from a root above.
-	root, err := os.OpenRoot(filepath.Dir(s.Repository.Dir))
-	if err != nil {
-		return View{}, err
+// unquoted is a name as jj has it: where it would not be a symbol otherwise, jj quotes it.
+func unquoted(name string) string {
+	if plain, err := strconv.Unquote(name); err == nil {
+		return plain
 	}
-	defer root.Close()
-	operations, err := operationHeads(root)
-	if err != nil {
-		return View{}, err
-	}
-	if len(operations) > 1 {
-		if err := s.Change(ctx, "operation", "log", "--limit=1", "--no-graph", "--template", "id"); err != nil {
-			return View{}, err
-		}
-		if operations, err = operationHeads(root); err != nil {
-			return View{}, err
-		}
-	}
-	view, _, err := readOperation(root, operations[0])
-	view.Operations, view.Workspace = operations, s.Repository.Name
-	return view, err
+	return name
 }
 
 // AddWorkspace makes a workspace of the repository in folder, which is made too, on top of the commits in
@@ -62,20 +51,17 @@ func (s *Shadow) AddWorkspace(ctx context.Context, name, folder string, parents 
 	return errors.Join(
 		write(filepath.Join(folder, ".jj/repo"), s.Repository.Dir), // jj wrote the shadow's path there
 		write(filepath.Join(folder, ".jj/.gitignore"), "/*\n"),     // nor does git see it: as jj has it where both are used
-		s.notePath(ctx, name, folder))
+		s.notePath(ctx, name, folder, true))
 }
 
-// ForgetWorkspace makes the repository forget a workspace, and its commit if there is nothing in it. One that it doesn't
+// ForgetWorkspace makes the repository forget the workspace in folder, and its commit if there is nothing in it. One that it doesn't
 // have is as good as forgotten.
-func (s *Shadow) ForgetWorkspace(ctx context.Context, name string) error {
-	view, err := s.View(ctx)
-	if err != nil {
-		return err
+func (s *Shadow) ForgetWorkspace(ctx context.Context, name, folder string) error {
+	all, err := s.WorkingCopies(ctx)
+	if err == nil && all[name] != "" {
+		err = s.Change(ctx, "workspace", "forget", "--", name)
 	}
-	if view.WorkingCopies[name] == "" {
-		return s.notePath(ctx, name, "")
-	}
-	return errors.Join(s.Change(ctx, "workspace", "forget", "--", name), s.notePath(ctx, name, ""))
+	return errors.Join(err, s.notePath(ctx, name, folder, false))
 }
 
 // exactly is a name as jj's command line and revisions take it: quoted, it is never a pattern.
@@ -83,11 +69,12 @@ func exactly(name string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(name) + `"`
 }
 
-// notePath has the repository's workspace store (simple_workspace_store.proto) say where a
-// workspace is, as `jj workspace root` wants to know; "" takes it out. A repository without such a store is left so.
-func (s *Shadow) notePath(ctx context.Context, name, folder string) error {
+// notePath has the repository's workspace store (simple_workspace_store.proto) say where a workspace is, as
+// `jj workspace root` wants to know, or no longer say so. The store is a list of messages, of which ours is put at the end
+// as a whole. A repository without such a store is left so.
+func (s *Shadow) notePath(ctx context.Context, name, folder string, there bool) error {
 	store := filepath.Join(s.Repository.Dir, "workspace_store")
-	if _, err := os.Stat(filepath.Join(store, "index")); errors.Is(err, fs.ErrNotExist) {
+	if !exists(filepath.Join(store, "index")) {
 		return nil
 	}
 	unlock, err := lock(ctx, filepath.Join(store, "index.lock"))
@@ -99,29 +86,16 @@ func (s *Shadow) notePath(ctx context.Context, name, folder string) error {
 	if err != nil {
 		return err
 	}
-	var updated []byte
-	err = fields(old, func(f field) error {
-		if f.number == 1 && workspaceName(f.data) != name {
-			updated = appendBytes(updated, 1, f.data)
-		}
-		return nil
-	})
-	if err != nil {
-		return forage.Errorf(forage.ErrUnsupported, "reading %s: %w", store, err)
+	field := func(number byte, text []byte) []byte {
+		return append(binary.AppendUvarint([]byte{number<<3 | 2}, uint64(len(text))), text...)
 	}
-	if folder != "" {
-		updated = appendBytes(updated, 1, appendBytes(appendBytes(nil, 1, []byte(name)), 2, []byte(folder)))
+	ours := field(1, append(field(1, []byte(name)), field(2, []byte(folder))...))
+	updated := bytes.ReplaceAll(old, ours, nil)
+	if there {
+		updated = append(updated, ours...)
+	}
+	if bytes.Equal(old, updated) {
+		return nil
 	}
 	return renameio.WriteFile(filepath.Join(store, "index"), updated, 0o600, renameio.WithTempDir(store))
-}
-
-func workspaceName(message []byte) string {
-	var name string
-	_ = fields(message, func(f field) error { // what can't be read has no name, and is kept
-		if f.number == 1 {
-			name = string(f.data)
-		}
-		return nil
-	})
-	return name
 }

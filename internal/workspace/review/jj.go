@@ -17,12 +17,11 @@ import (
 // prepareJJ is Prepare for a bookmark of the user's jj repository. Its git objects are those of a git repository, and what is
 // to come of them is found in the same way. No working copy is touched: jj's own commands go on from the bookmark.
 func (s *Session) prepareJJ(ctx context.Context, o Options) (done Applied, install Install, err error) {
-	w := s.subject.Workspace
 	done.Part, done.Notes = s.Part, s.leftOut()
 	if s.nothing() && o.Into == "" {
 		return done, nil, nil
 	}
-	if o.Into == w.Branch || strings.ContainsAny(o.Into, "\"\\\n") || strings.HasPrefix(o.Into, "-") {
+	if strings.ContainsAny(o.Into, "\"\\\n") || strings.HasPrefix(o.Into, "-") {
 		return done, nil, forage.Errorf(forage.ErrUsage, "%q can't be the bookmark", o.Into)
 	}
 	jj, refs, err := s.openJJ(ctx)
@@ -96,7 +95,7 @@ func (s *Session) bookmark(refs gitrepo.Refs) (string, error) {
 			at, shown, ways = append(at, name), append(shown, term.Escape(name)), append(ways, "--into "+term.Escape(name))
 		}
 	}
-	onward := "go on from the bookmark " + s.Branch + ", which has the commits, with `jj new " + s.Branch + "`"
+	onward := "--into " + s.Branch + " makes a new one, from which `jj new " + s.Branch + "` goes on"
 	switch len(at) {
 	case 1:
 		return at[0], nil

@@ -109,7 +109,7 @@ func Open(ctx context.Context, subject Subject) (_ *Session, err error) {
 			err = errors.Join(fmt.Errorf("reviewing %s: %w", subject.Sandbox, err), s.Close())
 		}
 	}()
-	if s.tip = s.commit(ctx, s.staging, "refs/heads/"+w.Branch); w.Branch == "" || s.tip == "" {
+	if s.tip = s.commit(ctx, s.staging, gitrepo.TipRef(w)); w.Branch == "" || s.tip == "" {
 		s.tip = w.Base
 	}
 	tree, err := s.readFolder(ctx)

@@ -232,7 +232,7 @@ func keepsBranch(m *Made) {
 	m.update()
 	commit := m.branch()
 	kept := m.remove(workspace.RemoveButBranch)
-	if m.exists(m.Work.Repository.Store) && m.branch() != commit {
+	if m.exists(m.Work.Repository.Store) && m.branch() != commit && !m.jjAlone() {
 		m.Errorf("the branch is at %q, want %s", m.branch(), commit)
 	}
 	m.recovered(kept, "new.txt", "from inside")
@@ -254,6 +254,9 @@ func removesUnused(m *Made) {
 
 func leavesMovedBranch(m *Made) {
 	i := m.create().inside()
+	if m.jjAlone() {
+		m.Skip("the user has no branch of it before it is applied")
+	}
 	i.Commit("new.txt", "from inside\n")
 	m.update()
 	store := m.Work.Repository.Store

@@ -140,10 +140,17 @@ func (m *Made) refused(err error, what string) {
 // direct says whether work is done in the user's own folder.
 func (m *Made) direct() bool { return m.Work.Mode == forage.WorkspaceDirect }
 
-// branch is where w.Branch is in the store, or "".
+// jjAlone says whether git knows nothing of the repository. The work is then at a ref that jj doesn't look at.
+func (m *Made) jjAlone() bool { return m.Work.Repository.Kind == forage.RepositoryJJ }
+
+// branch is where the work is in the store, or "".
 func (m *Made) branch() string {
 	m.Helper()
-	out, err := m.Try(m.Work.Repository.Store, "git", "--git-dir=.", "rev-parse", "--verify", "-q", "refs/heads/"+m.Work.Branch)
+	ref := "refs/heads/" + m.Work.Branch
+	if m.jjAlone() {
+		ref = "refs/forage/tip/" + m.Work.Branch
+	}
+	out, err := m.Try(m.Work.Repository.Store, "git", "--git-dir=.", "rev-parse", "--verify", "-q", ref)
 	if err != nil {
 		return ""
 	}

@@ -1,0 +1,284 @@
+package jjrepo
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"forage"
+	"forage/internal/jail"
+	"forage/internal/workspace"
+	"forage/internal/workspace/gitrepo"
+)
+
+// The private repository was written inside. Nothing on the host reads it: jj is asked for its heads in a jail, which
+// sees it read-only, with a configuration and a git directory of ours. git then fetches them by their ids.
+
+// head is a commit that the private repository shows and no other visible one is based on, or a working copy.
+type head struct {
+	id      string
+	parents []string // without the root
+	named   bool     // it has a description
+	here    bool     // the sandbox's folder is at it
+	copies  bool     // some folder is
+}
+
+// shows has jj say what a head has.
+const (
+	heads = `visible_heads() | working_copies()`
+	shows = `commit_id ++ "\t" ++ if(description, "named ") ++ if(current_working_copy, "here ") ++ if(working_copies, "copies ")` +
+		` ++ "\t" ++ parents.map(|p| p.commit_id()).join(" ") ++ "\n"`
+)
+
+// Bounds of a look. jj waits for ever for a file that is a FIFO.
+const (
+	maxOperations = 16
+	lookPatience  = 20 * time.Second
+	lookMemory    = 4 << 30
+	lookOutput    = 16 << 20
+)
+
+// operations are the last operations of a private repository, the newest first: one, but where jj has not merged those yet
+// that went on side by side.
+func operations(dir string) ([]string, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	folder, err := root.OpenFile("repo/op_heads/heads", os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer folder.Close()
+	entries, err := folder.ReadDir(maxOperations + 2)
+	if err != nil {
+		return nil, fmt.Errorf("finding the last operation: %w", err)
+	}
+	ended := map[string]int64{}
+	for _, entry := range entries {
+		raw, notHex := hex.DecodeString(entry.Name())
+		if info, err := entry.Info(); err == nil && notHex == nil && len(raw) == operationID {
+			ended[entry.Name()] = info.ModTime().UnixNano()
+		}
+	}
+	if len(ended) == 0 || len(ended) > maxOperations {
+		return nil, damaged(fmt.Errorf("it has %d last operations", len(ended)))
+	}
+	ids := slices.Sorted(func(yield func(string) bool) {
+		for id := range ended {
+			if !yield(id) {
+				return
+			}
+		}
+	})
+	slices.SortStableFunc(ids, func(a, b string) int { return -int(min(1, max(-1, ended[a]-ended[b]))) })
+	return ids, nil
+}
+
+// operationID is the length of an operation's id in bytes: BLAKE2b-512.
+const operationID = 64
+
+func damaged(err error) error {
+	return forage.WithHint(
+		forage.Errorf(forage.ErrUnsupported, "the sandbox's jj repository can't be read: %w", err),
+		"inside, `jj status` says more, and `jj op log` with `jj op restore` leads back; `down --force` keeps all of it as it is")
+}
+
+// ask has jj in a jail say the heads of w's private repository at those operations.
+func (s *Shadow) ask(ctx context.Context, w forage.Workspace, operations []string) ([]head, error) {
+	private := workspace.Resolved(w.Repository.Dir)
+	objects, err := s.Repository.Git.ObjectDirs()
+	if err != nil {
+		return nil, err
+	}
+	at := workspace.Resolved(filepath.Join(s.Dir, "look"))
+	alternates := []string{filepath.Join(private, gitFolder, "objects")}
+	for _, o := range objects {
+		alternates = append(alternates, o.Path)
+	}
+	git, repo := filepath.Join(at, "git"), filepath.Join(private, jjFolder, "repo")
+	err = errors.Join(
+		os.RemoveAll(at),
+		os.MkdirAll(filepath.Join(git, "objects/info"), 0o700), os.MkdirAll(filepath.Join(git, "refs"), 0o700),
+		write(filepath.Join(git, "HEAD"), "ref: refs/heads/none\n"),
+		write(filepath.Join(git, "config"), "[core]\n\trepositoryformatversion = 0\n\tbare = true\n"),
+		write(filepath.Join(git, "objects/info/alternates"), strings.Join(alternates, "\n")+"\n"),
+		layOut(at, repo, git),
+		os.Symlink(filepath.Join(private, jjFolder, "working_copy/checkout"), filepath.Join(at, ".jj/working_copy/checkout")),
+		write(filepath.Join(at, "config.toml"), settings))
+	if err != nil {
+		return nil, err
+	}
+	c := jail.Command{
+		Env: environment(filepath.Join(at, "config.toml")), Dir: at, ReadOnly: append([]string{at, filepath.Join(private, jjFolder)}, alternates...),
+		Limits: jail.Limits{Memory: lookMemory, Time: lookPatience, Output: lookOutput},
+	}
+	var all []head
+	for _, operation := range operations {
+		list, err := headsAt(ctx, c, operation)
+		if err != nil && ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded) && c.Writable == nil {
+			// jj makes its index when it next needs one, which there need not be yet. Here it goes to a folder of ours.
+			index := filepath.Join(at, ".jj/repo/index")
+			if err := errors.Join(os.Remove(index), emptyIndex(index)); err != nil {
+				return nil, err
+			}
+			c.Writable = []string{index}
+			list, err = headsAt(ctx, c, operation)
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if err != nil {
+			return nil, damaged(err)
+		}
+		all = append(all, list...)
+	}
+	return all, nil
+}
+
+func headsAt(ctx context.Context, c jail.Command, operation string) ([]head, error) {
+	var out bytes.Buffer
+	c.Args = []string{"jj", "--quiet", "--ignore-working-copy", "--at-operation", operation, "log", "--no-graph", "--revisions", heads, "--template", shows}
+	c.Stdout = &out
+	if err := c.Run(ctx); err != nil {
+		return nil, err
+	}
+	return parseHeads(out.String())
+}
+
+var isCommit = regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`)
+
+// parseHeads reads what shows has said. A jj that was taken over may say anything.
+func parseHeads(text string) ([]head, error) {
+	var all []head
+	for line := range strings.Lines(text) {
+		part := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+		if len(part) != 3 {
+			return nil, errors.New("jj said something else than was asked")
+		}
+		h := head{
+			id: part[0], parents: notRoot(strings.Fields(part[2])),
+			named: strings.Contains(part[1], "named "), here: strings.Contains(part[1], "here "), copies: strings.Contains(part[1], "copies "),
+		}
+		for _, id := range append(h.parents, h.id) {
+			if !isCommit.MatchString(id) {
+				return nil, errors.New("jj said something else than a commit's id")
+			}
+		}
+		all = append(all, h)
+	}
+	return all, nil
+}
+
+// current is the head that the sandbox's folder is at: of several operations, the newest one's. Where the workspace was renamed
+// inside it is the only working copy.
+func current(all []head) (head, bool) {
+	if i := slices.IndexFunc(all, func(h head) bool { return h.here }); i >= 0 {
+		return all[i], true
+	}
+	var copies []head
+	for _, h := range all {
+		if h.copies {
+			copies = append(copies, h)
+		}
+	}
+	if len(copies) == 1 {
+		return copies[0], true
+	}
+	return head{}, false
+}
+
+// inside is what the private repository is at, with its objects in a staging of ours.
+type inside struct {
+	operations []string
+	staging    *gitrepo.Shadow
+	work       string   // the commit that stands for the work; "" is the root
+	dirty      string   // the working copy's own commit where it isn't work: it is only a copy of the files. ""
+	others     []string // heads with commits that neither the host nor work has
+}
+
+// look asks the private repository and takes its commits to a staging.
+func (s *Shadow) look(ctx context.Context, w forage.Workspace) (_ *inside, err error) {
+	ops, err := operations(filepath.Join(w.Repository.Dir, jjFolder))
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.ask(ctx, w, ops)
+	if err != nil {
+		return nil, err
+	}
+	in := &inside{operations: ops}
+	if at, ok := current(all); ok {
+		in.finished(at)
+	}
+	var tips []string
+	for _, h := range all {
+		tips = append(tips, h.id)
+	}
+	slices.Sort(tips)
+	tips = slices.Compact(notRoot(tips))
+	if in.staging, err = s.Repository.Git.Take(ctx, filepath.Join(w.Repository.Dir, gitFolder), tips); err != nil {
+		return nil, err
+	}
+	if err = in.staging.Sized(ctx, notRoot([]string{in.work})...); err == nil {
+		in.others, err = in.freshHeads(ctx, tips)
+	}
+	if err != nil {
+		return nil, errors.Join(err, in.staging.Close())
+	}
+	return in, nil
+}
+
+// finished finds what stands for the work: the working copy's commit, or its parent while it has no description.
+// jj makes such a commit of whatever is in the files, and replaces it with each command.
+func (in *inside) finished(at head) {
+	switch {
+	case len(notRoot([]string{at.id})) == 0:
+	case at.named || len(at.parents) > 1:
+		in.work = at.id
+	default:
+		in.work, in.dirty = strings.Join(at.parents, ""), at.id
+	}
+}
+
+// freshHeads are the heads with commits that neither the host nor work has. There may be as many as whoever is inside
+// likes, so that git is asked once for all.
+func (in *inside) freshHeads(ctx context.Context, tips []string) ([]string, error) {
+	rest := slices.DeleteFunc(tips, func(id string) bool { return id == in.dirty || id == in.work })
+	if len(rest) == 0 {
+		return nil, nil
+	}
+	list, err := in.staging.Git(ctx, gitrepo.Call{
+		Args:  append([]string{"rev-list", "--stdin", "--not", "--all"}, notRoot([]string{in.work})...),
+		Stdin: []byte(strings.Join(rest, "\n") + "\n"),
+	})
+	if err != nil {
+		return nil, err
+	}
+	fresh := make(map[string]bool)
+	for id := range strings.Lines(string(list)) {
+		fresh[strings.TrimSpace(id)] = true
+	}
+	return slices.DeleteFunc(rest, func(id string) bool { return !fresh[id] }), nil
+}
+
+// notRoot leaves out the root, which git has no commit for, and what is "".
+func notRoot(ids []string) []string {
+	var rest []string
+	for _, id := range ids {
+		if strings.Trim(id, "0") != "" {
+			rest = append(rest, id)
+		}
+	}
+	return rest
+}
