@@ -67,9 +67,17 @@ func operations(dir string) ([]string, error) {
 	ended := map[string]int64{}
 	for _, entry := range entries {
 		raw, notHex := hex.DecodeString(entry.Name())
-		if info, err := entry.Info(); err == nil && notHex == nil && len(raw) == operationID {
-			ended[entry.Name()] = info.ModTime().UnixNano()
+		info, err := entry.Info()
+		if err != nil || notHex != nil || len(raw) != operationID {
+			continue
 		}
+		ended[entry.Name()] = info.ModTime().UnixNano()
+		if err := regular(root, "repo/op_store/operations/"+entry.Name()); err != nil {
+			return nil, damaged(err)
+		}
+	}
+	if err := regular(root, "working_copy/checkout"); err != nil {
+		return nil, damaged(err)
 	}
 	if len(ended) == 0 || len(ended) > maxOperations {
 		return nil, damaged(fmt.Errorf("it has %d last operations", len(ended)))
@@ -83,6 +91,15 @@ func operations(dir string) ([]string, error) {
 	})
 	slices.SortStableFunc(ids, func(a, b string) int { return -int(min(1, max(-1, ended[a]-ended[b]))) })
 	return ids, nil
+}
+
+// regular refuses what jj would wait for, where it looks first.
+func regular(root *os.Root, name string) error {
+	info, err := root.Lstat(name)
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is no file", name)
+	}
+	return err
 }
 
 // operationID is the length of an operation's id in bytes: BLAKE2b-512.
