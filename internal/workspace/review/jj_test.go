@@ -9,6 +9,7 @@ import (
 
 	"forage"
 	"forage/internal/testgit"
+	"forage/internal/workspace/gitrepo"
 )
 
 // newJJBox is a box of a jj repository that git has, too, and what runs the user's jj there.
@@ -31,6 +32,7 @@ func newJJBox(t *testing.T) (b *box, jj func(args ...string) string) {
 	jj("git", "init", "--colocate")
 	w := &b.subject.Workspace
 	w.Mode, w.Repository.Kind = forage.WorkspaceJJ, forage.RepositoryJJ
+	b.user.Git("symbolic-ref", gitrepo.TipRef(*w), "refs/heads/"+w.Branch)
 	return b, jj
 }
 
