@@ -142,11 +142,14 @@ func sessionCommand(ts *testscript.TestScript, neg bool, args []string) {
 				end++
 			}
 			command = comment.ReplaceAllString(command, "")
-			_ = ts.Exec("sh", "-c", earlier+command) // the page shows what a failure prints
+			err := ts.Exec("sh", "-c", earlier+command)
 			if strings.HasPrefix(command, "cd ") {
 				earlier += command + "\n"
 			}
 			got := strings.TrimRight(ts.ReadFile("stdout"), "\n")
+			if err != nil && end == i+1 { // else the page shows what a failure prints
+				ts.Fatalf("%s: $ %s: %v\nprinted:\n%s", args[0], command, err, got)
+			}
 			if want := b.lines[i+1 : end]; len(want) > 0 && !pattern(want).MatchString(got) {
 				ts.Fatalf("%s: $ %s\nprinted:\n%s\nthe page says:\n%s", args[0], command, got, strings.Join(want, "\n"))
 			}
@@ -171,7 +174,7 @@ func pattern(lines []string) *regexp.Regexp {
 			continue
 		}
 		if i > 0 {
-			expression.WriteString(`\n?`)
+			expression.WriteString(`\n?[ \t]*`)
 		}
 		for j, part := range strings.Split(line, "...") {
 			if j > 0 {
