@@ -44,7 +44,7 @@ func runPs(c *cobra.Command, a *app, f format) error {
 	if err != nil {
 		return err
 	}
-	all, err := service.List(c.Context()) // those that could be read, whatever err is
+	all, err := service.List(c.Context())
 	if f.json(a) || f.name == "wide" {
 		service.CountHazards(c.Context(), all)
 	}

@@ -141,7 +141,7 @@ func (c *collector) do(sandbox, what string, act func() error) error {
 
 // records settles every record that an ended process left half done.
 func (c *collector) records(ctx context.Context) error {
-	records, err := c.readable() // what can't be read may stand for work: only its owner can say
+	records, err := c.tellBroken() // what can't be read may stand for work: only its owner can say
 	errs := []error{err}
 	for _, record := range records {
 		if unsettled(record) != "" && !c.alive(record.Name) {

@@ -76,7 +76,7 @@ func keptNote(record store.Record) string {
 
 // results removes the results of runs whose time is over, or whose work is all in the user's repositories by now.
 func (c *collector) results(ctx context.Context) error {
-	records, err := c.readable()
+	records, _, err := c.Store.List()
 	errs := []error{err}
 	for _, listed := range records {
 		if listed.Expires.IsZero() {

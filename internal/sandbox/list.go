@@ -14,10 +14,9 @@ import (
 	"forage/internal/supervisor"
 )
 
-// List returns every sandbox, by name. The error names the records that can't
-// be read; the others are there all the same.
+// List returns every sandbox, by name. The user is told of each record that can't be read.
 func (s *Service) List(ctx context.Context) ([]Status, error) {
-	records, err := s.readable()
+	records, err := s.tellBroken()
 	statuses, shown := make([]Status, len(records)), make([]shownWork, len(records))
 	var asked sync.WaitGroup
 	for i, record := range records {
@@ -82,6 +81,15 @@ func (s *Service) Names() ([]string, error) {
 	}
 	slices.Sort(names)
 	return names, err
+}
+
+// tellBroken are the records that can be read, after the user was told of each that can't.
+func (s *Service) tellBroken() ([]store.Record, error) {
+	records, broken, err := s.Store.List()
+	for _, record := range broken {
+		s.notify(record.Note())
+	}
+	return records, err
 }
 
 // readable are the records that can be read; the error names the others.

@@ -253,8 +253,15 @@ func (s *Service) tellUnseen(sessions []*review.Session) {
 // could turn a folder on the way into a link.
 func (s *Service) nobodyWrites(folder string) error {
 	records, broken, err := s.Store.List()
-	if err != nil || len(broken) > 0 {
-		return errors.Join(err, fmt.Errorf("whether a sandbox writes to %s is not known: there are records that can't be read", folder))
+	if err != nil {
+		return err
+	}
+	for _, one := range broken {
+		if s.alive(one.Name) {
+			return forage.WithHint(
+				forage.Errorf(forage.ErrRefused, "whether the sandbox %s writes to %s is not known: its record can't be read", one.Name, folder),
+				"remove it with `forage-ctl down --force "+one.Name+"`")
+		}
 	}
 	for _, record := range records {
 		if !s.alive(record.Name) {

@@ -250,6 +250,15 @@ func (e *BrokenError) Error() string {
 }
 func (e *BrokenError) Unwrap() error { return e.Err }
 
+// Note is a line for a list that goes on without the record: what is wrong with it, and what to do.
+func (e *BrokenError) Note() string {
+	what := forage.Hint(e.Err)
+	if what == "" {
+		what = "`forage-ctl down --force " + e.Name + "` removes the sandbox"
+	}
+	return e.Error() + "; " + what
+}
+
 // List returns the records of all sandboxes by name, and beside them those
 // that are broken: a broken one never hides the others.
 func (s *Store) List() ([]Record, []*BrokenError, error) {
