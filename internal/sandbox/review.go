@@ -151,6 +151,11 @@ func (s *Service) Apply(ctx context.Context, name string, o ApplyOptions) (all [
 		who := callersGit(ctx, s.Caller)
 		options := review.Options{Into: o.Into, Paths: o.Paths, Name: who.name, Email: who.email, DryRun: true, Quiet: s.nobodyWrites}
 		would, _, err := prepareAll(ctx, sessions, options)
+		if err == nil && !slices.ContainsFunc(would, review.Applied.Changes) {
+			if err := s.notBrought(ctx, record); err != nil {
+				return err
+			}
+		}
 		if err != nil || o.DryRun {
 			all = would
 			return err
@@ -168,6 +173,18 @@ func (s *Service) Apply(ctx context.Context, name string, o ApplyOptions) (all [
 		return err
 	})
 	return all, err
+}
+
+// notBrought says why there may be work that can't be applied: it could not be brought out of the sandbox.
+func (s *Service) notBrought(ctx context.Context, record store.Record) error {
+	for _, w := range s.work(ctx, savePatience, record.Plan.Workspaces()) {
+		if w.Problem != "" {
+			return forage.WithHint(
+				forage.Errorf(forage.ErrRefused, "there is nothing else to apply, and what was committed inside could not be brought out: %s", w.Problem),
+				"`forage-ctl exec "+record.Name+" -- git fsck` looks at it; make the commit anew without that, or get at the files with `forage-ctl cp`")
+		}
+	}
+	return nil
 }
 
 // recoverApplies takes back what applies left that were killed.

@@ -48,16 +48,16 @@ func TestPatternsWithoutEndAreGivenUp(t *testing.T) {
 				must(t, i.close())
 				return
 			}
-			s, err := newStaging(i.host.Repository, i.from)
+			s, err := i.staged()
 			must(t, err)
-			s.shadow.brief = time.Second
-			k := &keeping{importing: i, staging: s, sandbox: "box", made: time.Now().UTC().Truncate(time.Second)}
+			s.brief = time.Second
+			k := &keeping{importing: i, sandbox: "box", made: time.Now().UTC().Truncate(time.Second)}
 			must(t, k.run(t.Context()))
 			kept := filepath.Join(k.aside(), "tree", filepath.Dir(slowFile), "new")
 			if text, err := os.ReadFile(kept); err != nil || string(text) != "not committed\n" {
 				t.Errorf("kept: %q %v", text, err)
 			}
-			must(t, errors.Join(s.close(), i.close()))
+			must(t, i.close())
 		})
 	}
 }

@@ -4,5 +4,5 @@
 // configuration we wrote and whose objects and refs are, by links, those of the repository. What
 // a repository's configuration says is read as data, and what is on a short list is copied. The
 // one exception is a `git config --get-regexp`, which executes nothing: see LineEnds.
-// Private metadata, which the sandbox writes, isn't opened by git at all: see Import.
+// Private metadata, which the sandbox writes, is opened by git in a jail alone: see fetch.
 package gitrepo

@@ -1,21 +1,21 @@
 package gitrepo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 
 	"forage"
 	"forage/internal/workspace"
 )
 
 // Import brings the commits of the private metadata to w.Branch in the host's repository: those of the commit that is checked
-// out inside, on whatever branch, as long as it goes on from the sandbox's own branch; else those of that branch. The private
-// git directory is read as data: refs by our own reader, loose objects and packs as bytes, which are
-// checked in a store of our own, before they come near the user's. It costs no process when
-// nothing has changed. A branch that the user moved meanwhile is not touched: that is workspace.Status.Problem.
+// out inside, on whatever branch, as long as it goes on from the sandbox's own branch; else those of that branch. Which commits
+// these are is read as data; git brings them: see fetch. It costs no process when nothing has changed. A branch that the user moved meanwhile is not touched: that is workspace.Status.Problem.
 // Of a direct workspace commits are brought only when the host's repository lacks them.
 func Import(ctx context.Context, w forage.Workspace, scratch string) (_ workspace.Update, err error) {
 	if w.Repository == nil || w.Branch == "" {
@@ -47,8 +47,7 @@ type importing struct {
 	host    *Shadow
 	from    *metadata
 	scratch string
-	stage   *staging // see staged
-	whole   bool     // what is to be brought is in it already
+	stage   *Shadow // see staged
 }
 
 func openImport(ctx context.Context, open opener, w forage.Workspace, scratch string) (_ *importing, err error) {
@@ -85,22 +84,36 @@ func openStore(ctx context.Context, open opener, w forage.Workspace) (*Repositor
 func (i *importing) close() error {
 	i.from.close()
 	if i.stage != nil {
-		return errors.Join(i.stage.close(), i.host.Close())
+		return errors.Join(i.stage.Close(), i.host.Close())
 	}
 	return i.host.Close()
 }
 
-// staged is the staging of this import, made when it is first needed.
-func (i *importing) staged() (*staging, error) {
-	if i.stage == nil {
-		s, err := newStaging(i.host.Repository, i.from)
-		if err != nil {
-			return nil, err
-		}
-		s.commits = true
-		i.stage = s
+// stagingSuffix is the folder beside private metadata with the objects that come from inside: on a disk, where a folder for
+// scratch may be in memory, and theirs is no bound.
+const stagingSuffix = ".staging"
+
+// staged is the staging of the workspace, opened when it is first needed. What was fetched to it once is there the next time.
+func (i *importing) staged() (*Shadow, error) {
+	if i.stage != nil {
+		return i.stage, nil
 	}
-	return i.stage, nil
+	s, err := i.host.Repository.Staging(i.scratch, i.w.Repository.Dir+stagingSuffix)
+	if err != nil {
+		return nil, err
+	}
+	i.stage = s
+	return s, nil
+}
+
+// fetch brings commits from inside to the staging.
+func (i *importing) fetch(ctx context.Context, have string, ids ...string) (*Shadow, error) {
+	s, err := i.staged()
+	if err != nil {
+		return nil, err
+	}
+	ids = slices.DeleteFunc(ids, func(id string) bool { return id == "" })
+	return s, s.fetch(ctx, i.from.path, cmp.Or(have, i.w.Base), ids...)
 }
 
 func (i *importing) run(ctx context.Context, state imported, at place) (workspace.Update, error) {
@@ -110,7 +123,7 @@ func (i *importing) run(ctx context.Context, state imported, at place) (workspac
 	if err != nil || moved(state, now) && now != at.own && now != at.head {
 		return update, err // see Status
 	}
-	tip, err := i.choose(ctx, &state, at)
+	tip, err := i.choose(ctx, &state, at, now)
 	if err != nil {
 		return update, fmt.Errorf("bringing commits from inside, where %s is checked out: %w", at.called(), err)
 	}
@@ -118,7 +131,7 @@ func (i *importing) run(ctx context.Context, state imported, at place) (workspac
 		if moved(state, now) {
 			return update, nil
 		}
-		moves, err := i.bring(ctx, state, tip, now)
+		moves, err := i.bring(ctx, tip, now)
 		if err != nil {
 			return update, err
 		}
@@ -127,7 +140,7 @@ func (i *importing) run(ctx context.Context, state imported, at place) (workspac
 			if err := saveImported(i.w, state); err != nil {
 				return update, err
 			}
-			err := i.host.MoveBranch(ctx, ref, now, tip, "forage: commits from inside")
+			err := i.stage.push(ctx, i.host, tip, ref, now)
 			if errors.Is(err, errMoved) {
 				return update, nil
 			}
@@ -156,16 +169,12 @@ func moved(state imported, now string) bool {
 	return now != "" && now != state.Branch && now != state.Next
 }
 
-// bring brings the objects, and says whether the branch is to follow. It isn't where the host's
+// bring brings a commit to the staging, and says whether the branch is to follow. It isn't where the host's
 // repository has the commit and no branch of ours: it came from there.
-func (i *importing) bring(ctx context.Context, state imported, tip, now string) (moves bool, err error) {
-	s, err := i.staged()
-	switch {
-	case err != nil:
-	case i.whole:
-		err = s.hand(ctx, i.host, []string{tip})
-	default:
-		err = s.transfer(ctx, i.host, []string{tip}, i.known(state))
+func (i *importing) bring(ctx context.Context, tip, now string) (moves bool, err error) {
+	s, err := i.fetch(ctx, now, tip)
+	if err == nil {
+		err = s.Sized(ctx, tip)
 	}
 	if err != nil {
 		return false, fmt.Errorf("bringing commits from inside: %w", err)
@@ -173,7 +182,7 @@ func (i *importing) bring(ctx context.Context, state imported, tip, now string) 
 	if now != "" || i.w.Mode != forage.WorkspaceDirect {
 		return true, nil
 	}
-	has, err := i.host.contains(ctx, tip)
+	has, err := s.contains(ctx, tip)
 	return !has, err
 }
 

@@ -1,11 +1,11 @@
 package gitrepo
 
 import (
-	"context"
-	"errors"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -97,17 +97,41 @@ func TestImportFromAShallowRepository(t *testing.T) {
 	b.sound()
 }
 
-// TestLooseObjectsAreLeftWhenTimeIsUp: who stops a sandbox doesn't wait until all is read that was made inside.
-func TestLooseObjectsAreLeftWhenTimeIsUp(t *testing.T) {
+// TestImportWhileEverythingIsExchanged: folders turn into links to another repository of the user's, and back, while they
+// are read. Its objects don't come along.
+func TestImportWhileEverythingIsExchanged(t *testing.T) {
 	b := newBox(t, newHost(t), "box")
-	id := b.inside.Commit("x", "y\n")
-	from, err := openMetadata(b.path())
-	must(t, err)
-	defer from.close()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	c := looseCopy{from: from, objects: t.TempDir()}
-	if _, err := c.walk(ctx, []string{id}, nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
+	other := newHost(t)
+	secret := other.Commit("secret", "of another repository\n")
+	otherGit := filepath.Join(other.Dir, ".git")
+	links := t.TempDir()
+	for name, target := range map[string]string{"objects": "objects", "refs": "refs"} {
+		must(t, os.Symlink(filepath.Join(otherGit, target), filepath.Join(links, name)))
 	}
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	for _, name := range []string{"objects", "refs"} {
+		wg.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+					_ = unix.Renameat2(unix.AT_FDCWD, b.path(name), unix.AT_FDCWD, filepath.Join(links, name), unix.RENAME_EXCHANGE)
+				}
+			}
+		})
+	}
+	// Inside, the branch is at the secret, whose objects are behind the link.
+	write(t, filepath.Join(otherGit, "refs/heads", b.work.Branch), secret+"\n")
+	for range 15 {
+		_, _ = Import(t.Context(), b.work, b.scratch)
+		_, _ = Unsaved(t.Context(), b.work, b.scratch)
+	}
+	close(done)
+	wg.Wait()
+	if b.has(secret) || b.branch() != b.work.Base {
+		t.Errorf("objects of another repository came along, and the branch is at %s", b.branch())
+	}
+	b.sound()
 }

@@ -128,7 +128,10 @@ func (b *box) sound() {
 // clean fails the test when something of ours is left in the scratch folder.
 func (b *box) clean() {
 	b.t.Helper()
-	for _, pattern := range []string{filepath.Join(b.scratch, "*"), b.work.Repository.Dir + stagingSuffix} {
+	staging, hosts := b.work.Repository.Dir+stagingSuffix, filepath.Join(b.work.Repository.Store, "objects")
+	for _, pattern := range []string{
+		filepath.Join(b.scratch, "*"), filepath.Join(staging, "pack/tmp_*"), filepath.Join(hosts, "pack/tmp_*"), filepath.Join(hosts, "tmp_*"), filepath.Join(hosts, "incoming*"),
+	} {
 		if left, err := filepath.Glob(pattern); err != nil || len(left) > 0 {
 			b.t.Errorf("left behind: %q %v", left, err)
 		}

@@ -39,12 +39,10 @@ func Keep(ctx context.Context, w forage.Workspace, sandbox, scratch string) (kep
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, i.close()) }()
-	staging, err := newStaging(i.host.Repository, i.from)
-	if err != nil {
+	if _, err := i.staged(); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, staging.close()) }()
-	k := &keeping{importing: i, staging: staging, sandbox: sandbox, made: time.Now().UTC().Truncate(time.Millisecond)}
+	k := &keeping{importing: i, sandbox: sandbox, made: time.Now().UTC().Truncate(time.Millisecond)}
 	err = k.run(ctx)
 	return k.kept, err
 }
@@ -52,7 +50,6 @@ func Keep(ctx context.Context, w forage.Workspace, sandbox, scratch string) (kep
 // keeping is one Keep.
 type keeping struct {
 	*importing
-	staging *staging
 	sandbox string
 	made    time.Time
 	kept    []workspace.Recovery
@@ -90,9 +87,7 @@ func (k *keeping) tip(ctx context.Context, state imported) (tip, ref string, err
 		tip, ref = state.tip(at)
 	}
 	if err == nil && tip != "" {
-		k.staging.commits = true // files are compared with this one
 		err = k.take(ctx, tip)
-		k.staging.commits = false
 	}
 	if ctx.Err() != nil {
 		return "", "", err
@@ -108,11 +103,15 @@ func (k *keeping) tip(ctx context.Context, state imported) (tip, ref string, err
 // make objects that take git days.
 const KeepPatience = time.Hour
 
-// take brings a commit to the staging, where it passes git's checks on its way to the host.
-func (k *keeping) take(ctx context.Context, id string) error {
+// take brings a commit to the staging, if it passes git's checks.
+func (k *keeping) take(ctx context.Context, ids ...string) error {
 	ctx, cancel := context.WithDeadline(ctx, k.made.Add(KeepPatience))
 	defer cancel()
-	return k.staging.transfer(ctx, k.host, []string{id}, nil)
+	s, err := k.fetch(ctx, "", ids...)
+	if err != nil {
+		return err
+	}
+	return s.Sized(ctx, ids...)
 }
 
 // MaxKept is how many refs, or heads of jj, are kept one by one. Of more, which somebody inside made to be in the way, the whole
@@ -143,15 +142,22 @@ func (k *keeping) others(ctx context.Context, but string) error {
 		k.spoilt = true
 		return nil
 	}
+	var ids []string
+	for _, name := range lost {
+		ids = append(ids, refs[name])
+	}
+	whole := len(ids) == 0 || k.take(ctx, ids...) == nil
 	names := keptNames{workName}
 	for _, name := range lost {
-		err := k.take(ctx, refs[name])
-		if ctx.Err() != nil {
-			return err
-		}
-		if err != nil {
-			k.spoilt = true
-			continue
+		if !whole {
+			err := k.take(ctx, refs[name])
+			if ctx.Err() != nil {
+				return err
+			}
+			if err != nil {
+				k.spoilt = true
+				continue
+			}
 		}
 		if err := k.keep(ctx, names.give(name, refs[name]), refs[name]); err != nil {
 			return err
@@ -205,7 +211,7 @@ func (k *keeping) work(ctx context.Context, tip string) error {
 		return nil
 	}
 	if top == tip {
-		if safe, err := k.host.contains(ctx, tip, branchRef(k.w.Branch)); err != nil || safe {
+		if safe, err := k.stage.contains(ctx, tip, branchRef(k.w.Branch)); err != nil || safe {
 			return err
 		}
 	}
@@ -218,7 +224,14 @@ const workName = "work"
 // keep makes a recovery ref.
 func (k *keeping) keep(ctx context.Context, name, id string) error {
 	ref := k.prefix() + "/" + name
-	if err := k.host.MoveBranch(ctx, ref, "", id, "forage: kept for recovery"); err != nil {
+	err := k.stage.push(ctx, k.host, id, ref, "")
+	if err != nil && name == workName && ctx.Err() == nil {
+		// A file that git's checks refuse, such as a .gitmodules: a recovery ref may have it.
+		if err = k.stage.Bring(ctx, k.host.Repository, []string{id}, nil); err == nil {
+			err = k.host.MoveBranch(ctx, ref, "", id, "forage: kept for recovery")
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("keeping %s: %w", name, err)
 	}
 	k.kept = append(k.kept, workspace.Recovery{Sandbox: k.sandbox, Store: k.w.Repository.Store, Ref: ref, Made: k.made})

@@ -19,7 +19,7 @@ func (k *keeping) commitFiles(ctx context.Context, tip string) (string, error) {
 	if _, err := os.Lstat(k.w.Path); errors.Is(err, fs.ErrNotExist) {
 		return tip, nil
 	}
-	tree, err := k.staging.shadow.WriteTree(ctx, Folder{Path: k.w.Path, Base: tip, Seed: k.host.Repository.IndexOf(ctx, k.w.Path)})
+	tree, err := k.stage.WriteTree(ctx, Folder{Path: k.w.Path, Base: tip, Seed: k.host.Repository.IndexOf(ctx, k.w.Path)})
 	if err != nil {
 		return "", err
 	}
@@ -32,29 +32,25 @@ func (k *keeping) commitFiles(ctx context.Context, tip string) (string, error) {
 	}
 	args := []string{"commit-tree", tree.ID, "-m", k.sandbox + ": uncommitted work"}
 	if tip != "" {
-		was, err := k.staging.shadow.Line(ctx, "rev-parse", "--verify", tip+"^{tree}")
+		was, err := k.stage.Line(ctx, "rev-parse", "--verify", tip+"^{tree}")
 		if err != nil || was == tree.ID {
 			return tip, err
 		}
 		args = append(args, "-p", tip)
 	}
-	out, err := k.staging.shadow.Git(ctx, Call{Args: args, Env: []string{
+	out, err := k.stage.Git(ctx, Call{Args: args, Env: []string{
 		"GIT_AUTHOR_NAME=forage", "GIT_AUTHOR_EMAIL=forage@localhost", "GIT_COMMITTER_NAME=forage", "GIT_COMMITTER_EMAIL=forage@localhost",
 	}})
 	commit := strings.TrimSpace(string(out))
 	if err != nil || tip == "" && tree.ID == k.emptyTree(ctx) {
 		return tip, err
 	}
-	if err = k.staging.shadow.hand(ctx, k.host, []string{commit}); err != nil && ctx.Err() == nil {
-		// A file that git's checks refuse, such as a .gitmodules: a recovery ref may have it.
-		err = k.staging.shadow.Bring(ctx, k.host.Repository, []string{commit}, []string{tip})
-	}
-	return commit, err
+	return commit, nil
 }
 
 // emptyTree is the tree of a folder without files.
 func (k *keeping) emptyTree(ctx context.Context) string {
-	id, _ := k.staging.shadow.Line(ctx, "hash-object", "-t", "tree", "/dev/null")
+	id, _ := k.stage.Line(ctx, "hash-object", "-t", "tree", "/dev/null")
 	return id
 }
 

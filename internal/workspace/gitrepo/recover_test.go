@@ -1,7 +1,6 @@
 package gitrepo
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -185,12 +184,10 @@ func TestKeepEnds(t *testing.T) {
 	tip := b.inside.Git("rev-parse", "HEAD")
 	i, err := openImport(t.Context(), Open, b.work, b.scratch)
 	must(t, err)
-	s, err := newStaging(i.host.Repository, i.from)
-	must(t, err)
-	k := &keeping{importing: i, staging: s, sandbox: "box", made: time.Now().UTC().Add(-2 * KeepPatience).Truncate(time.Second)}
+	k := &keeping{importing: i, sandbox: "box", made: time.Now().UTC().Add(-2 * KeepPatience).Truncate(time.Second)}
 	must(t, k.run(t.Context()))
 	if text, err := os.ReadFile(filepath.Join(k.aside(), "git", "refs/heads", b.work.Repository.Head)); err != nil || strings.TrimSpace(string(text)) != tip {
 		t.Errorf("kept: %q, %v, want %s", text, err, tip)
 	}
-	must(t, errors.Join(s.close(), i.close()))
+	must(t, i.close())
 }

@@ -47,6 +47,12 @@ var settings = []string{
 	"core.filesRefLockTimeout=10000", "core.packedRefsTimeout=10000", "core.logAllRefUpdates=true",
 	"gc.auto=0", "maintenance.auto=false", "gc.pruneExpire=never",
 	"fetch.fsckObjects=true", "receive.fsckObjects=true", "transfer.fsckObjects=true",
+	// Flaws of old histories that do no harm: git-fsck(1).
+	"fetch.fsck.zeroPaddedFilemode=ignore", "fetch.fsck.badTimezone=ignore", "fetch.fsck.missingSpaceBeforeDate=ignore",
+	"receive.fsck.zeroPaddedFilemode=ignore", "receive.fsck.badTimezone=ignore", "receive.fsck.missingSpaceBeforeDate=ignore",
+	// What is pushed to a shadow: see push.
+	"receive.denyCurrentBranch=ignore", "receive.autogc=false", "receive.hideRefs=refs", "receive.hideRefs=!refs/heads", "receive.hideRefs=!refs/forage",
+	"core.alternateRefsCommand=true", // which says of none
 	"protocol.allow=never", "protocol.file.allow=always",
 	"submodule.recurse=false", "diff.ignoreSubmodules=all", "status.submoduleSummary=false",
 	"commit.gpgSign=false", "tag.gpgSign=false", "log.showSignature=false", "merge.verifySignatures=false",
@@ -176,6 +182,8 @@ type Call struct {
 	Index    string    // GIT_INDEX_FILE; "" is the shadow's own, which is empty at first
 	Env      []string
 	Timeout  time.Duration // 0 is callTimeout, or for one that is brief lookTimeout
+	Memory   uint64        // bytes that git may have; 0 is callMemory
+	CPU      time.Duration // of the processor; 0 is without a bound
 	Brief    bool          // it compares names with patterns from inside: see briefCPU
 	Output   int           // bytes of stdout that are kept; more is an error. 0 is callOutput
 	Writer   io.Writer     // gets stdout in the place of that
@@ -211,7 +219,7 @@ func (s *Shadow) run(ctx context.Context, c Call) (hostexec.Output, error) {
 	if c.Index != "" {
 		env = append(env, "GIT_INDEX_FILE="+c.Index)
 	}
-	timeout, bound, cpu := cmp.Or(c.Timeout, callTimeout), c.Output, time.Duration(0)
+	timeout, bound, cpu := cmp.Or(c.Timeout, callTimeout), c.Output, c.CPU
 	if c.Brief {
 		timeout, cpu = cmp.Or(c.Timeout, lookTimeout), cmp.Or(s.brief, briefCPU)
 	}
@@ -224,7 +232,7 @@ func (s *Shadow) run(ctx context.Context, c Call) (hostexec.Output, error) {
 	}
 	out, err := hostexec.Run(ctx, hostexec.Command{Locks: true, Outlives: c.Args[0] == "update-ref",
 		Argv: append([]string{"git"}, c.Args...), Env: append(env, c.Env...), Dir: dir,
-		Stdin: c.Stdin, Input: c.Input, Timeout: timeout, Output: bound + 1, Memory: callMemory, CPU: cpu, Writer: c.Writer,
+		Stdin: c.Stdin, Input: c.Input, Timeout: timeout, Output: bound + 1, Memory: cmp.Or(c.Memory, callMemory), CPU: cpu, Writer: c.Writer,
 	})
 	if err != nil {
 		return out, gitError(err, out)
@@ -256,7 +264,10 @@ func environment() []string {
 
 // gitError puts git's own words in front.
 func gitError(err error, out hostexec.Output) error {
-	if said := strings.TrimSpace(string(out.Stderr)); said != "" {
+	lines := slices.DeleteFunc(strings.Split(strings.TrimSpace(string(out.Stderr)), "\n"), func(line string) bool {
+		return strings.Contains(line, ": unable to normalize alternate object path: ") // which are for who is inside: see serve
+	})
+	if said := strings.Join(lines, "\n"); said != "" {
 		return fmt.Errorf("%s (%w)", said, err)
 	}
 	return err

@@ -19,22 +19,30 @@ func (r *Repository) Staging(scratch, objects string, others ...string) (*Shadow
 	if err != nil {
 		return nil, err
 	}
+	if err := s.stageIn(objects, others...); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// stageIn has a shadow write objects to a folder of ours.
+func (s *Shadow) stageIn(objects string, others ...string) error {
 	link := filepath.Join(s.Dir, "objects")
 	alternate := filepath.Join(objects, "info/alternates")
 	var lines strings.Builder
-	for _, dir := range append([]string{filepath.Join(r.Common, "objects")}, others...) {
+	for _, dir := range append([]string{filepath.Join(s.Repository.Common, "objects")}, others...) {
 		lines.WriteString(quoteAlternate(dir) + "\n")
 	}
-	err = errors.Join(
+	err := errors.Join(
 		os.MkdirAll(filepath.Dir(alternate), 0o700),
 		// In one step: another call may be reading it.
 		renameio.WriteFile(alternate, []byte(lines.String()), 0o600, renameio.WithTempDir(filepath.Dir(alternate))),
 		os.Remove(link),
 		os.Symlink(objects, link))
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("staging for %s: %w", r.Common, err), s.Close())
+		return fmt.Errorf("staging for %s: %w", s.Repository.Common, err)
 	}
-	return s, nil
+	return nil
 }
 
 // Bring copies what tips need to another repository, whose objects are alternates of this one's, without what have has
