@@ -54,8 +54,8 @@ func commandLine(args []string, in, out, errs *os.File) int {
 // service opens the sandbox service with what the global flags say.
 func (a *app) service() (*sandbox.Service, error) { return a.open(nil) }
 
-// serviceAnyway is service for commands that look after sandboxes that are there already: a mistake in the configuration is told,
-// and keeps nobody from seeing and ending them.
+// serviceAnyway is service for commands that look after sandboxes. It tells of a mistake in the
+// configuration, which doesn't hinder the user from seeing and ending them.
 func (a *app) serviceAnyway() (*sandbox.Service, error) {
 	return a.open(func(err error) { a.note("going on without the configuration: " + err.Error()) })
 }

@@ -150,7 +150,8 @@ func (s *sinceValue) Set(text string) error {
 	return nil
 }
 
-// parseSince reads how long before now, or when in the time zone of now; 15:04 is the last time that it was that late.
+// parseSince reads how long before now, or when in the time zone of now; 15:04 is the last time
+// that it was that late.
 func parseSince(text string, now time.Time) (time.Time, bool) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		if n, err := strconv.ParseUint(days, 10, 16); err == nil {

@@ -63,7 +63,8 @@ func docPages(t *testing.T) []string {
 }
 
 // TestDocCommandLines: every forage-ctl command of the pages is one that this program takes. The
-// lines are taken apart by a shell, in which forage-ctl prints its arguments and nothing else is there.
+// lines are taken apart by a shell, in which forage-ctl prints its arguments and nothing else is
+// there.
 func TestDocCommandLines(t *testing.T) {
 	t.Parallel()
 	bin := t.TempDir()

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// otherCommands are names of commands that hands know from docker, and the command of ours that does it.
+// otherCommands are docker's names of commands, each with our command that does it.
 func otherCommands() map[string]string {
 	return map[string]string{
 		"ls": "ps", "list": "ps", "rm": "down", "remove": "down", "kill": "stop",
@@ -68,8 +68,8 @@ func dockerHabits(c *cobra.Command) {
 	}
 }
 
-// dockerTerminal returns args with docker's -it as our --tty: alone, -t names a template. What follows the flags of run and exec
-// is the command's own.
+// dockerTerminal returns args with docker's -it as our --tty: alone, -t names a template. What
+// follows the flags of run and exec is the command's own.
 func dockerTerminal(root *cobra.Command, args []string) []string {
 	at := commandAt(args)
 	if at == len(args) || args[at] != "run" && args[at] != "exec" {

@@ -102,7 +102,8 @@ func descendants(pid int) []int {
 		if err != nil {
 			continue // it has ended
 		}
-		// The name, in parentheses, may hold anything; state and parent follow it (proc_pid_stat(5)).
+		// The name, in parentheses, may hold anything; state and parent follow it
+		// (proc_pid_stat(5)).
 		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 		parent, _ := strconv.Atoi(fields[1])
 		if fields[0] == "Z" && onlyThread(child) {

@@ -11,10 +11,12 @@ import (
 	"forage/internal/term"
 )
 
-// progressAfter is how long something takes until it is said what is going on, and how often that is said again.
+// progressAfter is how long something takes before the terminal says so, and how often it says so
+// again.
 const progressAfter = time.Second
 
-// progress is a line on the terminal that says what is going on, once that takes long. Elsewhere it is nothing.
+// progress is a line on the terminal that says what is going on, once that takes long. Elsewhere it
+// is nothing.
 type progress struct {
 	a     *app
 	what  string

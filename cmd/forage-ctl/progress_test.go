@@ -10,8 +10,8 @@ import (
 	"github.com/creack/pty"
 )
 
-// What takes long is said on a terminal, above it nothing is left of that, and notes have lines of their own. What is over at once, and
-// what is no terminal, shows nothing.
+// What takes long is said on a terminal. Nothing of that stays, and notes have lines of their own.
+// What is over at once, and what is no terminal, shows nothing.
 func TestProgress(t *testing.T) {
 	master, slave, err := pty.Open()
 	if err != nil {

@@ -59,7 +59,8 @@ func runProxy(ctx context.Context, a *app) error {
 	})
 }
 
-// serviceLog is where a service says what it does: stderr, from Info on unless --verbose asks for more.
+// serviceLog is where a service says what it does: stderr, from Info on unless --verbose asks for
+// more.
 func (a *app) serviceLog() *slog.Logger {
 	options := &slog.HandlerOptions{Level: slog.LevelInfo}
 	if a.verbose {

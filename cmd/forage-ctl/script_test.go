@@ -82,7 +82,8 @@ func callers() []caller {
 	return []caller{{"user", &syscall.Credential{Uid: ordinaryUID, Gid: ordinaryUID}}, {name: "root"}}
 }
 
-// asRoot says whether a script is for root too: attacks are, and those that say [root] or [!root] but not to skip.
+// asRoot says whether a script is for root too: attacks are, and those that say [root] or [!root]
+// but not to skip.
 func asRoot(t *testing.T, file string) bool {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -177,8 +178,8 @@ func runScript(t *testing.T, file string) {
 		t.Fatal(err)
 	}
 	unix.Umask(0o022)
-	// Scripts interrupt what they start, also where whoever runs the tests has signals ignored, as nohup(1) does: what is
-	// handled here is not ignored there (execve(2)).
+	// Scripts interrupt what they start, also where the tests run with signals ignored, as under
+	// nohup(1). What is handled here is not ignored there (execve(2)).
 	signal.Notify(make(chan os.Signal, 1), unix.SIGINT, unix.SIGHUP, unix.SIGQUIT)
 	testscript.Run(t, testscript.Params{
 		Files:              []string{file},
@@ -189,7 +190,8 @@ func runScript(t *testing.T, file string) {
 	})
 }
 
-// scriptPorts is how many ports of its own each script has: $PORT1, $PORT2 and so on, in the TOML files beside it PORT1 ...
+// scriptPorts is how many ports of its own each script has: $PORT1, $PORT2 and so on, in the TOML
+// files beside it PORT1 ...
 const scriptPorts = 4
 
 // setUp gives each script a home, places and ports of its own.

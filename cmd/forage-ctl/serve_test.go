@@ -9,9 +9,9 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// serveCommand starts a web server on the host's loopback that answers every
-// path with "NAME saw PATH", and puts its address into $NAME and its port into $NAME_PORT. A configuration
-// file $WORK/config.toml may say ${NAME}: it is filled in.
+// serveCommand starts a web server on the host's loopback that answers every path with "NAME saw
+// PATH", and puts its address into $NAME and its port into $NAME_PORT. A configuration file
+// $WORK/config.toml may say ${NAME}: it is filled in.
 func serveCommand(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: serve NAME")

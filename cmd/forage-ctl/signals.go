@@ -27,10 +27,10 @@ func (e signalError) Signal() os.Signal { return e.signal }
 // exitCode is what a shell reports for a process that the signal killed.
 func (e signalError) exitCode() int { return 128 + int(e.signal) }
 
-// withSignals returns a context that SIGINT, SIGTERM, SIGHUP and SIGQUIT cancel, with a
-// signalError as its cause, so that whatever is under way is undone in order.
-// SIGPIPE is left alone: nothing is written to stdout while there is something to undo,
-// but by a command inside, over which guestclient watches.
+// withSignals returns a context that SIGINT, SIGTERM, SIGHUP and SIGQUIT cancel, with a signalError
+// as its cause, so that what is under way is undone in order. SIGPIPE is left alone: nothing is
+// written to stdout while there is something to undo, but by a command inside, over which
+// guestclient watches.
 func withSignals(parent context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, patience)
@@ -57,8 +57,8 @@ func withSignals(parent context.Context) (context.Context, func()) {
 	}
 }
 
-// hangUp sends SIGHUP when a terminal that we were given goes away. The kernel does so for the session of that
-// terminal alone; under su, whose command has a session of its own, it is not ours.
+// hangUp sends SIGHUP when a terminal that we were given goes away. The kernel does so for the
+// session of that terminal alone; under su, whose command has a session of its own, it is not ours.
 func hangUp() {
 	var terminals []unix.PollFd
 	for fd := range 3 {

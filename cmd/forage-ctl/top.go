@@ -124,7 +124,8 @@ func watchTop(ctx context.Context, a *app, service *sandbox.Service, o topOption
 	}
 }
 
-// quitKey is closed when q is typed. Keys come one by one, and are not shown, until restore is called.
+// quitKey is closed when q is typed. Keys come one by one, and are not shown, until restore is
+// called.
 func (a *app) quitKey() (quit <-chan struct{}, restore func()) {
 	fd := int(a.in.Fd())
 	before, err := unix.IoctlGetTermios(fd, unix.TCGETS)

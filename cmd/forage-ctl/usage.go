@@ -88,7 +88,8 @@ func atMostOneName(c *cobra.Command, args []string) error {
 	return oneName(c, args)
 }
 
-// nameAndPaths wants one sandbox name and, after --paths, as many more of its paths as are given: `--paths a b`.
+// nameAndPaths wants one sandbox name and, after --paths, as many more of its paths as are given:
+// `--paths a b`.
 func nameAndPaths(c *cobra.Command, args []string) error {
 	if len(args) > 1 && c.Flags().Changed("paths") {
 		args = args[:1]
@@ -96,7 +97,8 @@ func nameAndPaths(c *cobra.Command, args []string) error {
 	return oneName(c, args)
 }
 
-// notEmpty refuses flags that were given with nothing, such as --to "$UNSET": without them the command does something else.
+// notEmpty refuses flags without a value, such as --to "$UNSET": without the flag the command does
+// something else.
 func notEmpty(c *cobra.Command, names ...string) error {
 	for _, name := range names {
 		if flag := c.Flags().Lookup(name); flag.Changed && flag.Value.String() == "" {

@@ -32,9 +32,11 @@ type Agent struct {
 	Quiet map[string]string
 	// Settings makes the files, variables and arguments with which it works without questions.
 	Settings func(Inside) Settings
-	// Rules is an example of what allow and deny of its permissions hold; "" is that it knows no such rules.
+	// Rules is an example of what allow and deny of its permissions hold; "" is that it knows no
+	// such rules.
 	Rules string
-	// Instructions are where text about the sandbox is read unasked, without a file in the workspace.
+	// Instructions are where text about the sandbox is read unasked, without a file in the
+	// workspace.
 	Instructions []string
 	// Config says what may be copied from the user's own settings folder.
 	Config Config
@@ -63,14 +65,15 @@ type Settings struct {
 	Args  []string // put behind the first word of the command
 }
 
-// Config is an agent's settings folder, and what of the user's own may come in. Credentials never are
-// among it, and what runs by itself only where the user asks for it.
+// Config is an agent's settings folder, and what of the user's own may come in. Credentials never
+// may. What runs by itself may where the user asks for it.
 type Config struct {
 	Host     string   // below the caller's home, as ".claude"
 	Inside   string   // "~/.claude"
 	Variable string   // that names another folder inside; "" where the agent knows none
 	Copy     []string // files and folders that may come in: instructions, skills, commands
-	// File is its settings file, of JSON or TOML by its name, Keys what of it may come in ("a.b" is b in a).
+	// File is its settings file, of JSON or TOML by its name, Keys what of it may come in ("a.b" is
+	// b in a).
 	File string
 	Keys []string
 	// HookCopy and HookKeys come in too where hooks are asked for.
@@ -171,7 +174,7 @@ type member struct {
 	value any
 }
 
-// MarshalJSON writes the members; a key that is there twice is written twice, and the last one counts.
+// MarshalJSON writes the members. A key that is there twice is written twice: the last one counts.
 func (o ordered) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteByte('{')

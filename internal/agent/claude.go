@@ -6,7 +6,8 @@ import (
 	"forage"
 )
 
-// claudeKeyEnd is how much of a key Claude Code (version 2.1) remembers of one that it may use: its last bytes.
+// claudeKeyEnd is how many of a key's last bytes Claude Code 2.1 remembers, once it may use the
+// key.
 const claudeKeyEnd = 20
 
 // claude is Claude Code. Its managed settings (/etc/claude-code) go over all others.

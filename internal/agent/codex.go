@@ -60,7 +60,8 @@ func codexSettings(in Inside) Settings {
 	}
 	s := Settings{
 		Files: []forage.File{tomlFile("/etc/codex/config.toml", over(in.Own, system))},
-		// With any setting on its command line, its screen does not copy itself into the home and leaves no server behind.
+		// With any setting on its command line, its screen does not copy itself into the home and
+		// leaves no server behind.
 		Args: []string{"-c", "check_for_update_on_startup=false"},
 	}
 	if in.Key != "" { // its screen looks for a key in this file alone

@@ -8,8 +8,8 @@ import (
 	"forage"
 )
 
-// gemini is Gemini CLI. It skips /etc/gemini-cli where that is not owned by user 0, who is not inside: its settings
-// and policies are in its own folder.
+// gemini is Gemini CLI. It skips /etc/gemini-cli unless user 0 owns it, and there is no user 0
+// inside. So its settings and policies are in its own folder.
 func gemini() Agent {
 	return Agent{
 		Name:     "gemini",

@@ -9,8 +9,8 @@ import (
 // opencodeInstructions is the file that opencode reads beside its own, wherever it works.
 const opencodeInstructions = "/etc/opencode/forage.md"
 
-// opencode is opencode. The user's provider decides what it asks for, and with whose key: built in are
-// OpenAI, and its own gateway.
+// opencode is opencode. The user's provider decides what it asks for, and with whose key: built in
+// are OpenAI, and its own gateway.
 func opencode() Agent {
 	return Agent{
 		Name:       "opencode",

@@ -15,7 +15,7 @@ const (
 )
 
 // EndedOSC is the number of the operating system command with which the guest says, in the agent's
-// output, that the agent has ended. What is inside can forge it: whoever reads it asks.
+// output, that the agent has ended. What is inside can forge it: its reader has to ask the guest.
 const EndedOSC = "7770"
 
 // maxOSC bounds an operating system command, in bytes: of a longer one the rest is skipped.

@@ -91,11 +91,11 @@ func (a *asker) uv(config *pipConfig) error {
 // cargoIndex finds the index in what cargo says when it can't reach it.
 var cargoIndex = regexp.MustCompile("`?(https?://[^`\\s]+?)/config\\.json")
 
-// unreachable is a proxy that is not there: cargo then says where it would have gone, and goes nowhere.
+// unreachable is a proxy that is not there. Cargo says where it would have gone, and goes nowhere.
 const unreachable = "http://127.0.0.1:9"
 
-// cargo has cargo say which index it uses, by a question with an empty cache that can't be answered. The index says
-// where packages are.
+// cargo asks cargo which index it uses. The question has an empty cache, so it can't be answered.
+// The index says where packages are.
 func (a *asker) cargo() error {
 	home := a.env("CARGO_HOME")
 	if !filepath.IsAbs(home) {
@@ -142,8 +142,8 @@ type cargoFile struct {
 	} `toml:"registry,omitempty"`
 }
 
-// cargoConfig reads the configuration in home, copies it to empty, and puts what it says of registries inside: at the root,
-// where cargo looks last.
+// cargoConfig reads the configuration in home, copies it to empty, and puts what it says of
+// registries inside: at the root, where cargo looks last.
 func (a *asker) cargoConfig(home, empty string) (file cargoFile, err error) {
 	for _, name := range []string{"config.toml", "config"} {
 		path := filepath.Join(home, name)

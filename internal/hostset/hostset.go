@@ -1,6 +1,7 @@
-// Package hostset finds the hosts of package registries: it asks the user's own tools, or reads their configuration, so
-// that a company's mirror is found and no registry is named by us. What it finds is data: it allows nothing.
-// Credentials stay where they are. A project's files are never read: tools are asked in the home folder.
+// Package hostset finds the hosts of package registries. It asks the user's own tools, or reads
+// their configuration. So it finds a company's mirror, and we name no registry. What it finds is
+// data: it allows nothing. Credentials stay where they are. It never reads a project's files: tools
+// are asked in the home folder.
 package hostset
 
 import (
@@ -23,7 +24,8 @@ import (
 
 // Set is what was found out about one set.
 type Set struct {
-	// Hosts are its hosts with their ports, as they are allowed. The first is where packages are published to.
+	// Hosts are its hosts with their ports, as they are allowed. The first is where packages are
+	// published to.
 	Hosts []string
 	// Env and Files make the tools inside use the same registry. They hold no credentials.
 	Env   map[string]string
@@ -37,7 +39,8 @@ type Caller struct {
 	Home   string
 	Getenv func(string) (string, bool)
 	Path   []string // the folders of PATH
-	// Trust says whether no sandbox can change a folder or a program; others are not asked. Nil asks no tool.
+	// Trust says whether no sandbox can change a folder or a program; others are not asked. Nil
+	// asks no tool.
 	Trust func(path string) bool
 	// Get fetches a URL from the host, as the user's tools would; nil fetches nothing.
 	Get func(ctx context.Context, url string) ([]byte, error)
@@ -62,7 +65,8 @@ func Find(ctx context.Context, name string, configured map[string][]string, call
 	return set, err
 }
 
-// Resolve finds the set of that name, which has no "@". The error says what to write where the tool can't be asked.
+// Resolve finds the set of that name, which has no "@". The error says what to write where the tool
+// can't be asked.
 func Resolve(ctx context.Context, name string, caller Caller) (Set, error) {
 	if hosts := preset.SetHosts(name); hosts != nil {
 		return Set{Hosts: hosts}, nil
@@ -167,7 +171,8 @@ func (a *asker) run(env []string, argv ...string) (hostexec.Output, error) {
 	})
 }
 
-// add adds the host of a registry's URL, and returns the URL as it is used inside: without credentials.
+// add adds the host of a registry's URL, and returns the URL as it is used inside: without
+// credentials.
 func (a *asker) add(text string) (inside string, ok bool) {
 	u, err := url.Parse(strings.TrimSpace(text))
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" {
@@ -189,9 +194,9 @@ func (a *asker) add(text string) (inside string, ok bool) {
 	return u.String(), true
 }
 
-// addSaid adds the host of a URL that a page of the registry index has: somebody on the network says it, and not the
-// user. It is the index's own host, or a name that is reached by HTTPS and leads to public addresses alone: without its port it
-// may lead to no others (see policy.CheckAddr).
+// addSaid adds the host of a URL on a page of the registry's index. The network says it, not the
+// user. So it has to be the index's own host, or a name reached by HTTPS that leads to public
+// addresses alone: without its port it may lead to no others (see policy.CheckAddr).
 func (a *asker) addSaid(text, index string) {
 	said, err := url.Parse(strings.TrimSpace(text))
 	if err != nil {

@@ -229,8 +229,8 @@ func TestResolveRefuses(t *testing.T) {
 	}
 }
 
-// TestVariablesDoNotLead: what a variable of the caller's names in a folder that sandboxes can change, or relative to the
-// current one, is not read, and no tool is told of it.
+// TestVariablesDoNotLead: what a variable of the caller's names in a folder that sandboxes can
+// change, or relative to the current one, is not read, and no tool is told of it.
 func TestVariablesDoNotLead(t *testing.T) {
 	w := newWorld(t, map[string]string{
 		"npm":   `test -z "$NPM_CONFIG_USERCONFIG" && echo '{"registry":"https://npm.example/"}'`,

@@ -12,7 +12,8 @@ import (
 	"strings"
 )
 
-// npm asks npm, whose registries may differ by scope. npm reads the file inside as its system-wide one, below the project's.
+// npm asks npm. Its registries may differ by scope. Inside, npm reads the file as its system-wide
+// one; the project's goes before it.
 func (a *asker) npm() error {
 	out, err := a.run(nil, "npm", "config", "list", "--json")
 	if err != nil {
@@ -42,7 +43,8 @@ func (a *asker) npm() error {
 	return nil
 }
 
-// golang asks go. Modules that GOPROXY leaves to "direct" come from forges, which have sets of their own.
+// golang asks go. Modules that GOPROXY leaves to "direct" come from forges, which have sets of
+// their own.
 func (a *asker) golang() error {
 	out, err := a.run([]string{"GOTOOLCHAIN=local"}, "go", "env", "-json",
 		"GOPROXY", "GOSUMDB", "GONOSUMDB", "GONOPROXY", "GOPRIVATE", "GOINSECURE", "GOFLAGS")
@@ -90,7 +92,8 @@ func (a *asker) gems() error {
 	return nil
 }
 
-// apt asks apt, whose sources can have many forms. Nothing is configured inside: nobody is root there.
+// apt asks apt: its sources can have many forms. Nothing is configured inside, where no user is
+// root.
 func (a *asker) apt() error {
 	out, err := a.run(nil, "apt-get", "indextargets", "--format", "$(SITE)")
 	if err != nil {
@@ -188,8 +191,8 @@ func (a *asker) pypi() error {
 // link finds the links of a page of an index (PEP 503).
 var link = regexp.MustCompile(`(?i)<a\s[^>]*href\s*=\s*["']([^"'#]+)`)
 
-// filesOf adds the hosts that an index serves its files from, which no configuration names: they stand in the
-// page of each package, so that of pip itself is asked for.
+// filesOf adds the hosts that an index serves its files from. No configuration names them: they
+// stand in the page of each package, so that of pip itself is asked for.
 func (a *asker) filesOf(index string) {
 	base, err := url.Parse(strings.TrimSuffix(index, "/") + "/pip/")
 	if err != nil {
@@ -234,7 +237,8 @@ func cutLast(text, sep string) (before, after string, found bool) {
 	return "", text, false
 }
 
-// write puts the configuration inside, if there is one, where pip and uv look below the project's own.
+// write puts the configuration inside, if there is one, where pip and uv look below the project's
+// own.
 func (c *pipConfig) write(a *asker) {
 	if c.index == "" && len(c.extra) == 0 {
 		return
@@ -255,7 +259,8 @@ func (c *pipConfig) write(a *asker) {
 	a.file("/etc/uv/uv.toml", uv...)
 }
 
-// configHome is where the caller's tools keep their configuration (XDG Base Directory Specification).
+// configHome is where the caller's tools keep their configuration (XDG Base Directory
+// Specification).
 func (a *asker) configHome() string {
 	if dir := a.env("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
 		return dir

@@ -136,7 +136,8 @@ func registry(set string) ([]string, error) {
 	return []string{set + ".test:443", "other.test:443"}, nil
 }
 
-// TestRegistriesAreTheUsers: a registry's token goes where the user's tools publish to, and nowhere if that is not known.
+// TestRegistriesAreTheUsers: a registry's token goes where the user's tools publish to, and nowhere
+// if that is not known.
 func TestRegistriesAreTheUsers(t *testing.T) {
 	for name, want := range map[string]string{"npm": "npm.test", "pypi": "upload.pypi.test"} {
 		b, err := Binding(name, config.Secret{Env: "X"}, Scope{Sandbox: "box", Set: registry})

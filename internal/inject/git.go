@@ -15,9 +15,9 @@ var sshNames = map[string]string{
 	"gitlab.com": "altssh.gitlab.com:443",
 }
 
-// Git is what makes git inside use a bound secret: it goes over HTTPS, where egress
-// puts the secret in, also to remotes that are written for SSH, and asks nobody for a password.
-// It is nothing for a secret that git has no use for.
+// Git is what makes git inside use a bound secret: it goes over HTTPS, where egress puts the secret
+// in, also to remotes that are written for SSH, and never asks for a password. It is nothing for a
+// secret that git has no use for.
 func Git(b forage.Binding) Contribution {
 	c := Contribution{From: "secret " + b.Secret}
 	hosts := gitHosts(b)

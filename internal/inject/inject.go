@@ -23,8 +23,8 @@ type Contribution struct {
 	Git string
 }
 
-// Merge makes one contribution of several, in their order. It is ErrUsage when two set a variable, or
-// make a file, in different ways.
+// Merge makes one contribution of several, in their order. It is ErrUsage when two set a variable,
+// or make a file, in different ways.
 func Merge(list ...Contribution) (Contribution, error) {
 	all := Contribution{Env: make(map[string]string)}
 	asked := make(map[string]string) // who asked for a variable or a file

@@ -10,10 +10,10 @@ import (
 	"forage/internal/preset"
 )
 
-// Placeholders is what makes programs inside use a bound secret: its placeholder in
-// the variables of its service and of the agents that authenticate with it, and the
-// gateway's address for those that take one. service may be the zero Preset. A login's placeholders are in
-// files, which are made when the sandbox starts.
+// Placeholders is what makes programs inside use a bound secret: its placeholder in the variables
+// of its service and of the agents that authenticate with it, and the gateway's address for those
+// that take one. service may be the zero Preset. A login's placeholders are in files, which are
+// made when the sandbox starts.
 func Placeholders(b forage.Binding, service preset.Preset, agents []forage.Agent) (Contribution, error) {
 	c := Contribution{From: "secret " + b.Secret, Env: make(map[string]string)}
 	if b.Source.Login == nil {
@@ -52,8 +52,8 @@ func gatewayURL(b forage.Binding, service preset.Preset) (string, bool) {
 	return "", false
 }
 
-// Variables are the variables that Placeholders would set or wrappers export: whoever gives one of
-// them a value of its own does without the secret.
+// Variables are the variables that Placeholders would set or wrappers export: a user who gives one
+// of them a value of its own does without the secret.
 func Variables(secret string, service preset.Preset, agents []forage.Agent) []string {
 	names := slices.Sorted(maps.Keys(service.Environ("id:key")))
 	for _, agent := range agents {

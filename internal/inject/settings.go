@@ -19,7 +19,8 @@ import (
 	"forage/internal/config"
 )
 
-// Bounds on what comes in of one agent's settings folder. It becomes a part of the sandbox's record.
+// Bounds on what comes in of one agent's settings folder. It becomes a part of the sandbox's
+// record.
 const (
 	maxSettings     = 1 << 20
 	maxSettingFiles = 400
@@ -34,8 +35,8 @@ type Own struct {
 	size     int
 }
 
-// OwnSettings reads the settings folder dir of an agent on the host, and nothing of it but what may come
-// in. No link is followed out of it. A folder that is not there is an error.
+// OwnSettings reads the settings folder dir of an agent on the host, and nothing of it but what may
+// come in. No link is followed out of it. A folder that is not there is an error.
 func OwnSettings(dir string, known agent.Agent, hooks bool) (Own, error) {
 	var own Own
 	root, err := os.OpenRoot(dir)
@@ -146,7 +147,7 @@ const (
 	keyDigits = 4
 )
 
-// hasKey says whether a text has a word in it that could be a key, whatever it is called.
+// hasKey says whether a text has a word in it that could be a key.
 func hasKey(text string) bool {
 	words := strings.FieldsFunc(text, func(c rune) bool { return c != '-' && c != '_' && !unicode.IsLetter(c) && !unicode.IsDigit(c) })
 	return slices.ContainsFunc(words, func(word string) bool {
@@ -184,8 +185,8 @@ func read(root *os.Root, name string) ([]byte, uint32, error) {
 	return text, uint32(info.Mode().Perm()), nil
 }
 
-// table reads a settings file; it may be missing. ~/.claude.json also has what the agent keeps of its
-// work, and may be larger than what comes in.
+// table reads a settings file; it may be missing. ~/.claude.json also has what the agent keeps of
+// its work, and may be larger than what comes in.
 func (o *Own) table(root *os.Root, name string) map[string]any {
 	if name == "" {
 		return nil
@@ -208,8 +209,8 @@ func (o *Own) table(root *os.Root, name string) map[string]any {
 	return table
 }
 
-// servers takes MCP servers that are started by a command: the command and its arguments. Variables and
-// headers, where their credentials are, never come in.
+// servers takes MCP servers that are started by a command: the command and its arguments. Variables
+// and headers, where their credentials are, never come in.
 func (o *Own) servers(listed map[string]any) {
 	for _, name := range slices.Sorted(maps.Keys(listed)) {
 		server, _ := listed[name].(map[string]any)

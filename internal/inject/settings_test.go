@@ -13,7 +13,8 @@ import (
 	"forage/internal/agent"
 )
 
-// TestOwnSettings: what may come in does, and nothing else of a folder that holds credentials, links and a FIFO.
+// TestOwnSettings: what may come in does, and nothing else of a folder that holds credentials,
+// links and a FIFO.
 func TestOwnSettings(t *testing.T) {
 	home := t.TempDir()
 	dir := filepath.Join(home, ".claude")

@@ -1,5 +1,6 @@
-// Package notify tells the user that an agent waits or has ended, or that a sandbox has failed: on the
-// desktop, or by a command on the host. It does not decide when, and passes on nothing that an agent wrote.
+// Package notify tells the user that an agent waits or has ended, or that a sandbox has failed. It
+// does so on the desktop, or by a command on the host. It doesn't decide when, and passes on
+// nothing that an agent wrote.
 package notify
 
 import (

@@ -31,8 +31,9 @@ var caches = []cache{
 	{"gradle", under("GRADLE_USER_HOME", ".gradle"), []string{"caches/modules-2", "wrapper/dists"}, ".gradle"},
 }
 
-// Caches are the caller's caches of those names, as mounts with a layer of the sandbox's own, below home inside. Found
-// says what is shown, and what is not and why; a cache that the caller does not have is not mentioned.
+// Caches are the caller's caches of those names, as mounts with a layer of the sandbox's own, below
+// home inside. Found says what is shown, and what is not and why; a cache that the caller does not
+// have is not mentioned.
 func Caches(names []string, caller Caller, home string) (mounts []forage.Mount, found []Found) {
 	for _, c := range caches {
 		if !slices.Contains(names, c.name) {
@@ -59,13 +60,15 @@ func Caches(names []string, caller Caller, home string) (mounts []forage.Mount, 
 	return mounts, found
 }
 
-// credentialFiles are where tools keep credentials or settings: a folder with one of them is more than a cache.
+// credentialFiles are where tools keep credentials or settings: a folder with one of them is more
+// than a cache.
 var credentialFiles = []string{
 	".netrc", ".npmrc", ".pypirc", ".git-credentials", "auth.json", "credentials", "credentials.toml", "gradle.properties", "pip.conf",
 	"settings-security.xml", "settings.xml",
 }
 
-// whyNotCache is why the folder at path, which is dir without links, is not shown as a cache; "" is no reason.
+// whyNotCache is why the folder at path, which is dir without links, is not shown as a cache; "" is
+// no reason.
 func whyNotCache(path, dir string, caller Caller) string {
 	switch {
 	case caller.hostile(path):
@@ -81,8 +84,8 @@ func whyNotCache(path, dir string, caller Caller) string {
 	return ""
 }
 
-// under finds the folder that a variable of the caller's names, or the usual one: below the home, or below
-// the caller's folder of caches (XDG Base Directory Specification).
+// under finds the folder that a variable of the caller's names, or the usual one: below the home,
+// or below the caller's folder of caches (XDG Base Directory Specification).
 func under(variable, usual string) func(Caller) string {
 	return func(caller Caller) string {
 		if dir := caller.env(variable); dir != "" {
@@ -107,7 +110,8 @@ func npmCache(caller Caller) string {
 	return under("NPM_CONFIG_CACHE", ".npm")(caller)
 }
 
-// goModules is `go env GOMODCACHE`, without starting go: the variables, those of its own file, the default.
+// goModules is `go env GOMODCACHE`, without starting go: the variables, those of its own file, the
+// default.
 func goModules(caller Caller) string {
 	file := caller.env("GOENV")
 	if file == "" {

@@ -8,8 +8,8 @@ import (
 	"unicode/utf16"
 )
 
-// The parts of Java's own key store format, JKS, as sun.security.provider.JavaKeyStore
-// (OpenJDK) reads it. It is not the default any more, and the only one that every Java since 1.2 reads
+// The parts of Java's own key store format, JKS, as sun.security.provider.JavaKeyStore (OpenJDK)
+// reads it. It is no longer the default, and the only one that every Java since 1.2 reads
 // which needs no encryption.
 const (
 	jksMagic   = 0xfeedfeed

@@ -126,7 +126,8 @@ func (s *toolSearch) showOptional(tree string) {
 	s.tool.Mounts[len(s.tool.Mounts)-1].Optional = true
 }
 
-// ownFolders are folders of programs that belong to the caller, whatever manager puts them there.
+// ownFolders are folders of programs that belong to the caller; any manager may have put them
+// there.
 func ownFolders(c Caller) []string {
 	list := []string{c.inHome(".local/bin"), c.inHome("bin"), c.inHome("go/bin"), c.env("GOBIN"), filepath.Join(c.folder("CARGO_HOME", ".cargo"), "bin"),
 		filepath.Join(c.folder("BUN_INSTALL", ".bun"), "bin"), filepath.Join(c.folder("DENO_INSTALL", ".deno"), "bin"), c.folder("PNPM_HOME", ".local/share/pnpm"), c.inHome(".opencode/bin")}
@@ -144,8 +145,8 @@ func (c Caller) folder(variable, usual string) string {
 	return c.inHome(usual)
 }
 
-// beside adds what the programs in a folder of the caller's need: where its links lead, the toolchains that
-// rustup's proxies stand for, and what is installed beside it.
+// beside adds what the programs in a folder of the caller's need: where its links lead, the
+// toolchains that rustup's proxies stand for, and what is installed beside it.
 func (s *toolSearch) beside(dir, bin string) {
 	c := s.caller
 	switch {
@@ -174,7 +175,8 @@ func (s *toolSearch) beside(dir, bin string) {
 	}
 }
 
-// linked shows what a link among the caller's programs leads to. What can't be shown dangles inside.
+// linked shows what a link among the caller's programs leads to. What can't be shown dangles
+// inside.
 func (s *toolSearch) linked(path string) {
 	target, err := os.Readlink(path)
 	if err != nil {
@@ -195,8 +197,9 @@ func (s *toolSearch) linked(path string) {
 	}
 }
 
-// rustup shows the toolchains, which the proxies in cargo's folder start, under a layer of the sandbox's own: a proxy makes
-// folders beside them. CARGO_HOME is not set: cargo's folder is the one in the home inside.
+// rustup shows the toolchains, which the proxies in cargo's folder start, under a layer of the
+// sandbox's own: a proxy makes folders beside them. CARGO_HOME is not set: cargo's folder is the
+// one in the home inside.
 func (s *toolSearch) rustup() {
 	home := real(s.caller.folder("RUSTUP_HOME", ".rustup"))
 	if _, err := os.Stat(filepath.Join(home, "toolchains")); home != "" && err == nil && s.mayBeTree(home) {
@@ -205,8 +208,8 @@ func (s *toolSearch) rustup() {
 	}
 }
 
-// pythons shows the Pythons that uv has installed, with a layer of the sandbox's own in which it can install more, and
-// the packages that `pip install --user` has put into the home.
+// pythons shows the Pythons that uv has installed, with a layer of the sandbox's own in which it
+// can install more, and the packages that `pip install --user` has put into the home.
 func (s *toolSearch) pythons() {
 	if dir := real(s.caller.folder("UV_PYTHON_INSTALL_DIR", ".local/share/uv/python")); dir != "" && s.mayBeTree(dir) {
 		s.layer(dir, dir)
@@ -255,8 +258,9 @@ func (s *toolSearch) javaHome() {
 	}
 }
 
-// prefixTrees are the parts of a Node, Python, Go or Java installation that programs need, by the folder that its programs
-// are in, wherever it is; nil is none. What lies beside them may be anything.
+// prefixTrees are the parts of a Node, Python, Go or Java installation that programs need, by the
+// folder that its programs are in, wherever it is; nil is none. What lies beside them may be
+// anything.
 func prefixTrees(bin string) []string {
 	prefix := filepath.Dir(bin)
 	is := func(names ...string) bool {

@@ -9,7 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestTools: the folders of PATH that come along, with the trees that they need and nothing around them.
+// TestTools: the folders of PATH that come along, with the trees that they need and nothing around
+// them.
 func TestTools(t *testing.T) {
 	const elf = "! \x7fELF"
 	for _, tc := range []struct {

@@ -33,11 +33,13 @@ type Caller struct {
 	Hostile []string
 	// Getenv is the caller's environment; nil is an empty one.
 	Getenv func(string) (string, bool)
-	// May says why the folder at path, which is real without links, may not be shown; nil allows all.
+	// May says why the folder at path, which is real without links, may not be shown; nil allows
+	// all.
 	May func(path, real string) error
 	// Written says whether some sandbox can write to a folder; nil says no.
 	Written func(real string) bool
-	// Project is the workspace's folder, whose files name versions of tools; Inside is the home inside.
+	// Project is the workspace's folder, whose files name versions of tools; Inside is the home
+	// inside.
 	Project, Inside string
 }
 
@@ -58,7 +60,8 @@ func (c Caller) inHome(rel string) string {
 	return filepath.Join(c.Home, rel)
 }
 
-// hostile says whether the way to path, by any link on it, leads through a folder that sandboxes write to, or nowhere.
+// hostile says whether the way to path leads nowhere, or through a folder that sandboxes write to.
+// Links on the way count.
 func (c Caller) hostile(path string) bool {
 	at, links := "/", 0
 	for todo := path; todo != ""; {
@@ -97,8 +100,9 @@ type Found struct {
 // toolDepth bounds how many interpreters and launchers lead to one another.
 const toolDepth = 8
 
-// Tools finds what the caller can run: what is in the folders of PATH, as far as they are known to hold tools and
-// nothing else, and commands, wherever on PATH they are. Found says of each folder what became of it.
+// Tools finds what the caller can run. Of PATH it takes the folders that are known to hold tools
+// and nothing else; it finds commands anywhere on PATH. Found says of each folder what became of
+// it.
 func Tools(commands []string, caller Caller) (Tool, []Found, error) {
 	s := newSearch(caller)
 	found := s.entries()
@@ -131,7 +135,8 @@ type toolSearch struct {
 	dirs     []placedDir
 }
 
-// placedDir is a folder to look for commands in, and for which entry of the caller's PATH it stands.
+// placedDir is a folder to look for commands in, and for which entry of the caller's PATH it
+// stands.
 type placedDir struct {
 	dir string
 	at  int
@@ -141,8 +146,8 @@ func newSearch(caller Caller) *toolSearch {
 	return &toolSearch{caller: caller, path: filepath.SplitList(caller.Path), own: ownFolders(caller), managers: managers()}
 }
 
-// done is what was found, with the folders of programs in the order of the caller's PATH. The system's folders are among
-// them only as far as others come after them: every sandbox has those.
+// done is what was found. The folders of programs are in the order of the caller's PATH. The
+// system's folders are among them only as far as others come after them: every sandbox has those.
 func (s *toolSearch) done() Tool {
 	slices.SortStableFunc(s.dirs, func(a, b placedDir) int { return cmp.Compare(a.at, b.at) })
 	system, last := filepath.SplitList(systemPath), 0

@@ -43,8 +43,8 @@ func managers() []manager {
 
 func (m manager) root(caller Caller) string { return caller.folder(m.variable, m.usual) }
 
-// in is what the manager has installed as name; "" if there is no such version. name may come from the project: it
-// leads nowhere else.
+// in is what the manager has installed as name; "" if there is no such version. name may come from
+// the project: it leads nowhere else.
 func (m manager) in(caller Caller, name ...string) string {
 	for _, part := range name {
 		if part == "" || !filepath.IsLocal(part) || strings.ContainsRune(part, '/') {
@@ -90,8 +90,8 @@ func (s *toolSearch) installed(path string) []string {
 	return nil
 }
 
-// versionTrees is one version of a tool: all of it, or, where settings that can have credentials lie in
-// it (npm's global ones, Maven's), all of its folders but those.
+// versionTrees is one version of a tool: all of it, or, where settings that can have credentials
+// lie in it (npm's global ones, Maven's), all of its folders but those.
 func versionTrees(dir string) []string {
 	settings := []string{"etc/npmrc", "conf/settings.xml"}
 	if !slices.ContainsFunc(settings, func(name string) bool { _, err := os.Lstat(filepath.Join(dir, name)); return err == nil }) {
@@ -124,8 +124,8 @@ func (s *toolSearch) use(dir string) string {
 	return dir
 }
 
-// envShims resolves the shims of pyenv and those made after it: the version is named by a variable, by
-// the project's file or by the file "version".
+// envShims resolves the shims of pyenv and those made after it: the version is named by a variable,
+// by the project's file or by the file "version".
 func envShims(s *toolSearch, m manager) []string {
 	text := strings.ReplaceAll(s.caller.env(m.version), ":", "\n")
 	for _, file := range []string{filepath.Join(s.caller.Project, m.file), filepath.Join(m.root(s.caller), "version")} {
@@ -169,7 +169,8 @@ func newest(dir, prefix string) string {
 	return best
 }
 
-// toolVersions resolves the shims of asdf and mise: the project's files name versions, then the caller's.
+// toolVersions resolves the shims of asdf and mise: the project's files name versions, then the
+// caller's.
 func toolVersions(s *toolSearch, m manager) []string {
 	var dirs, known []string
 	add := func(tool string, versions []string) {
@@ -240,7 +241,8 @@ func miseTools(text string) map[string][]string {
 	return tools
 }
 
-// voltaShims resolves Volta's: the versions are in platform.json, and packages are installed beside them.
+// voltaShims resolves Volta's: the versions are in platform.json, and packages are installed beside
+// them.
 func voltaShims(s *toolSearch, m manager) []string {
 	root := m.root(s.caller)
 	var platform struct {
@@ -276,7 +278,8 @@ func voltaShims(s *toolSearch, m manager) []string {
 	return dirs
 }
 
-// text is the text of a small file; "" is none. In the project there may be anything: no link is followed.
+// text is the text of a small file; "" is none. In the project there may be anything: no link is
+// followed.
 func (s *toolSearch) text(path string) string {
 	flags := os.O_RDONLY | unix.O_NONBLOCK | unix.O_CLOEXEC
 	if s.caller.Project != "" && Within(path, s.caller.Project) {

@@ -52,7 +52,8 @@ func Host(host fs.FS, name string, who forage.Identity) (View, error) {
 	return p.view, nil
 }
 
-// System plans the least in which a program of the host's runs: the system's folders and what its linker reads.
+// System plans the least in which a program of the host's runs: the system's folders and what its
+// linker reads.
 func System(host fs.FS) (View, error) {
 	p := &planner{host: host}
 	if err := p.system(); err != nil {

@@ -134,7 +134,8 @@ func TestHostWithoutSystem(t *testing.T) {
 	}
 }
 
-// TestThisHost: on the machine at hand, every source is there, without links, and nothing private is in the view.
+// TestThisHost: on the machine at hand, every source is there, without links, and nothing private
+// is in the view.
 func TestThisHost(t *testing.T) {
 	v, err := Host(os.DirFS("/"), "box", agent)
 	if err != nil {

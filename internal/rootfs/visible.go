@@ -10,7 +10,8 @@ import (
 	"forage"
 )
 
-// Visible says whether a command is somewhere in dirs, or where it says, in the host's view that spec has.
+// Visible says whether a command is somewhere in dirs, or where it says, in the host's view that
+// spec has.
 func Visible(spec forage.Spec, command string, dirs []string) bool {
 	if strings.Contains(command, "/") {
 		dirs, command = []string{path.Dir(command)}, path.Base(command)

@@ -1,6 +1,7 @@
-// Package screen is a terminal that draws into memory: it says as text what a program's output shows, and what has
-// scrolled away. It knows cursor movement, erasing, scrolling and the alternate screen (ECMA-48, DEC VT, xterm's ctlseqs),
-// no colours and no input. What it is given is untrusted: it is bounded, whatever comes.
+// Package screen is a terminal that draws into memory. It says as text what a program's output
+// shows, and what has scrolled away. It knows cursor movement, erasing, scrolling and the alternate
+// screen (ECMA-48, DEC VT, xterm's ctlseqs), no colours and no input. Its input is untrusted, so
+// everything is bounded.
 package screen
 
 import (
@@ -236,7 +237,8 @@ func (s *Screen) lineFeed() {
 	s.move(s.x, s.y+1)
 }
 
-// scroll moves the lines from top on up by n, or down by -n. What leaves the main screen at its top is kept.
+// scroll moves the lines from top on up by n, or down by -n. What leaves the main screen at its top
+// is kept.
 func (s *Screen) scroll(top, n int) {
 	region := s.lines[top : s.bottom+1]
 	n = max(min(n, len(region)), -len(region))

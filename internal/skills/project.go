@@ -32,7 +32,8 @@ type Project struct {
 	Nix       bool     // it has a flake.nix or shell.nix
 }
 
-// maxName is how long what a target or script is called may be: anything longer could be a sentence.
+// maxName is how long what a target or script is called may be: anything longer could be a
+// sentence.
 const maxName = 32
 
 // isName says whether a target or script may be shown by its name.
@@ -106,8 +107,9 @@ var runners = []struct{ file, runner, install string }{
 	{"package.json", "npm", "npm install"},
 }
 
-// Analyse looks at the top of a workspace on the host. The agent may have written all of it: no link is followed
-// out of it, nothing but regular files is read, and not much of those. What can't be read says nothing.
+// Analyse looks at the top of a workspace on the host. The agent may have written all of it: no
+// link is followed out of it, nothing but regular files is read, and not much of those. What can't
+// be read says nothing.
 func Analyse(folder string) Project {
 	var p Project
 	root, err := os.OpenRoot(folder)
@@ -197,8 +199,8 @@ func read(root *os.Root, name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, maxRead))
 }
 
-// Own are the user's own skills: the files *.md of folder, in the order of their names. A folder that is not
-// there has none.
+// Own are the user's own skills: the files *.md of folder, by name. A folder that is not there has
+// none.
 func Own(folder string) ([]string, error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

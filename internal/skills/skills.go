@@ -1,5 +1,6 @@
-// Package skills writes what an agent is told of its sandbox: one short text, made from the plan, the live network
-// policy and the files of the project. It is not for rules: nothing is enforced by what an agent reads.
+// Package skills writes what an agent is told of its sandbox: one short text, made from the plan,
+// the live network policy and the files of the project. It is not for rules: nothing is enforced by
+// what an agent reads.
 package skills
 
 import (
@@ -34,7 +35,8 @@ var tools = []string{
 	"yarn", "bun", "deno", "python3", "pip", "uv", "poetry", "ruby", "bundle", "java", "mvn", "gradle", "php", "nix", "gh", "sqlite3",
 }
 
-// Text is what the agent is told: of the project, of the sandbox, the template's own words, and the user's.
+// Text is what the agent is told: of the project, of the sandbox, the template's own words, and the
+// user's.
 func Text(f Facts) []byte {
 	var b bytes.Buffer
 	w := writer{&b}
