@@ -52,9 +52,7 @@ func (s *Service) removeWorkspaces(ctx context.Context, name string, parts []for
 			var recovered []workspace.Recovery
 			recovered, err = s.removePart(ctx, provider, name, w, how)
 			kept = append(kept, recovered...)
-			for _, recovery := range recovered {
-				notes = append(notes, recoveryNote(recovery, w))
-			}
+			notes = append(notes, recoveryNotes(recovered, w)...)
 		}
 		failed = append(failed, err)
 	}

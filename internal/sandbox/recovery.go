@@ -52,31 +52,45 @@ func (s *Service) remember(kept []workspace.Recovery) error {
 	return writeJSON(s.Workspaces.Places.Kept(kept[0].Sandbox, time.Now(), "json"), kept)
 }
 
-// recoveryNote says where the removed work of w is, and how to get it back.
-func recoveryNote(r workspace.Recovery, w forage.Workspace) string {
+// recoveryNotes say where the removed work of w is, and then, once for all that is in one repository, how to get it back.
+func recoveryNotes(all []workspace.Recovery, w forage.Workspace) []string {
+	var notes, ways []string
+	for _, r := range all {
+		note, way := recoveryNote(r, w)
+		notes = append(notes, note)
+		if way != "" && !slices.Contains(ways, way) {
+			ways = append(ways, way)
+		}
+	}
+	return append(notes, ways...)
+}
+
+// recoveryNote is for one of them. A way is apart from the note where it is the same for others.
+func recoveryNote(r workspace.Recovery, w forage.Workspace) (note, way string) {
 	days := int(workspace.RecoveryKept / (24 * time.Hour))
 	branch, store := strings.TrimPrefix(r.Ref, branchRefs), term.ShellWord(r.Store)
 	jj := w.Repository != nil && w.Repository.Kind == forage.RepositoryJJ
 	switch {
 	case r.Folder != "":
-		return fmt.Sprintf("the files of %s are kept for %d days in %s", r.Sandbox, days, r.Folder)
+		return fmt.Sprintf("the files of %s are kept for %d days in %s", r.Sandbox, days, r.Folder), ""
 	case isBranch(r.Ref) && workspace.IsKept(r.Store):
-		return fmt.Sprintf("the commits of %s are kept for %d days: git fetch %s %s brings them", r.Sandbox, days, store, branch)
+		return fmt.Sprintf("the commits of %s are kept for %d days: git fetch %s %s brings them", r.Sandbox, days, store, branch), ""
 	case isBranch(r.Ref) && w.Mode == forage.WorkspaceDirect:
 		return fmt.Sprintf("the commits of %s are on the branch %s; the files are in your folder already: %s",
-			r.Sandbox, branch, ontoThem(r, w, branch))
+			r.Sandbox, branch, ontoThem(r, w, branch)), ""
 	case isBranch(r.Ref) && jj:
-		return fmt.Sprintf("the commits of %s are at the bookmark %s: `jj new %s` goes on from them", r.Sandbox, branch, branch)
+		return fmt.Sprintf("the commits of %s are at the bookmark %s: `jj new %s` goes on from them", r.Sandbox, branch, branch), ""
 	case isBranch(r.Ref):
-		return fmt.Sprintf("the commits of %s are on the branch %s of %s: `git merge %s` brings them into yours", r.Sandbox, branch, r.Store, branch)
+		return fmt.Sprintf("the commits of %s are on the branch %s of %s: `git merge %s` brings them into yours", r.Sandbox, branch, r.Store, branch), ""
 	case workspace.IsKept(r.Store):
-		return fmt.Sprintf("the work of %s is kept for %d days in %s: in a repository of yours, `git fetch %s %s:NAME` brings it to a branch NAME", r.Sandbox, days, r.Store, store, r.Ref)
+		return fmt.Sprintf("the work of %s is kept for %d days as %s", r.Sandbox, days, r.Ref),
+			fmt.Sprintf("to bring it to a branch, in a repository of yours: git fetch %s REF:NAME", store)
 	}
-	back := fmt.Sprintf("git --git-dir=%s branch NAME %s", store, r.Ref)
+	way = fmt.Sprintf("to bring it back: git --git-dir=%s branch NAME REF", store)
 	if jj {
-		back += ", and then jj git import,"
+		way += ", and then jj git import"
 	}
-	return fmt.Sprintf("the work of %s is kept for %d days as %s: %s brings it back", r.Sandbox, days, r.Ref, back)
+	return fmt.Sprintf("the work of %s is kept for %d days as %s", r.Sandbox, days, r.Ref), way
 }
 
 // ontoThem is what brings a folder that has the files to the commits of them: as git knows them, or jj where there is one.

@@ -29,14 +29,33 @@ func TestRecoveryNoteIsACommand(t *testing.T) {
 		{"own folder, jj and git", forage.WorkspaceDirect, both, both.Store, "refs/heads/forage-fix", "`jj -R '/home/me/my app' rebase -r @ -d forage-fix`"},
 		{"a jj workspace", forage.WorkspaceJJ, jj, jj.Store, "refs/heads/forage-fix", "`jj new forage-fix`"},
 		{"a worktree", forage.WorkspaceWorktree, git, git.Store, "refs/heads/forage-fix", "`git merge forage-fix`"},
-		{"recovery", forage.WorkspaceWorktree, git, git.Store, "refs/forage/recovery/fix/1/work", " git --git-dir='/home/me/my app/.git' branch NAME refs/forage/recovery/fix/1/work brings"},
+		{"recovery", forage.WorkspaceWorktree, git, git.Store, "refs/forage/recovery/fix/1/work", "\nto bring it back: git --git-dir='/home/me/my app/.git' branch NAME REF"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := forage.Workspace{Name: "main", Mode: c.mode, Path: folder, Repository: c.repository}
-			note := recoveryNote(workspace.Recovery{Sandbox: "fix", Store: c.store, Ref: c.ref}, w)
+			note := strings.Join(recoveryNotes([]workspace.Recovery{{Sandbox: "fix", Store: c.store, Ref: c.ref}}, w), "\n")
 			if !strings.Contains(note, c.want) {
 				t.Errorf("%s\nhas no %s", note, c.want)
 			}
 		})
+	}
+}
+
+// TestRecoveryNotesAreShort: of many refs each is one short line, and how to get them back is said once.
+func TestRecoveryNotesAreShort(t *testing.T) {
+	var all []workspace.Recovery
+	for _, ref := range []string{"HEAD", "refs-stash", "refs-heads-task1", "refs-heads-task2"} {
+		all = append(all, workspace.Recovery{
+			Sandbox: "fix", Store: "/home/me/some/where/deep/in/a/home/folder/project/.git", Ref: "refs/forage/recovery/fix/20261122T101112.123456789Z/main/" + ref,
+		})
+	}
+	notes := recoveryNotes(all, forage.Workspace{Name: "main", Mode: forage.WorkspaceWorktree})
+	if len(notes) != len(all)+1 {
+		t.Errorf("%q", notes)
+	}
+	for _, note := range notes {
+		if len(note) > 130 {
+			t.Errorf("%d characters: %s", len(note), note)
+		}
 	}
 }
