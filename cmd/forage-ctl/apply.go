@@ -19,8 +19,9 @@ func newApply(a *app) *cobra.Command {
 		Long: `
 Brings the sandbox's commits to the branch that is checked out in your
 repository, or to another with --into, by moving it forward or by a merge. What
-is not committed comes as one more commit. Your folder follows, if the branch is
-checked out there. With --paths only those files come, as one commit.
+is not committed comes as one more commit, or with --no-commit as changes in
+your folder. Your folder follows, if the branch is checked out there. With
+--paths only those files come, as one commit.
 
 In the folder that you gave a sandbox directly the files are yours already: only
 the branch follows. In a jj repository it is the bookmark that stands where the
@@ -45,6 +46,7 @@ forage-ctl apply work --paths src go.mod`,
 	c.Flags().StringVar(&o.Into, "into", "", "bring it to this `BRANCH`, which is made if there is none")
 	c.Flags().StringArrayVar(&o.Paths, "paths", nil, "only what is at or below these `PATHS` of the repository")
 	c.Flags().StringVar(&o.Part, "part", "", "only this `PART` of a composed workspace")
+	c.Flags().BoolVar(&o.NoCommit, "no-commit", false, "what is not committed comes as changes in your folder, and not as a commit")
 	c.Flags().BoolVar(&o.DryRun, "dry-run", false, "check everything and say what would be done; no file and no branch changes")
 	f.add(c)
 	return c
@@ -95,6 +97,12 @@ func printApplied(a *app, d review.Applied, dryRun, named bool) {
 		how = "merged"
 	case d.Before == "":
 		how = "made"
+	}
+	if d.Left > 0 {
+		fmt.Fprintf(a.out, "%s%s in %s not committed\n", part, term.Count(d.Left, "changed file"), term.Escape(d.Folder))
+	}
+	if d.After == d.Before {
+		return
 	}
 	fmt.Fprintf(a.out, "%s%s %s %.10s (%s, %s)\n", part, term.Escape(d.Branch), did, d.After, how, term.Count(d.Files, "file"))
 	if d.Before != "" && d.Folder != "" && !dryRun {

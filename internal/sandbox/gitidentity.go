@@ -39,6 +39,9 @@ func callersGit(ctx context.Context, caller Caller) gitIdentity {
 	return identity
 }
 
+// signing is the environment in which gpg and ssh-keygen find keys and ask for a passphrase.
+var signing = [...]string{"GNUPGHOME", "GPG_TTY", "SSH_AUTH_SOCK", "DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"}
+
 // gitConfig is where the caller's git finds what holds in all repositories: git-config(1), "FILES". What a variable names comes on top of
 // the rest, since another of the caller's shells may not have it.
 func (c Caller) gitConfig() gitrepo.UserConfig {
@@ -48,6 +51,11 @@ func (c Caller) gitConfig() gitrepo.UserConfig {
 		if file, _ := c.Getenv(name); filepath.IsAbs(file) {
 			files = append(files, file)
 			env = append(env, name+"="+file)
+		}
+	}
+	for _, name := range signing {
+		if value, ok := c.Getenv(name); ok {
+			env = append(env, name+"="+value)
 		}
 	}
 	search, _ := c.Getenv("PATH")

@@ -12,6 +12,7 @@ import (
 	"forage"
 	"forage/internal/rootfs"
 	"forage/internal/store"
+	"forage/internal/term"
 	"forage/internal/workspace"
 	"forage/internal/workspace/hazard"
 	"forage/internal/workspace/review"
@@ -28,6 +29,8 @@ type ApplyOptions struct {
 	Into   string   // branch of the user's repository; "" is the one that is checked out
 	Paths  []string // only these
 	DryRun bool     // everything is checked, and nothing is done
+	// NoCommit leaves what is not committed as changes in the user's folder.
+	NoCommit bool
 }
 
 // Diff brings the commits of a sandbox to the host's repository and reviews what was done, part by part. show may take as
@@ -62,7 +65,7 @@ func closeAll(sessions []*review.Session) error {
 }
 
 // reviews opens a review of each part that has something to compare with.
-func (s *Service) reviews(ctx context.Context, record store.Record, o ReviewOptions) ([]*review.Session, error) {
+func (s *Service) reviews(ctx context.Context, record store.Record, o ReviewOptions) (sessions []*review.Session, err error) {
 	parts, err := chosen(record.Plan, o.Part)
 	if err != nil {
 		return nil, err
@@ -74,7 +77,6 @@ func (s *Service) reviews(ctx context.Context, record store.Record, o ReviewOpti
 	if err != nil {
 		s.notify(fmt.Sprintf("the workspace could not be looked through for what host tools execute: %v", err))
 	}
-	var sessions []*review.Session
 	for _, w := range parts {
 		session, err := review.Open(ctx, s.subject(record.Name, w))
 		if err != nil {
@@ -149,18 +151,23 @@ func (s *Service) Apply(ctx context.Context, name string, o ApplyOptions) (all [
 			return err
 		}
 		who := callersGit(ctx, s.Caller)
-		options := review.Options{Into: o.Into, Paths: o.Paths, Name: who.name, Email: who.email, DryRun: true, Quiet: s.nobodyWrites}
+		options := review.Options{Into: o.Into, Paths: o.Paths, NoCommit: o.NoCommit, Name: who.name, Email: who.email, DryRun: true, Quiet: s.nobodyWrites}
 		would, _, err := prepareAll(ctx, sessions, options)
-		if err == nil && !slices.ContainsFunc(would, review.Applied.Changes) {
-			if err := s.notBrought(ctx, record); err != nil {
-				return err
-			}
+		changes := slices.ContainsFunc(would, review.Applied.Changes)
+		if err == nil && !changes {
+			err = s.notBrought(ctx, record)
 		}
-		if err != nil || o.DryRun {
-			all = would
+		if err != nil {
 			return err
 		}
-		if slices.ContainsFunc(would, review.Applied.Changes) { // else it is only remembered that the user has it all
+		if o.DryRun {
+			all = would
+			return nil
+		}
+		if changes { // else it is only remembered that the user has it all
+			if err := s.shownFirst(name, sessions, o.Paths); err != nil {
+				return err
+			}
 			s.snapshotBefore(ctx, record, "apply")
 			s.tellUnseen(sessions)
 		}
@@ -251,6 +258,19 @@ func notApplied(err error, done, left []review.Applied) error {
 		text += "; applied already, and left so: " + strings.Join(applied, ", ")
 	}
 	return fmt.Errorf("%s: %w (%s)", left[0].Part, err, text)
+}
+
+// shownFirst refuses attributes and settings of Git LFS that `diff` has not shown: they say which of the user's filters git runs.
+func (s *Service) shownFirst(name string, sessions []*review.Session, chosen []string) error {
+	for _, session := range sessions {
+		same, _ := session.Seen()
+		if paths := session.Attributes(chosen); len(paths) > 0 && !same {
+			return forage.WithHint(
+				forage.Errorf(forage.ErrRefused, "changed, and not shown yet: %s; git takes from it which of your programs to run", term.Escape(strings.Join(paths, ", "))),
+				"look with `forage-ctl diff "+name+"`, and apply then; --paths chooses other files")
+		}
+	}
+	return nil
 }
 
 // tellUnseen says when what is brought is not what diff has shown the user.

@@ -1,6 +1,7 @@
 package review
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,7 +31,7 @@ func (s *Session) accept(ctx context.Context, t *target, r result) ([]Change, er
 	if err != nil {
 		return nil, err
 	}
-	after, err := s.treeOf(ctx, r.commit)
+	after, err := s.treeOf(ctx, cmp.Or(r.files, r.commit))
 	if err != nil {
 		return nil, err
 	}
@@ -257,7 +258,7 @@ func (s *Session) converted(ctx context.Context, t *target, r result, changes []
 		}
 	}
 	index := s.staging.Dir + "/attributes.index"
-	if _, err := s.staging.Git(ctx, gitrepo.Call{Args: []string{"read-tree", r.commit}, Index: index}); err != nil {
+	if _, err := s.staging.Git(ctx, gitrepo.Call{Args: []string{"read-tree", cmp.Or(r.files, r.commit)}, Index: index}); err != nil {
 		return nil, err
 	}
 	list, err := s.staging.Git(ctx, gitrepo.Call{

@@ -15,9 +15,10 @@ import (
 type Options struct {
 	Into  string   // branch; "" is the one that is checked out in the user's folder
 	Paths []string // only these files and folders, as one commit; none: everything
-	// Name and Email are who makes the commits that Apply adds.
+	// Name and Email are who makes the commits that Apply adds, where git doesn't know.
 	Name, Email string
 	DryRun      bool // everything is checked, and nothing is done
+	NoCommit    bool // what is not committed stays so: it comes as changes in the user's folder
 	// Quiet refuses, if it has to, that files are written below a folder of the user's; nil: it never has to.
 	Quiet func(folder string) error
 }
@@ -33,11 +34,12 @@ type Applied struct {
 	Merged  bool     `json:"merged,omitempty"` // a merge was necessary
 	Files   int      `json:"files"`            // that differ between Before and After
 	Folder  string   `json:"folder,omitempty"` // whose files were brought up to date
+	Left    int      `json:"left,omitempty"`   // files that were left as changes in Folder, not committed
 	Notes   []string `json:"notes,omitempty"`
 }
 
 // Changes says whether there was anything to bring.
-func (a Applied) Changes() bool { return a.After != a.Before }
+func (a Applied) Changes() bool { return a.After != a.Before || a.Left > 0 }
 
 // Apply brings the work into the user's repository, or refuses with ErrRefused and leaves the repository as it was.
 func (s *Session) Apply(ctx context.Context, o Options) (done Applied, err error) {
@@ -87,7 +89,7 @@ func (s *Session) Prepare(ctx context.Context, o Options) (done Applied, install
 		}
 	}
 	result, err := s.plan(ctx, t, o, &done)
-	if err != nil || result.commit == t.commit {
+	if err != nil || !done.Changes() {
 		return done, nil, err
 	}
 	ready, err := t.prepare(ctx, s, result)
@@ -125,7 +127,7 @@ func (s *Session) plan(ctx context.Context, t *target, o Options, done *Applied)
 	if err != nil {
 		return result, err
 	}
-	if result.commit == t.commit {
+	if result.commit == t.commit && result.files == "" {
 		return result, s.there(ctx, t, o, result)
 	}
 	changes, err := s.accept(ctx, t, result)
@@ -133,8 +135,15 @@ func (s *Session) plan(ctx context.Context, t *target, o Options, done *Applied)
 		return result, err
 	}
 	done.After, done.Commits, done.Merged, done.Files, done.Folder = result.commit, result.commits, result.merged, len(changes), t.folder()
+	if result.files != "" {
+		left, err := s.paths(ctx, result.commit, result.files)
+		if err != nil {
+			return result, err
+		}
+		done.Left = len(left)
+	}
 	notes, err := s.converted(ctx, t, result, changes)
-	done.Notes = append(notes, done.Notes...)
+	done.Notes = append(append(notes, s.unsignedNote()...), done.Notes...)
 	return result, err
 }
 
@@ -172,13 +181,16 @@ func (s *Session) there(ctx context.Context, t *target, o Options, r result) err
 // keep installs a result, and remembers what the user has got.
 func (s *Session) keep(ctx context.Context, t *target, r result, install func() error) error {
 	m, bookmark := s.mark(t, r, r.commit), s.state.Bookmark
+	if r.files != "" { // no commit has them
+		m.After = ""
+	}
 	if err := s.remember(ctx, m); err != nil {
 		return err
 	}
 	if err := install(); err != nil {
 		return errors.Join(err, s.withdraw(ctx, m, bookmark))
 	}
-	if !r.all {
+	if !r.all || r.files != "" {
 		return nil
 	}
 	return gitrepo.NoteTaken(s.subject.Workspace, r.commit, s.tip)

@@ -190,7 +190,7 @@ func TestNothingRuns(t *testing.T) {
 	}
 	b.patch(true)
 	done := b.mustApply(Options{})
-	if !done.Merged || len(done.Notes) != 2 { // the filter, and the nested repository
+	if !done.Merged || len(done.Notes) != 3 { // not signed, the filter, and the nested repository
 		t.Errorf("done: %+v", done)
 	}
 	if _, err := os.Lstat(ran); err == nil {

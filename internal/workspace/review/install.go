@@ -235,8 +235,10 @@ func (i *installation) do(ctx context.Context) error {
 		}
 	}
 	_, _ = i.git(ctx, nil, "update-index", "-q", "--ignore-submodules", "--refresh")
-	if err := i.moveBranch(ctx, i.To); err != nil {
-		return err
+	if i.To != i.From {
+		if err := i.moveBranch(ctx, i.To); err != nil {
+			return err
+		}
 	}
 	i.Begun = false
 	return i.renameIndex()

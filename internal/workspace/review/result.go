@@ -14,13 +14,12 @@ import (
 
 // result is what a branch becomes.
 type result struct {
-	commit      string
-	commits     int
-	merged      bool
-	uncommitted bool // a commit was made of what had none
-	work        string
-	files       string // a tree: of the files, if they are not those of the commit
-	all         bool
+	commit  string
+	commits int
+	merged  bool
+	work    string
+	files   string // a tree: of the files, if they are not those of the commit
+	all     bool
 }
 
 func (s *Session) mark(t *target, r result, after string) mark {
@@ -29,7 +28,10 @@ func (s *Session) mark(t *target, r result, after string) mark {
 
 // result makes the commit that the branch is to be, in staging.
 func (s *Session) result(ctx context.Context, t *target, o Options) (result, error) {
-	who := identity(o)
+	who := s.identity(ctx, t.repo, o)
+	if o.NoCommit {
+		return s.uncommitted(ctx, t, o, who)
+	}
 	if len(o.Paths) > 0 {
 		return s.selected(ctx, t, o.Paths, who)
 	}
@@ -40,8 +42,52 @@ func (s *Session) result(ctx context.Context, t *target, o Options) (result, err
 	return s.joined(ctx, t, r, who)
 }
 
+// uncommitted brings the commits to the branch, and the rest to the files of the user's folder alone.
+func (s *Session) uncommitted(ctx context.Context, t *target, o Options, who identity) (result, error) {
+	if !t.checkedOut || t.direct {
+		return result{}, forage.Errorf(forage.ErrUsage, "--no-commit is for a branch that is checked out in a folder of yours, and %s is not", t.branch)
+	}
+	o.NoCommit = false
+	silent := o
+	silent.DryRun = true // nobody signs what is not to be a commit
+	all, err := s.result(ctx, t, silent)
+	if err != nil || all.commit == t.commit {
+		return all, err
+	}
+	files, err := s.treeOf(ctx, all.commit)
+	if err != nil {
+		return all, err
+	}
+	switch {
+	case len(o.Paths) > 0 || t.commit != "" && (s.tip == "" || s.isAncestor(ctx, s.tip, t.commit)):
+		all.commit, all.commits, all.merged = t.commit, 0, false
+	case t.commit == "" || s.isAncestor(ctx, t.commit, s.tip):
+		all.commit, all.merged = s.tip, false
+	default:
+		tree, conflicts, err := s.mergeTree(ctx, t.commit, s.tip)
+		if err == nil && len(conflicts) > 0 {
+			err = s.conflict(t.commit, conflicts)
+		}
+		if err != nil {
+			return all, err
+		}
+		if all.commit, err = s.commitTree(ctx, who, tree, s.mergeTitle(t), t.commit, s.tip); err != nil {
+			return all, err
+		}
+	}
+	committed, err := s.treeOf(ctx, all.commit)
+	if committed != files {
+		all.files = files
+	}
+	return all, err
+}
+
+func (s *Session) mergeTitle(t *target) string {
+	return fmt.Sprintf("Merge the work of %s into %s", s.subject.Sandbox, t.branch)
+}
+
 // commitRest makes a commit of what is not committed, and finds the one that stands for all of the work.
-func (s *Session) commitRest(ctx context.Context, t *target, r *result, who []string) error {
+func (s *Session) commitRest(ctx context.Context, t *target, r *result, who identity) error {
 	committed, err := s.treeOf(ctx, s.tip)
 	if err != nil {
 		return err
@@ -60,12 +106,12 @@ func (s *Session) commitRest(ctx context.Context, t *target, r *result, who []st
 			"inside, end the rebase, or `git merge "+s.Branch+"` brings the two together, or `git switch "+s.Branch+"` goes back; --paths chooses files")
 	}
 	r.commit, err = s.commitTree(ctx, who, s.work, s.subject.Sandbox+": uncommitted work", cmp.Or(s.onto, s.tip))
-	r.work, r.uncommitted = r.commit, true
+	r.work = r.commit
 	return err
 }
 
 // joined brings a result together with where the branch is.
-func (s *Session) joined(ctx context.Context, t *target, r result, who []string) (result, error) {
+func (s *Session) joined(ctx context.Context, t *target, r result, who identity) (result, error) {
 	switch {
 	case t.commit == "" || r.commit != "" && s.isAncestor(ctx, t.commit, r.commit):
 		return r, nil
@@ -90,12 +136,12 @@ func (s *Session) joined(ctx context.Context, t *target, r result, who []string)
 		return r, nil
 	}
 	r.merged = true
-	r.commit, err = s.commitTree(ctx, who, tree, fmt.Sprintf("Merge the work of %s into %s", s.subject.Sandbox, t.branch), t.commit, r.commit)
+	r.commit, err = s.commitTree(ctx, who, tree, s.mergeTitle(t), t.commit, r.commit)
 	return r, err
 }
 
 // selected makes one commit of the chosen files on top of the branch. It has one parent: to git, the rest is not merged.
-func (s *Session) selected(ctx context.Context, t *target, paths, who []string) (r result, err error) {
+func (s *Session) selected(ctx context.Context, t *target, paths []string, who identity) (r result, err error) {
 	tree, err := s.selectTree(ctx, paths)
 	if err != nil {
 		return r, err
@@ -132,7 +178,7 @@ func (s *Session) selectTree(ctx context.Context, paths []string) (string, error
 	left := func(c Change) bool {
 		chosen := false
 		for i, path := range paths {
-			if c.Path == path || strings.HasPrefix(c.Path, path+"/") || path == "." {
+			if below(c.Path, path) {
 				used[i], chosen = true, true
 			}
 		}
@@ -154,6 +200,11 @@ func (s *Session) selectTree(ctx context.Context, paths []string) (string, error
 	return s.edit(ctx, s.base, changes)
 }
 
+// below says whether a file is what a user names, or in it.
+func below(file, path string) bool {
+	return file == path || strings.HasPrefix(file, path+"/") || path == "."
+}
+
 // changesSinceStart are the files that differ from where the work began.
 func (s *Session) changesSinceStart(ctx context.Context) ([]Change, error) {
 	if s.plain != nil {
@@ -164,31 +215,6 @@ func (s *Session) changesSinceStart(ctx context.Context) ([]Change, error) {
 		return nil, err
 	}
 	return s.changes(ctx, start, s.work, false)
-}
-
-// nobody makes the commits that stay in staging.
-var nobody = identity(Options{})
-
-func identity(o Options) []string {
-	name, email := o.Name, o.Email
-	if name == "" {
-		name = "forage"
-	}
-	if email == "" {
-		email = "forage@localhost"
-	}
-	return []string{"GIT_AUTHOR_NAME=" + name, "GIT_AUTHOR_EMAIL=" + email, "GIT_COMMITTER_NAME=" + name, "GIT_COMMITTER_EMAIL=" + email}
-}
-
-func (s *Session) commitTree(ctx context.Context, who []string, tree, message string, parents ...string) (string, error) {
-	args := []string{"commit-tree", tree, "-F", "-"}
-	for _, parent := range parents {
-		if parent != "" {
-			args = append(args, "-p", parent)
-		}
-	}
-	id, err := s.staging.Git(ctx, gitrepo.Call{Args: args, Stdin: []byte(message + "\n"), Env: who})
-	return strings.TrimSpace(string(id)), err
 }
 
 // mergeTree merges two commits without any working folder: git-merge-tree(1). Where they conflict it says in which files.
@@ -214,6 +240,8 @@ func (s *Session) conflict(ours string, paths []string) error {
 	rebase := "have the agent rebase its work"
 	if w := s.subject.Workspace; w.Repository != nil && w.Repository.Kind == forage.RepositoryGit {
 		rebase += " with `git rebase " + ours[:min(len(ours), 12)] + "`" // which is found inside by its id: the branches there are older
+	} else if w.Repository != nil {
+		rebase = "bring the two together with `jj new " + term.Escape(cmp.Or(s.into, s.state.Bookmark, "main")) + " " + s.Branch + "`, and resolve what conflicts there"
 	}
 	return forage.WithHint(
 		forage.Errorf(forage.ErrRefused, "these files conflict: %s", names),

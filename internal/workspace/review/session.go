@@ -68,6 +68,7 @@ type Session struct {
 	onto     string              // a commit of what was not committed at the last apply, if the branch has it and nothing was committed since
 	work     string              // the tree that apply brings: Tree, but for the user's own folder, of which only commits come
 	state    state
+	unsigned string // why a commit is not signed that should be
 	apart    string // a note, if the files are of another commit than the tip
 	opened   []func() error
 	plain    *plain // of a copy of a folder without a repository; nil: there is one

@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/google/renameio/v2"
 )
@@ -67,3 +69,16 @@ func (s *Session) MarkShown(ctx context.Context) error {
 
 // Seen says whether the content is what the user was shown last, and whether anything was shown.
 func (s *Session) Seen() (same, any bool) { return s.state.Shown == s.Tree, s.state.Shown != "" }
+
+// Attributes are the changed files, of those that a user chooses, that say which filters git runs: gitattributes(5), git-lfs-config(5).
+func (s *Session) Attributes(chosen []string) (paths []string) {
+	for _, c := range s.Changes {
+		if len(chosen) > 0 && !slices.ContainsFunc(clean(chosen), func(path string) bool { return below(c.Path, path) }) {
+			continue
+		}
+		if name := filepath.Base(c.Path); c.NewMode != 0 && (strings.EqualFold(name, ".gitattributes") || strings.EqualFold(name, ".lfsconfig")) {
+			paths = append(paths, c.Path)
+		}
+	}
+	return paths
+}
