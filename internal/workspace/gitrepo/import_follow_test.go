@@ -444,6 +444,23 @@ func TestLeavingADetachedHeadLosesNothing(t *testing.T) {
 	}
 }
 
+// TestACommitOnADetachedHeadThatIsLeftAtOnce: no import has ever seen it.
+func TestACommitOnADetachedHeadThatIsLeftAtOnce(t *testing.T) {
+	b := newBox(t, newHost(t), "box")
+	b.inside.Git("switch", "-q", "--detach")
+	left := b.inside.Commit("c", "c")
+	b.inside.Git("switch", "-q", b.work.Branch)
+	b.importIt()
+	if diff := cmp.Diff([]string{leftPrefix + left[:12]}, b.unsaved().Elsewhere); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	kept, err := Keep(t.Context(), b.work, "box", b.scratch)
+	must(t, err)
+	if len(kept) != 1 || b.host.Git("rev-parse", kept[0].Ref) != left {
+		t.Errorf("kept are %+v, want %s", kept, left)
+	}
+}
+
 // TestMergeOfAnUnrelatedHistory: git refuses to merge it without being told, so whoever shows the command has to know.
 func TestMergeOfAnUnrelatedHistory(t *testing.T) {
 	b := newBox(t, newHost(t), "box")

@@ -71,6 +71,10 @@ func (k *keeping) run(ctx context.Context) error {
 	if err := k.work(ctx, tip); err != nil {
 		return err
 	}
+	if hasTree(k.w) && !gone(k.w.Path) {
+		staged, err := k.onlyInIndex(ctx)
+		k.spoilt = k.spoilt || err != nil || len(staged) > 0
+	}
 	if k.spoilt {
 		return k.moveAside("git", k.path())
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -120,6 +121,52 @@ func TestKeepOfWhatGitCannotHold(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(folder, "git/refs/heads/broken")); err != nil {
 		t.Errorf("the metadata with the broken branch is not kept: %v", err)
+	}
+}
+
+// TestKeepOfWhatOnlyTheIndexHas: with the metadata, in which it is.
+func TestKeepOfWhatOnlyTheIndexHas(t *testing.T) {
+	b := newBox(t, newHost(t), "box")
+	write(t, filepath.Join(b.work.Path, "a"), "staged\n")
+	b.inside.Git("add", "a")
+	write(t, filepath.Join(b.work.Path, "a"), "one\n")
+	if status := b.unsaved(); !slices.Equal(status.Uncommitted, []string{"a"}) {
+		t.Errorf("unsaved: %+v", status)
+	}
+	_, kept := b.keep()
+	folder := ""
+	for _, r := range kept {
+		folder += r.Folder
+	}
+	if got := b.host.Git("--git-dir="+filepath.Join(folder, "git"), "show", ":a"); got != "staged" {
+		t.Errorf("in %q, the index has %q", folder, got)
+	}
+}
+
+// TestKeepOfARepositoryThatWasCommitted: a commit says only which commit it was at.
+func TestKeepOfARepositoryThatWasCommitted(t *testing.T) {
+	b := newBox(t, newHost(t), "box")
+	nested := filepath.Join(b.work.Path, "sub")
+	b.outside.Git("init", "-q", nested)
+	write(t, filepath.Join(nested, "work"), "nowhere else\n")
+	b.outside.Git("-C", nested, "add", "-A")
+	b.outside.Git("-C", nested, "commit", "-q", "-m", "inner")
+	b.inside.Git("add", "-A")
+	b.inside.Git("commit", "-q", "-m", "with sub")
+	b.importIt()
+	if status := b.unsaved(); !slices.Equal(status.Uncommitted, []string{"sub/"}) {
+		t.Errorf("unsaved: %+v", status)
+	}
+	_, kept := b.keep()
+	folder := ""
+	for _, r := range kept {
+		folder += r.Folder
+	}
+	if text, err := os.ReadFile(filepath.Join(folder, "files/sub/work")); err != nil || string(text) != "nowhere else\n" {
+		t.Errorf("the repository is not in %q: %v", folder, err)
+	}
+	if _, err := os.Stat(filepath.Join(folder, "files/sub/.git/HEAD")); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -87,24 +87,19 @@ func (s *Shadow) sweepObjects() {
 	}
 }
 
-// serve is the command line of an upload-pack, in a jail, over the objects of a private git directory: with a git directory of
-// ours, which has no refs and no configuration from inside.
-func (s *Shadow) serve(private string) (command string, err error) {
-	dir := filepath.Join(s.Dir, "serve")
+// overObjects makes a git directory of ours over the objects of a private one, and says what git has to see for it.
+func (s *Shadow) overObjects(private string) (dir string, readOnly []string, err error) {
+	dir = filepath.Join(s.Dir, "serve")
 	if err := os.RemoveAll(dir); err != nil {
-		return "", err
+		return "", nil, err
 	}
 	objects, err := s.Repository.ObjectDirs()
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	from := filepath.Join(private, "objects")
-	size, err := sizeOf(from)
-	if err != nil {
-		return "", err
-	}
 	var alternates strings.Builder
-	readOnly := []string{dir, from}
+	readOnly = []string{dir, from}
 	alternates.WriteString(quoteAlternate(from) + "\n")
 	for _, o := range objects {
 		alternates.WriteString(quoteAlternate(o.Path) + "\n")
@@ -120,6 +115,20 @@ func (s *Shadow) serve(private string) (command string, err error) {
 	if !gone(shallow) {
 		err = errors.Join(err, workspace.CopyFile(shallow, filepath.Join(dir, "shallow"), maxConfig))
 	}
+	if err != nil {
+		return "", nil, err
+	}
+	return dir, readOnly, nil
+}
+
+// serve is the command line of an upload-pack, in a jail, over the objects of a private git directory: with a git directory of
+// ours, which has no refs and no configuration from inside.
+func (s *Shadow) serve(private string) (command string, err error) {
+	size, err := sizeOf(filepath.Join(private, "objects"))
+	if err != nil {
+		return "", err
+	}
+	dir, readOnly, err := s.overObjects(private)
 	if err != nil {
 		return "", err
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -220,6 +221,9 @@ func (w *treeWriter) changed(ctx context.Context) ([]string, error) {
 	for _, folder := range closed {
 		w.leave(strings.TrimSuffix(folder, "/"), "a folder that can't be looked into")
 	}
+	if w.tree.Nested, err = w.nestedLinks(ctx); err != nil {
+		return nil, err
+	}
 	var names []string
 	seen := make(map[string]bool)
 	for name := range fields(list) {
@@ -231,6 +235,18 @@ func (w *treeWriter) changed(ctx context.Context) ([]string, error) {
 		}
 	}
 	return names, nil
+}
+
+// nestedLinks are the repositories in the folder that were committed as if they were submodules: all that is kept of them in a
+// commit is which one they were at. A submodule itself has a file as its .git, and is left alone.
+func (w *treeWriter) nestedLinks(ctx context.Context) (nested []string, err error) {
+	links, err := w.shadow.Repository.Gitlinks(ctx, w.index, w.shadow.Dir)
+	for _, link := range links {
+		if _, err := w.root.open(path.Join(link, ".git")); errors.Is(err, errFolder) {
+			nested = append(nested, link)
+		}
+	}
+	return nested, err
 }
 
 // keep keeps the index for the next time. That it can't be kept only costs time.

@@ -185,7 +185,7 @@ func TestNestedRepositoriesAndFiltersRunNothing(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("tree (-want +got):\n%s", diff)
 		}
-		if diff := cmp.Diff([]string{"nested"}, tree.Nested); diff != "" {
+		if diff := cmp.Diff([]string{"sub", "nested"}, tree.Nested); diff != "" {
 			t.Errorf("nested (-want +got):\n%s", diff)
 		}
 	}

@@ -125,13 +125,6 @@ func (i *importing) insideRefs() (map[string]string, []string, error) {
 	}
 	maps.DeleteFunc(refs, func(name, id string) bool { return isFetched(name) || copied[name] == id })
 	odd = slices.DeleteFunc(odd, isFetched)
-	state, err := loadImported(i.w)
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, id := range state.Left {
-		refs[leftPrefix+id[:12]] = id
-	}
 	heads := []string{"HEAD"}
 	worktrees, err := i.from.list("worktrees", maxInsideRefs)
 	if err != nil {
@@ -153,7 +146,36 @@ func (i *importing) insideRefs() (map[string]string, []string, error) {
 			refs[name] = id
 		}
 	}
+	state, err := loadImported(i.w)
+	if err != nil {
+		return nil, nil, err
+	}
+	named := slices.Collect(maps.Values(refs))
+	for _, id := range slices.Concat(state.Left, i.from.left()) {
+		if !slices.Contains(named, id) {
+			refs[leftPrefix+id[:12]] = id
+		}
+	}
 	return refs, odd, nil
+}
+
+// maxHeadLog bounds HEAD's log, in bytes.
+const maxHeadLog = 16 << 20
+
+// left are the newest commits at which HEAD was detached, and which it left, as git has noted.
+func (m *metadata) left() (ids []string) {
+	text, err := m.read("logs/HEAD", maxHeadLog)
+	if err != nil {
+		return nil
+	}
+	for line := range strings.Lines(string(text)) {
+		_, move, _ := strings.Cut(line, "\tcheckout: moving from ")
+		if id, _, ok := strings.Cut(move, " to "); ok && isHex(id) && !slices.Contains(ids, id) {
+			ids = append(ids, id)
+			ids = ids[max(0, len(ids)-maxLeft):]
+		}
+	}
+	return ids
 }
 
 // lost are those refs whose commits, or whose tag, the host's repository lacks or has on no ref, in order.

@@ -31,6 +31,11 @@ func (i *importing) uncommitted(ctx context.Context, status *workspace.Status) e
 	if err != nil {
 		return fmt.Errorf("looking for uncommitted work: %w", err)
 	}
+	staged, err := i.onlyInIndex(ctx)
+	if err != nil && status.Problem == "" {
+		status.Problem = err.Error()
+	}
+	names = slices.Compact(slices.Sorted(slices.Values(append(names, staged...))))
 	status.UncommittedCount = len(names)
 	status.Uncommitted = names[:min(len(names), workspace.MaxListed)]
 	return nil
@@ -96,7 +101,14 @@ func (i *importing) changedFiles(ctx context.Context, base string) ([]string, er
 		return nil, err
 	}
 	_ = replaceFile(look.index, kept) // that it can't be kept only costs time
+	nested, err := look.nestedLinks(ctx)
+	if err != nil {
+		return nil, err
+	}
 	names := slices.AppendSeq(closed, fields(out))
+	for _, name := range nested {
+		names = append(names, name+"/")
+	}
 	slices.Sort(names)
 	return slices.Compact(names), nil // what was deleted is listed twice
 }
