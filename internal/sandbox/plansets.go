@@ -143,6 +143,12 @@ var projectFiles = []struct{ file, set string }{
 	{"pom.xml", "@maven"}, {"build.gradle", "@maven"}, {"build.gradle.kts", "@maven"}, {"Gemfile", "@rubygems"}, {"flake.nix", "@nix"},
 }
 
+// commandSets are commands that fetch packages, and the set that they need.
+var commandSets = map[string]string{
+	"npm": "@npm", "npx": "@npm", "pnpm": "@npm", "yarn": "@npm", "pip": "@pypi", "pip3": "@pypi", "uv": "@pypi", "uvx": "@pypi",
+	"go": "@go", "cargo": "@cargo", "mvn": "@maven", "gradle": "@maven", "gem": "@rubygems", "bundle": "@rubygems", "nix": "@nix",
+}
+
 // proposedSets are the sets that the project's files speak for, and those files. They grant nothing.
 func proposedSets(workspaces []forage.Workspace) (sets, files []string) {
 	for _, w := range workspaces {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -63,14 +64,19 @@ func (s *Service) refusals(ctx context.Context, record store.Record) ([]Refusal,
 	return s.withSets(ctx, record.Plan, answer.Refused), err
 }
 
-// withSets has the sets allow what belongs to one. The sets that the project's files speak for are looked for once on
-// this host, if there is something that could belong to them.
+// withSets has the sets allow what belongs to one. The sets that the project's files or the command
+// speak for are looked for once on this host, if there is something that could belong to them.
 func (s *Service) withSets(ctx context.Context, plan forage.Plan, all []Refusal) []Refusal {
 	if len(all) == 0 {
 		return nil
 	}
 	known := s.knownSets()
 	proposed, _ := proposedSets(plan.Workspaces())
+	if argv := plan.Spec.Command; len(argv) > 0 {
+		if set, ok := commandSets[path.Base(argv[0])]; ok {
+			proposed = append(proposed, set)
+		}
+	}
 	for _, set := range proposed {
 		if _, asked := known[set]; asked {
 			continue
