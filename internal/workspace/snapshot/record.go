@@ -2,10 +2,9 @@ package snapshot
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/gob"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
@@ -23,7 +22,7 @@ const (
 	kindLeft   kind = '-' // is there, and is no part of the snapshot: restoring leaves alone what is at this path
 )
 
-// entry is one file, folder or link, as stat(2) said. A record is a file of them (encoding/gob), parents first.
+// entry is one file, folder or link, as stat(2) said. A record is a list of them (encoding/gob), parents first.
 type entry struct {
 	Path     string // relative to the folder, with slashes; "" is the folder itself
 	Kind     kind
@@ -92,44 +91,21 @@ func index(entries []*entry) map[string]*entry {
 
 // writeRecord replaces a file in one step, and it is on the disk then.
 func writeRecord(path string, entries []*entry) error {
-	file, err := renameio.NewPendingFile(path, renameio.WithTempDir(filepath.Dir(path)), renameio.WithPermissions(0o600))
-	if err != nil {
+	var text bytes.Buffer
+	if err := gob.NewEncoder(&text).Encode(entries); err != nil {
 		return err
 	}
-	defer file.Cleanup()
-	buffered := bufio.NewWriterSize(file, 1<<20)
-	encoder := gob.NewEncoder(buffered)
-	for _, e := range append(entries, &entry{}) { // one without a kind says that it is whole
-		if err := encoder.Encode(e); err != nil {
-			return err
-		}
-	}
-	if err := buffered.Flush(); err != nil {
-		return err
-	}
-	return file.CloseAtomicallyReplace()
+	return renameio.WriteFile(path, text.Bytes(), 0o600, renameio.WithTempDir(filepath.Dir(path)))
 }
 
-func readRecord(path string) ([]*entry, error) {
+func readRecord(path string) (entries []*entry, err error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	decoder := gob.NewDecoder(bufio.NewReaderSize(file, 1<<20))
-	var entries []*entry
-	for {
-		e := &entry{}
-		err := decoder.Decode(e)
-		if err == nil && e.Kind == 0 {
-			return entries, nil
-		}
-		if errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s is damaged: %w", path, err)
-		}
-		entries = append(entries, e)
+	if err := gob.NewDecoder(bufio.NewReader(file)).Decode(&entries); err != nil {
+		return nil, fmt.Errorf("%s is damaged: %w", path, err)
 	}
+	return entries, nil
 }

@@ -115,7 +115,10 @@ func (s Store) put(ctx context.Context, f Folder, dir string, present []*entry) 
 	}
 	defer o.root.Close()
 	o.folder(root, tree, entries[0])
-	if err := o.join(); err != nil {
+	if len(o.errs) == 0 && ctx.Err() != nil {
+		o.errs = append(o.errs, context.Cause(ctx))
+	}
+	if err := errors.Join(o.errs...); err != nil {
 		return fmt.Errorf("restoring %s: %w", f.Path, err)
 	}
 	return nil
@@ -141,7 +144,6 @@ type outlet struct {
 	made    map[string]inode    // first names of files that have several, and what is there now; zero: nothing yet
 	buffer  []byte
 	errs    []error
-	failed  int
 }
 
 // maxErrors is how many errors are told apart.
@@ -152,24 +154,18 @@ func (o *outlet) fail(at string, err error) {
 	if err == nil {
 		return
 	}
-	if o.failed++; o.failed <= maxErrors {
+	switch len(o.errs) {
+	default:
 		o.errs = append(o.errs, fmt.Errorf("%q: %w", at, err))
+	case maxErrors:
+		o.errs = append(o.errs, errors.New("and more"))
+	case maxErrors + 1:
 	}
 	for _, hopeless := range []error{unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.EIO} {
 		if errors.Is(err, hopeless) {
 			o.cancel(err)
 		}
 	}
-}
-
-func (o *outlet) join() error {
-	if o.failed == 0 {
-		return context.Cause(o.ctx)
-	}
-	if more := o.failed - maxErrors; more > 0 {
-		o.errs = append(o.errs, fmt.Errorf("and %d more", more))
-	}
-	return errors.Join(o.errs...)
 }
 
 // folder makes dir what e says, and all below; from is the same folder of the snapshot. It gets its own attributes when all in it is done.
