@@ -1,12 +1,14 @@
 package review
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"forage"
 	"forage/internal/testgit"
 )
 
@@ -220,6 +222,24 @@ func TestApplyMakesNoSubmoduleOfWhatTheAgentHasMade(t *testing.T) {
 			b.write(b.user.Dir, "inner/.git/config", "[core]\n\tfsmonitor = touch canary\n")
 		}
 		b.refuses(Options{}, "inner", "submodule")
+	}
+}
+
+// Eight small trees that stand for a hundred million files.
+func TestReviewOfATreeWithoutEndIsRefused(t *testing.T) {
+	b := newBox(t, map[string]string{"a": "1\n"})
+	entry := "100644 blob " + b.blob("x")
+	for range 8 {
+		var entries strings.Builder
+		for i := range 10 {
+			fmt.Fprintf(&entries, "%s\t%d\n", entry, i)
+		}
+		entry = "040000 tree " + b.tree(entries.String())
+	}
+	b.plant(entry + "\tbomb\n")
+	s, err := Open(t.Context(), b.subject)
+	if !errors.Is(err, forage.ErrRefused) || !strings.Contains(err.Error(), "files") || forage.Hint(err) == "" {
+		t.Fatalf("open: %v, %v", s, err)
 	}
 }
 

@@ -1,7 +1,9 @@
 package review
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -15,6 +17,34 @@ const maxList = 64 << 20
 
 // bigFile is where a file is not compared line by line any more: git holds both sides in memory.
 const bigFile = "core.bigFileThreshold=16m"
+
+// maxPaths bounds the files of a tree. A few small objects can stand for any number of them, and git holds a name for each.
+const maxPaths = 2 << 20
+
+// bounded refuses a commit with more files than git can be asked to compare.
+func (s *Session) bounded(ctx context.Context, commit string) error {
+	if commit == "" {
+		return nil
+	}
+	files := &counter{left: maxPaths}
+	_, err := s.staging.Git(ctx, gitrepo.Call{Args: []string{"ls-tree", "-r", "-z", "--name-only", commit}, Writer: files})
+	if files.left < 0 {
+		return forage.WithHint(
+			forage.Errorf(forage.ErrRefused, "the commit %.12s has more than %d files", commit, maxPaths),
+			"have the agent make it anew without them; generated files are left out with .gitignore")
+	}
+	return err
+}
+
+// counter fails once it was given more than that many zero bytes.
+type counter struct{ left int }
+
+func (c *counter) Write(text []byte) (int, error) {
+	if c.left -= bytes.Count(text, []byte{0}); c.left < 0 {
+		return 0, errors.New("too many")
+	}
+	return len(text), nil
+}
 
 // changes are the files that differ between two trees, with counts of lines, and with renames found if that is asked for.
 func (s *Session) changes(ctx context.Context, from, to string, renames bool) ([]Change, error) {

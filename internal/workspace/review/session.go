@@ -113,6 +113,9 @@ func Open(ctx context.Context, subject Subject) (_ *Session, err error) {
 	if s.tip = s.commit(ctx, s.staging, gitrepo.TipRef(w)); w.Branch == "" || s.tip == "" {
 		s.tip = w.Base
 	}
+	if err := s.bounded(ctx, s.tip); err != nil {
+		return nil, err
+	}
 	tree, err := s.readFolder(ctx)
 	if err != nil {
 		return nil, err
