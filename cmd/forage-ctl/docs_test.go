@@ -79,7 +79,7 @@ func TestDocCommandLines(t *testing.T) {
 					continue
 				}
 				for _, line := range b.lines {
-					line = strings.TrimPrefix(line, "$ ")
+					line = strings.TrimSuffix(strings.TrimPrefix(line, "$ "), " &")
 					if strings.HasPrefix(line, "forage-ctl ") {
 						fmt.Fprintln(&script, line)
 					}
@@ -121,10 +121,16 @@ func parses(args []string) error {
 // sessionCommand runs what a page shows in console blocks, in their order: lines that begin with
 // "$ " are given to a shell, the lines below are what it must print. In those, "..." stands for
 // any text, and alone for any number of lines. A comment behind two spaces and "#" is for readers.
-// The folder that "cd" goes to is kept.
+// The folder that "cd" goes to is kept. A command that ends with "&" goes on beside the others. OLD=NEW
+// puts other ports in the place of those that the page names.
 func sessionCommand(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: session PAGE")
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: session PAGE [OLD=NEW...]")
+	}
+	var ports []string
+	for _, arg := range args[1:] {
+		old, port, _ := strings.Cut(arg, "=")
+		ports = append(ports, old, port)
 	}
 	found, err := blocks(ts.MkAbs(args[0]))
 	ts.Check(err)
@@ -143,6 +149,10 @@ func sessionCommand(ts *testscript.TestScript, neg bool, args []string) {
 				end++
 			}
 			command = comment.ReplaceAllString(command, "")
+			command = strings.NewReplacer(ports...).Replace(command)
+			if beside, ok := strings.CutSuffix(command, " &"); ok { // whose output would be waited for
+				command = beside + " >/dev/null 2>&1 &"
+			}
 			err := ts.Exec("sh", "-c", earlier+command)
 			if strings.HasPrefix(command, "cd ") {
 				earlier += command + "\n"

@@ -33,7 +33,7 @@ const conditionDeadline = 2 * time.Minute
 //	serve-model NAME HOST...         one that answers as a language model, see serveModelCommand
 //	fill-audit NAME                  fill the audit log until another segment is begun
 //	take-port PORT                   something else listens there, until the script ends
-//	session PAGE                     what the console blocks of a page of the docs show, see sessionCommand
+//	session PAGE [OLD=NEW...]        what the console blocks of a page of the docs show, see sessionCommand
 //	pty ...                          a terminal and somebody who types, see ptyCommand
 func scriptCommands() map[string]func(*testscript.TestScript, bool, []string) {
 	return map[string]func(*testscript.TestScript, bool, []string){
