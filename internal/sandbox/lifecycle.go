@@ -430,3 +430,21 @@ func (s *Service) locked(ctx context.Context, name string, f func(store.Record) 
 	}
 	return f(record)
 }
+
+// soon is how long a command that has ended waits for its commits: the supervisor brings what takes longer.
+const soon = 5 * time.Second
+
+// bringSoon is bringCommits for a sandbox that goes on: nobody waits for a big import.
+func (s *Service) bringSoon(ctx context.Context, plan forage.Plan) {
+	defer s.progress("bringing commits out of " + plan.Name)()
+	bringing, enough := context.WithTimeout(ctx, soon)
+	defer enough()
+	err := s.updateWorkspaces(bringing, plan)
+	switch {
+	case err == nil:
+	case bringing.Err() != nil && ctx.Err() == nil:
+		s.notify("the commits of " + plan.Name + " are still being brought to its repository: `forage-ctl status " + plan.Name + "` says when they are there")
+	default:
+		s.notify(err.Error())
+	}
+}

@@ -95,7 +95,7 @@ func (s *Service) reach(ctx context.Context, name, method string, argv []string,
 	}
 	exit, err := runOver(ctx, client, record.Plan.Spec.Dir, argv, stdio)
 	if ctx.Err() == nil {
-		s.bringCommits(ctx, record.Plan)
+		s.bringSoon(ctx, record.Plan)
 	}
 	return exit, err
 }

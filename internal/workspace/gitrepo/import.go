@@ -123,6 +123,9 @@ func (i *importing) run(ctx context.Context, state imported, at place) (workspac
 	if err != nil || moved(state, now) && now != at.own && now != at.head {
 		return update, err // see Status
 	}
+	if err := i.switched(ctx, at); err != nil {
+		return update, err
+	}
 	tip, err := i.choose(ctx, &state, at, now)
 	if err != nil {
 		return update, fmt.Errorf("bringing commits from inside, where %s is checked out: %w", at.called(), err)
@@ -161,6 +164,23 @@ func (i *importing) run(ctx context.Context, state imported, at place) (workspac
 		return update, err
 	}
 	return update, i.bringIndex(ctx, state)
+}
+
+// switched fails when the user has switched the folder to another branch, and nobody has done so inside: what is committed inside
+// would have the other branch's files.
+func (i *importing) switched(ctx context.Context, at place) error {
+	if i.w.Mode != forage.WorkspaceDirect || i.w.Repository.Head == "" || at.on != branchRef(i.w.Repository.Head) {
+		return nil
+	}
+	r, err := OpenToRead(ctx, i.w.Path)
+	if err != nil || r.Head == i.w.Repository.Head {
+		return err
+	}
+	on := cmp.Or(r.Head, fmt.Sprintf("%.12s", r.Detached))
+	return forage.WithHint(
+		forage.Errorf(forage.ErrRefused, "%s is on %s on the host and on %s inside: commits from inside may have files of the other branch, and are not brought",
+			i.w.Path, on, i.w.Repository.Head),
+		"`git switch "+i.w.Repository.Head+"` in "+i.w.Path+" brings them, or make them anew inside on a branch that is called "+on)
 }
 
 // moved says whether somebody else has moved the branch on the host, now being where it is. One that was

@@ -153,6 +153,24 @@ func TestImportOfADirectWorkspace(t *testing.T) {
 	b.sound()
 }
 
+// TestImportAfterTheUserSwitchedTheFolder: what is committed inside has files of the branch that only the host is on.
+func TestImportAfterTheUserSwitchedTheFolder(t *testing.T) {
+	b := newDirectBox(t, newHost(t), "box")
+	b.host.Git("switch", "-q", "-c", "other")
+	b.host.Commit("theirs", "of other\n")
+	tip := b.inside.Commit("c", "three\n")
+	if _, err := Import(t.Context(), b.work, b.scratch); !errors.Is(err, forage.ErrRefused) || b.branch() != "" {
+		t.Errorf("imported to %q: %v", b.branch(), err)
+	}
+	if status := b.unsaved(); !strings.Contains(status.Problem, "is on other on the host and on main inside") {
+		t.Errorf("got %+v", status)
+	}
+	b.host.Git("switch", "-q", "main")
+	if b.importIt(); b.branch() != tip {
+		t.Errorf("switched back, it is at %q", b.branch())
+	}
+}
+
 func TestImportOfADetachedHead(t *testing.T) {
 	b := newDirectBox(t, newHost(t), "box")
 	b.work.Repository.Head = ""

@@ -93,6 +93,9 @@ func (i *importing) elsewhere(ctx context.Context, status *workspace.Status) err
 		status.Problem = fmt.Sprintf("the branch %s was moved on the host from %.12s to %.12s; commits from inside are not brought to it any more (%.12s is checked out inside)",
 			i.w.Branch, state.Branch, now, at.head)
 	}
+	if switched := i.switched(ctx, at); switched != nil && status.Problem == "" && slices.ContainsFunc(lost, state.wanted(at)) {
+		status.Problem = switched.Error()
+	}
 	if state.apart(at) {
 		status.Apart = at.called()
 	}
