@@ -10,6 +10,7 @@ import (
 // TestBudgetStopsAgent: the real Claude Code, on a task that never ends, is
 // stopped by its budget of tokens, which counts what the API streams.
 func TestBudgetStopsAgent(t *testing.T) {
+	t.Parallel()
 	claude := installed(t, "claude")
 	endless := make([]call, 200)
 	for i := range endless {

@@ -24,6 +24,7 @@ const proxyVariables = "HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY http_proxy htt
 // workspace and tries to reach a host that nobody named. Both ways out must
 // carry it: the proxy that the environment names, and plain connections.
 func TestClaudeCode(t *testing.T) {
+	t.Parallel()
 	claude := installed(t, "claude")
 	tests := []struct {
 		name    string
@@ -43,6 +44,7 @@ func TestClaudeCode(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
 			api := &anthropic{}
 			addr, caFile := serveTLS(t, apiHost, api)
 			forage := newProgram(t, fmt.Sprintf("[network]\nresolve = { %q = %q }\nupstreamCA = %q\n", apiHost+":443", addr, caFile),

@@ -17,6 +17,7 @@ const (
 // TestCodex runs the real Codex, a Node.js program that starts a native one, in
 // a sandbox against a mock of its API under the API's own name.
 func TestCodex(t *testing.T) {
+	t.Parallel()
 	codex := installed(t, "codex")
 	const key = "sk-codex-acceptance-test"
 	api := &openai{command: "printf 'from codex\\n' >> greeting.txt && cat greeting.txt"}

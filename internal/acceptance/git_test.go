@@ -68,6 +68,7 @@ step seen sh -c 'env; cat /etc/gitconfig; git config --list; GIT_TRACE_REDACT=0 
 // TestGit clones and pushes with the real git inside, to git's own server under a name
 // that a secret is bound to, with the secret put in outside.
 func TestGit(t *testing.T) {
+	t.Parallel()
 	const token = "forge-0123456789-acceptance-test"
 	server := testgit.NewServer(t)
 	server.Password = token

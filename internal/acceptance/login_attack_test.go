@@ -36,6 +36,7 @@ func (s *recorder) all() string {
 
 // TestLoginAttacks: an agent that would rather have the login than use it.
 func TestLoginAttacks(t *testing.T) {
+	t.Parallel()
 	const (
 		theirs = "sk-ant-ort01-of-the-attackers-account"
 		token  = "https://platform.claude.com/v1/oauth/token"
@@ -113,6 +114,7 @@ func asksForTokens(heard string) bool {
 // TestLoginEnded: the host's login can't be renewed. The agent learns nothing but
 // that, the user reads why.
 func TestLoginEnded(t *testing.T) {
+	t.Parallel()
 	w, server := newWorld(t), newOAuth(false)
 	w.serve(apiHost, &recorder{})
 	w.serve("platform.claude.com", server)

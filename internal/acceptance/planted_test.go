@@ -36,6 +36,7 @@ wait; : "$kept"`
 // TestSearchFindsPlanted: the search by which other tests find no secret finds one
 // in each of the places that it looks at.
 func TestSearchFindsPlanted(t *testing.T) {
+	t.Parallel()
 	places := map[string]string{ // name of the secret, and where it is found
 		"memory": "memory of ", "environment": "environment of ", "arguments": "command line of ",
 		"home": "file /proc/PID/root/home/agent/planted: ", "tmp": "file /proc/PID/root/tmp/planted: ",
@@ -138,6 +139,7 @@ func wait(t *testing.T, what string, condition func() bool) {
 // TestSecretsAsRoot looks into what an ordinary user can't: the first process of
 // a sandbox, which is Forage's own.
 func TestSecretsAsRoot(t *testing.T) {
+	t.Parallel()
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
 	}

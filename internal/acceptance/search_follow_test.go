@@ -15,6 +15,7 @@ import (
 // TestFollow wants a secret to be found that isn't in the file any more when its writer has ended, also between two of
 // the parts that are looked at, and one in what is left.
 func TestFollow(t *testing.T) {
+	t.Parallel()
 	secrets := map[string]string{"first": random(40), "between": random(40), "last": random(40)}
 	s := newSearch(secrets)
 	path := filepath.Join(t.TempDir(), "core")

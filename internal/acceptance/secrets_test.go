@@ -63,6 +63,7 @@ var logins = map[string]func() time.Time{
 // TestClaudeCodeSecrets: the real Claude Code does a task with a credential that
 // is nowhere inside.
 func TestClaudeCodeSecrets(t *testing.T) {
+	t.Parallel()
 	claude := installed(t, "claude")
 	script := []call{
 		{"Read", map[string]any{"file_path": "/workspace/greeting.txt"}},
@@ -72,6 +73,7 @@ func TestClaudeCodeSecrets(t *testing.T) {
 	task := []string{"--", "claude", "-p", "edit the greeting"}
 
 	t.Run("key", func(t *testing.T) {
+		t.Parallel()
 		w, api, key := newWorld(t), &anthropic{script: script}, "sk-ant-api03-"+random(95)
 		w.serve(apiHost, api)
 		fmt.Fprintf(&w.config, "[secrets.anthropic]\nfile = %q\n", w.file("key", key+"\n"))
@@ -80,6 +82,7 @@ func TestClaudeCodeSecrets(t *testing.T) {
 	})
 
 	t.Run("key that is in the environment", func(t *testing.T) { // and that nobody has configured
+		t.Parallel()
 		w, api, key := newWorld(t), &anthropic{script: script}, "sk-ant-api03-"+random(95)
 		w.serve(apiHost, api)
 		w.env = []string{"ANTHROPIC_API_KEY=" + key}
@@ -88,6 +91,7 @@ func TestClaudeCodeSecrets(t *testing.T) {
 	})
 
 	t.Run("login that is in the home", func(t *testing.T) { // and that nobody has configured
+		t.Parallel()
 		w, api, server := newWorld(t), &anthropic{script: script}, newOAuth(false)
 		w.serve(apiHost, api)
 		access, refresh, _ := server.now()
@@ -102,6 +106,7 @@ func TestClaudeCodeSecrets(t *testing.T) {
 	})
 
 	t.Run("key, in a sandbox that stays", func(t *testing.T) {
+		t.Parallel()
 		w, api, key := newWorld(t), &anthropic{script: script}, "sk-ant-api03-"+random(95)
 		w.stays, w.dumps = true, true
 		w.serve(apiHost, api)
@@ -111,6 +116,7 @@ func TestClaudeCodeSecrets(t *testing.T) {
 	})
 
 	t.Run("gateway", func(t *testing.T) {
+		t.Parallel()
 		w, api, key := newWorld(t), &anthropic{script: script}, "sk-ant-api03-"+random(95)
 		w.serve(apiHost, api)
 		fmt.Fprintf(&w.config, "[secrets.anthropic]\nfile = %q\n[templates.gateway]\nnetwork = \"restricted\"\nallowedHosts = [%q]\n"+
@@ -123,6 +129,7 @@ func TestClaudeCodeSecrets(t *testing.T) {
 
 	for name, ends := range logins {
 		t.Run("login that "+name, func(t *testing.T) {
+			t.Parallel()
 			w, server := newWorld(t), newOAuth(false)
 			api := &anthropic{script: script, accepts: server.takes}
 			w.serve(apiHost, api)
@@ -142,11 +149,13 @@ func TestClaudeCodeSecrets(t *testing.T) {
 
 // TestCodexSecrets: the same for the real Codex.
 func TestCodexSecrets(t *testing.T) {
+	t.Parallel()
 	codex := installed(t, "codex")
 	const command = `printf 'from codex\n' >> greeting.txt; ` + lookEverywhere
 	task := []string{"-t", "codex", "--", "codex", "exec", "--skip-git-repo-check", "edit the greeting"}
 
 	t.Run("key", func(t *testing.T) {
+		t.Parallel()
 		w, api, key := newWorld(t), &openai{command: command}, "sk-proj-"+random(156)
 		w.serve(openaiHost, api)
 		fmt.Fprintf(&w.config, "[secrets.openai]\nfile = %q\n", w.file("key", key))
@@ -156,6 +165,7 @@ func TestCodexSecrets(t *testing.T) {
 
 	for name, ends := range logins {
 		t.Run("login that "+name, func(t *testing.T) {
+			t.Parallel()
 			w, server := newWorld(t), newOAuth(true)
 			api := &openai{command: command, accepts: server.takes}
 			w.serve(chatGPTHost, api)

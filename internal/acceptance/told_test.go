@@ -17,6 +17,7 @@ const geminiCall = `{"candidates": [{"content": {"role": "model", "parts": [{"fu
 // TestOthersAreTold: what an agent is told of its sandbox is in its first request to its API. Gemini CLI, which looks
 // at who owns its settings, then runs a command without being asked whether it may.
 func TestOthersAreTold(t *testing.T) {
+	t.Parallel()
 	for agent, test := range map[string]struct{ host, key, command, answer string }{
 		"opencode": {host: openaiHost, key: "OPENAI_API_KEY", command: "opencode run --model openai/gpt-5 hello"},
 		"gemini":   {"generativelanguage.googleapis.com", "GEMINI_API_KEY", "gemini -m gemini-2.5-pro -p hello", geminiCall},
