@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"forage/internal/testdir"
 )
 
 // world is a host for the test of one agent with one kind of credential.
@@ -60,6 +62,14 @@ var logins = map[string]func() time.Time{
 	"has been revoked": func() time.Time { return time.Now().Add(time.Hour) },
 }
 
+// beyond skips, but for a soak, what differs little from another test. Each kind of login is renewed by one agent.
+func beyond(t *testing.T, other string) {
+	t.Helper()
+	if !testdir.Soak() {
+		t.Skipf("in a soak: it differs little from %q", other)
+	}
+}
+
 // TestClaudeCodeSecrets: the real Claude Code does a task with a credential that
 // is nowhere inside.
 func TestClaudeCodeSecrets(t *testing.T) {
@@ -74,6 +84,7 @@ func TestClaudeCodeSecrets(t *testing.T) {
 
 	t.Run("key", func(t *testing.T) {
 		t.Parallel()
+		beyond(t, "key, in a sandbox that stays")
 		w, api, key := newWorld(t), &anthropic{script: script}, "sk-ant-api03-"+random(95)
 		w.serve(apiHost, api)
 		fmt.Fprintf(&w.config, "[secrets.anthropic]\nfile = %q\n", w.file("key", key+"\n"))
@@ -130,6 +141,9 @@ func TestClaudeCodeSecrets(t *testing.T) {
 	for name, ends := range logins {
 		t.Run("login that "+name, func(t *testing.T) {
 			t.Parallel()
+			if name == "has been revoked" {
+				beyond(t, "has ended")
+			}
 			w, server := newWorld(t), newOAuth(false)
 			api := &anthropic{script: script, accepts: server.takes}
 			w.serve(apiHost, api)
@@ -166,6 +180,9 @@ func TestCodexSecrets(t *testing.T) {
 	for name, ends := range logins {
 		t.Run("login that "+name, func(t *testing.T) {
 			t.Parallel()
+			if name == "has ended" {
+				beyond(t, "has been revoked")
+			}
 			w, server := newWorld(t), newOAuth(true)
 			api := &openai{command: command, accepts: server.takes}
 			w.serve(chatGPTHost, api)
