@@ -139,3 +139,23 @@ func TestSiblings(t *testing.T) {
 		t.Errorf("changed with its time put back: %q, %v", data, err)
 	}
 }
+
+// TestWhatIsTheSameStays: a restore makes no file anew that was not touched since the snapshot, also in folders with others that were.
+func TestWhatIsTheSameStays(t *testing.T) {
+	p := newPlace(t)
+	p.store.Now = func() time.Time { return time.Now().Add(time.Hour) } // what was written now is old
+	files(t, p.folder.Path, map[string]string{"same": "1", "changed": "1", "sub/same": "1", "sub/gone": "1"})
+	made := p.create(t)
+	must(t, os.WriteFile(p.path("changed"), []byte("2"), 0o644), os.Remove(p.path("sub/gone")))
+	inode := func(name string) uint64 {
+		var st unix.Stat_t
+		must(t, unix.Lstat(p.path(name), &st))
+		return st.Ino
+	}
+	want := []uint64{inode("same"), inode("sub/same")}
+	p.restore(t, made.ID)
+	if d := cmp.Diff(want, []uint64{inode("same"), inode("sub/same")}); d != "" {
+		t.Errorf("-want +got\n%s", d)
+	}
+	checkFiles(t, p.folder.Path, map[string]string{"same": "1", "changed": "1", "sub/same": "1", "sub/gone": "1"})
+}
