@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"forage"
 	"forage/internal/sandbox"
 	"forage/internal/term"
 )
@@ -88,7 +89,7 @@ func runUp(c *cobra.Command, a *app, o *upOptions) error {
 func (a *app) printUp(status sandbox.Status) error {
 	lines := fmt.Sprintf("%s is %s, with %s at /workspace\n", status.Name, status.Status, term.Escape(status.Workspace))
 	for _, w := range status.Plan.Workspaces() {
-		if w.Branch != "" && w.Source != "" {
+		if w.Branch != "" && w.Source != "" && w.Mode != forage.WorkspaceJJ {
 			lines += fmt.Sprintf("commits: on %s, from %s\n", term.Escape(w.Branch), term.Escape(w.Source))
 		}
 	}

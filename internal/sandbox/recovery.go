@@ -78,8 +78,6 @@ func recoveryNote(r workspace.Recovery, w forage.Workspace) (note, way string) {
 	case isBranch(r.Ref) && w.Mode == forage.WorkspaceDirect:
 		return fmt.Sprintf("the commits of %s are on the branch %s; the files are in your folder already: %s",
 			r.Sandbox, branch, ontoThem(r, w, branch)), ""
-	case isBranch(r.Ref) && jj:
-		return fmt.Sprintf("the commits of %s are at the bookmark %s: `jj new %s` goes on from them", r.Sandbox, branch, branch), ""
 	case isBranch(r.Ref):
 		return fmt.Sprintf("the commits of %s are on the branch %s of %s: `git merge %s` brings them into yours", r.Sandbox, branch, r.Store, branch), ""
 	case workspace.IsKept(r.Store):

@@ -40,6 +40,9 @@ func (s *Service) work(ctx context.Context, patience time.Duration, parts []fora
 	all := make([]Work, len(parts))
 	for i, w := range parts {
 		status, err := s.unsavedPart(ctx, patience, w)
+		if w.Repository != nil && w.Repository.Kind == forage.RepositoryJJ {
+			w.Branch = "" // the user sees none before `apply`
+		}
 		if err != nil && status.Problem == "" {
 			status.Problem = err.Error()
 		}

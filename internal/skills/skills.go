@@ -151,18 +151,18 @@ func (w writer) workspace(plan forage.Plan, p forage.Workspace, main bool) {
 		w.item("It has no repository: the files are the result.")
 		return
 	}
-	kind, made := "git", "branch"
+	kind, come := "git", fmt.Sprintf("Your commits come to the user as the branch `%s`.", p.Branch)
 	if isJJ(p) {
-		kind, made = "jj", "bookmark"
+		kind, come = "jj", "Your commits come to the user once the working copy has a description, or others are based on them."
 	}
 	w.item("Use %s as usual: commit, rebase, undo. Hooks and %s configuration that you make stay in the sandbox.", kind, kind)
 	if p.Base != "" {
 		w.item("The work starts from commit `%.12s`. The user's branches are as they were then.", p.Base)
 	}
 	if p.Branch != "" && p.Mode == forage.WorkspaceDirect {
-		w.item("Your commits come to the user as the %s `%s`.", made, p.Branch)
+		w.item("%s", come)
 	} else if p.Branch != "" {
-		w.item("Commit what is to stay. Your commits come to the user as the %s `%s`.", made, p.Branch)
+		w.item("Commit what is to stay. %s", come)
 		w.item("The user looks at the work with `forage-ctl diff %s` and takes it with `forage-ctl apply %s`.", plan.Name, plan.Name)
 		w.item("Go on from the commit that you found. A branch of your own is fine; an unrelated history does not reach the user.")
 	}

@@ -104,7 +104,7 @@ func TestText(t *testing.T) {
 		{"jj, and what was asked for", skills.Facts{Plan: forage.Plan{Name: "fix", Spec: spec, Skills: forage.Instructions{Skills: forage.Skills{Nix: true, Custom: "Be brief."}},
 			Workspace: forage.Workspace{Mode: forage.WorkspaceJJ, Branch: "forage-fix", Repository: &forage.Repository{Kind: forage.RepositoryJJ}}},
 			Own: []string{"Say please."}, Has: func(name string) bool { return name == "go" }},
-			[]string{"jj workspace", "bookmark `forage-fix`", "## jj", "## Nix", "There: `go`.", "## From the template\n\nBe brief.\n\n## From the user\n\nSay please.\n"}, nil},
+			[]string{"jj workspace", "once the working copy has a description", "## jj", "## Nix", "There: `go`.", "## From the template\n\nBe brief.\n\n## From the user\n\nSay please.\n"}, nil},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

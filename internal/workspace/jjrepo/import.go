@@ -43,7 +43,7 @@ func (s *Shadow) Import(ctx context.Context, w forage.Workspace) (_ workspace.Up
 	} else if news {
 		tip = in.work
 		if err := in.staging.Hand(ctx, []string{tip}); err != nil {
-			return same, err
+			return same, advise(err)
 		}
 		if err := s.Git.MoveBranch(ctx, gitrepo.TipRef(w), at, tip, "forage: commits from inside"); err != nil {
 			return same, err

@@ -25,15 +25,20 @@ type keeping struct {
 	kept    []workspace.Recovery
 }
 
+// begin finds what need not be kept, and where the work is in the host's repository.
+func (s *Shadow) begin(ctx context.Context, w forage.Workspace, sandbox string) (k keeping, at string, err error) {
+	k = keeping{Shadow: s, w: w, sandbox: sandbox, made: time.Now().UTC().Truncate(time.Millisecond)}
+	if k.saved, err = s.saved(ctx, w); err == nil {
+		at, err = s.Git.Branch(ctx, gitrepo.TipRef(w))
+	}
+	return k, at, err
+}
+
 // keepAll makes refs in the host's repository, below gitrepo.RecoveryRefs, that hold all of w's work that nothing else has:
 // uncommitted files as one more commit, and each head. A private repository out of which no commits can be had
 // is moved to a folder.
 func (s *Shadow) keepAll(ctx context.Context, w forage.Workspace, sandbox string) (_ []workspace.Recovery, err error) {
-	k := keeping{Shadow: s, w: w, sandbox: sandbox, made: time.Now().UTC().Truncate(time.Millisecond)}
-	if k.saved, err = s.saved(ctx, w); err != nil {
-		return nil, err
-	}
-	at, err := s.Git.Branch(ctx, gitrepo.TipRef(w))
+	k, at, err := s.begin(ctx, w, sandbox)
 	if err != nil {
 		return nil, err
 	}
@@ -46,12 +51,35 @@ func (s *Shadow) keepAll(ctx context.Context, w forage.Workspace, sandbox string
 	if err := k.files(ctx); err != nil {
 		return k.kept, fmt.Errorf("keeping uncommitted work: %w", err)
 	}
-	for n, tip := range append(k.in.others, at) {
-		if err := k.keep(ctx, fmt.Sprintf("head-%d", n+1), tip); err != nil {
-			return k.kept, err
+	err = k.each(ctx, "head", append(k.in.others, at))
+	return k.kept, err
+}
+
+// KeepElsewhere keeps what Elsewhere names.
+func (s *Shadow) KeepElsewhere(ctx context.Context, w forage.Workspace, sandbox string) (_ []workspace.Recovery, err error) {
+	k, at, err := s.begin(ctx, w, sandbox)
+	if err != nil {
+		return nil, err
+	}
+	k.saved = append(k.saved, notRoot([]string{at})...)
+	if k.in, err = s.lookToKeep(ctx, w); err != nil {
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		return gitrepo.KeepMetadata(w, sandbox, k.made, jjFolder)
+	}
+	err = k.each(ctx, "jj", append(k.in.others, k.in.work))
+	return k.kept, errors.Join(err, k.in.staging.Close())
+}
+
+// each keeps commits under numbered names.
+func (k *keeping) each(ctx context.Context, kind string, tips []string) error {
+	for n, tip := range tips {
+		if err := k.keep(ctx, fmt.Sprintf("%s-%d", kind, n+1), tip); err != nil {
+			return err
 		}
 	}
-	return k.kept, nil
+	return nil
 }
 
 // lookToKeep is look for what has no more heads than can be kept one by one.
@@ -63,32 +91,6 @@ func (s *Shadow) lookToKeep(ctx context.Context, w forage.Workspace) (*inside, e
 		return in, err
 	}
 	return nil, errors.Join(fmt.Errorf("there are %d heads", len(in.others)), in.staging.Close())
-}
-
-// KeepElsewhere keeps what Elsewhere names.
-func (s *Shadow) KeepElsewhere(ctx context.Context, w forage.Workspace, sandbox string) (_ []workspace.Recovery, err error) {
-	k := keeping{Shadow: s, w: w, sandbox: sandbox, made: time.Now().UTC().Truncate(time.Millisecond)}
-	at, err := s.Git.Branch(ctx, gitrepo.TipRef(w))
-	if err != nil {
-		return nil, err
-	}
-	if k.saved, err = s.saved(ctx, w); err != nil {
-		return nil, err
-	}
-	k.saved = append(k.saved, notRoot([]string{at})...)
-	if k.in, err = s.lookToKeep(ctx, w); err != nil {
-		if ctx.Err() != nil {
-			return nil, err
-		}
-		return gitrepo.KeepMetadata(w, sandbox, k.made, jjFolder)
-	}
-	defer func() { err = errors.Join(err, k.in.staging.Close()) }()
-	for n, tip := range append(k.in.others, k.in.work) {
-		if err := k.keep(ctx, fmt.Sprintf("jj-%d", n+1), tip); err != nil {
-			return k.kept, err
-		}
-	}
-	return k.kept, nil
 }
 
 // damaged goes on without what is inside, which is moved aside as it is.

@@ -245,15 +245,23 @@ func (s *Shadow) look(ctx context.Context, w forage.Workspace) (_ *inside, err e
 	slices.Sort(tips)
 	tips = slices.Compact(notRoot(tips))
 	if in.staging, err = s.Repository.Git.Take(ctx, filepath.Join(w.Repository.Dir, gitFolder), tips); err != nil {
-		return nil, err
+		return nil, advise(err)
 	}
 	if err = in.staging.Sized(ctx, notRoot([]string{in.work})...); err == nil {
 		in.others, err = in.freshHeads(ctx, tips)
 	}
 	if err != nil {
-		return nil, errors.Join(err, in.staging.Close())
+		return nil, errors.Join(advise(err), in.staging.Close())
 	}
 	return in, nil
+}
+
+// advise has what git refuses say what to do with jj.
+func advise(err error) error {
+	if forage.Hint(err) == "" {
+		return err
+	}
+	return forage.WithHint(err, "inside, `jj log` shows the commits, and `jj abandon` or `jj squash` takes one away; until then they stay inside")
 }
 
 // finished finds what stands for the work: the working copy's commit, or its parent while it has no description.

@@ -34,18 +34,8 @@ const (
 	maxTable = 4 << 30  // says something of each commit or file; is copied, not read
 )
 
-// formats are the kinds of storage that this version knows, by the file in .jj/repo that names
-// them. They have been the same since jj 0.1.
-var formats = map[string]string{
-	"store/type":           "git",
-	"op_store/type":        "simple_op_store",
-	"op_heads/type":        "simple_op_heads_store",
-	"index/type":           "default",
-	"submodule_store/type": "default",
-}
-
-// Open looks at the workspace whose folder is path itself. ErrNoRepository, forage.ErrUnsupported for a
-// repository whose format this version does not know, or, when root calls, forage.ErrRefused for another user's.
+// Open looks at the workspace whose folder is path itself. ErrNoRepository, or, when root calls,
+// forage.ErrRefused for another user's. Formats are jj's business.
 func Open(ctx context.Context, path string) (*Repository, error) {
 	root, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -64,9 +54,6 @@ func Open(ctx context.Context, path string) (*Repository, error) {
 	}
 	if err := r.checkOwner(); err != nil {
 		return nil, fmt.Errorf("opening the jj repository: %w", err)
-	}
-	if err := r.checkFormats(); err != nil {
-		return nil, err
 	}
 	if err := r.openGit(ctx); err != nil {
 		return nil, err
@@ -113,29 +100,6 @@ func (r *Repository) checkOwner() error {
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
-}
-
-func (r *Repository) checkFormats() error {
-	for file, want := range formats {
-		got, err := readSmall(filepath.Join(r.Dir, file))
-		if errors.Is(err, fs.ErrNotExist) {
-			return forage.Errorf(forage.ErrUnsupported, "%s has no %s: it is of a version of jj that this one does not know", r.Dir, file)
-		}
-		if err != nil {
-			return err
-		}
-		if string(got) != want {
-			return forage.Errorf(forage.ErrUnsupported, "%s says %q where this version knows %q only", filepath.Join(r.Dir, file), got, want)
-		}
-	}
-	kind, err := readSmall(filepath.Join(r.Root, ".jj/working_copy/type"))
-	if err != nil {
-		return err
-	}
-	if string(kind) != "local" {
-		return forage.Errorf(forage.ErrUnsupported, "the working copy of %s is of the kind %q, which this version does not know", r.Root, kind)
-	}
-	return nil
 }
 
 // openGit opens the git directory that has the objects.

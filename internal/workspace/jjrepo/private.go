@@ -2,14 +2,12 @@ package jjrepo
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"forage"
 	"forage/internal/hostexec"
@@ -59,8 +57,8 @@ type Private struct {
 // had in hands yet: the bookmarks are the branches of that directory, the commits have the change ids that they
 // have on the host, the operation log begins here.
 func (s *Shadow) CreatePrivate(ctx context.Context, p Private) (err error) {
-	work, err := workspace.MakeScratch(s.scratch, "jj-new")
-	if err != nil {
+	work := filepath.Join(p.Repository.Dir, "new") // beside its place
+	if err := os.Mkdir(work, 0o700); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
@@ -90,7 +88,7 @@ func (s *Shadow) CreatePrivate(ctx context.Context, p Private) (err error) {
 			return err
 		}
 	}
-	return moveTree(made, filepath.Join(p.Repository.Dir, jjFolder))
+	return os.Rename(made, filepath.Join(p.Repository.Dir, jjFolder))
 }
 
 // baseRef leads to the commit that the work starts from, while the repository is made: jj takes in what refs lead to, and a
@@ -165,49 +163,31 @@ func emptyIndex(dir string) error {
 			return err
 		}
 	}
-	return write(filepath.Join(dir, "type"), formats["index/type"])
+	return write(filepath.Join(dir, "type"), "default")
 }
 
 // copyTables copies jj's tables (stacked_table.rs), to which others may be adding: a file is named by the digest of
-// its content, and never changed. What is at the head is found out first, so that all it rests on is there to be copied.
+// its content, and never changed. What is at the head is copied first, so that all it rests on is there.
 func copyTables(to, from string) error {
-	heads, err := tables(filepath.Join(from, "heads"))
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Join(to, "heads"), 0o700); err != nil {
-		return err
-	}
-	all, err := tables(from)
-	if err != nil {
-		return err
-	}
-	for _, name := range all {
-		if err := workspace.CopyFile(filepath.Join(from, name), filepath.Join(to, name), maxTable); err != nil {
+	for _, dir := range []string{"heads", "."} {
+		entries, err := os.ReadDir(filepath.Join(from, dir))
+		if err == nil {
+			err = os.MkdirAll(filepath.Join(to, dir), 0o700)
+		}
+		if err != nil {
 			return err
 		}
-	}
-	for _, name := range heads {
-		if err := write(filepath.Join(to, "heads", name), ""); err != nil {
-			return err
+		for _, entry := range entries {
+			name := filepath.Join(dir, entry.Name())
+			if !entry.Type().IsRegular() {
+				continue
+			}
+			if err := workspace.CopyFile(filepath.Join(from, name), filepath.Join(to, name), maxTable); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
-}
-
-// tables are the files in a folder that are named by a digest.
-func tables(dir string) ([]string, error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for _, entry := range entries {
-		if id, err := hex.DecodeString(entry.Name()); err == nil && len(id) == operationID && entry.Type().IsRegular() {
-			names = append(names, entry.Name())
-		}
-	}
-	return names, nil
 }
 
 // target is what .jj/repo/store/git_target says: where the private git directory is shown.
@@ -233,35 +213,4 @@ func forNow(file, text string) (restore func() error, err error) {
 		return nil, err
 	}
 	return func() error { return write(file, string(before)) }, nil
-}
-
-// copyTree copies a folder of plain files and folders.
-func copyTree(to, from string) error {
-	return filepath.WalkDir(from, func(path string, entry os.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		target := filepath.Join(to, strings.TrimPrefix(path, from))
-		switch {
-		case entry.IsDir():
-			return os.MkdirAll(target, 0o700)
-		case entry.Type().IsRegular():
-			return workspace.CopyFile(path, target, maxTable)
-		}
-		return nil
-	})
-}
-
-// moveTree moves a folder, to another file system too.
-func moveTree(from, to string) error {
-	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
-		return err
-	}
-	if os.Rename(from, to) == nil {
-		return nil
-	}
-	if err := copyTree(to, from); err != nil {
-		return errors.Join(forage.Errorf(forage.ErrRefused, "making %s: %w", to, err), os.RemoveAll(to))
-	}
-	return os.RemoveAll(from)
 }
