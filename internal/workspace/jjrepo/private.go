@@ -167,7 +167,7 @@ func emptyIndex(dir string) error {
 }
 
 // copyTables copies jj's tables (stacked_table.rs), to which others may be adding: a file is named by the digest of
-// its content, and never changed. What is at the head is copied first, so that all it rests on is there.
+// its content, and never changed. What is at the head is found first, so that all it rests on is there.
 func copyTables(to, from string) error {
 	for _, dir := range []string{"heads", "."} {
 		entries, err := os.ReadDir(filepath.Join(from, dir))
@@ -179,10 +179,13 @@ func copyTables(to, from string) error {
 		}
 		for _, entry := range entries {
 			name := filepath.Join(dir, entry.Name())
-			if !entry.Type().IsRegular() {
-				continue
+			switch {
+			case dir == "heads": // says all by its name, and may be gone by now
+				err = write(filepath.Join(to, name), "")
+			case entry.Type().IsRegular():
+				err = workspace.CopyFile(filepath.Join(from, name), filepath.Join(to, name), maxTable)
 			}
-			if err := workspace.CopyFile(filepath.Join(from, name), filepath.Join(to, name), maxTable); err != nil {
+			if err != nil {
 				return err
 			}
 		}
