@@ -1,7 +1,6 @@
 package gitrepo
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"strconv"
@@ -33,21 +32,4 @@ func (s *Shadow) Commits(ctx context.Context, revisions []string) (list []worksp
 		return nil, 0, fmt.Errorf("counting commits: %w", err)
 	}
 	return list[:workspace.MaxListed], count, nil
-}
-
-// Parents are those of a commit, which git has taken for one: the lines after that of the tree. What a line further down says is no parent.
-func Parents(commit []byte) ([]string, error) {
-	_, header, _ := bytes.Cut(commit, []byte("\n"))
-	var parents []string
-	for line := range strings.Lines(string(header)) {
-		id, is := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "parent ")
-		if !is {
-			break
-		}
-		if !isHex(id) {
-			return nil, fmt.Errorf("a parent that is no commit: %w", errIrregular)
-		}
-		parents = append(parents, id)
-	}
-	return parents, nil
 }
