@@ -21,19 +21,20 @@ const maxProject = 64 << 10
 type Project struct {
 	Forbid Forbid // the modes that its network setting excludes included
 
-	file      string
-	network   *forage.NetworkMode
-	allow     []string // nil: not said
-	readOnly  bool
-	noHome    bool // home = "ephemeral"
-	protect   bool
-	limits    forage.Limits
-	rules     []forage.Rule // that deny
-	traffic   forage.Traffic
-	networkAt position
-	allowAt   []position
-	limitsAt  *node
-	trafficAt *node
+	file         string
+	network      *forage.NetworkMode
+	allow        []string // nil: not said
+	readOnly     bool
+	noHome       bool // home = "ephemeral"
+	protect      bool
+	limits       forage.Limits
+	rules        []forage.Rule // that deny
+	traffic      forage.Traffic
+	networkAt    position
+	allowTableAt position
+	allowAt      []position
+	limitsAt     *node
+	trafficAt    *node
 }
 
 // LoadProject reads the project's file of a workspace, which need not be
@@ -121,7 +122,7 @@ func convertProject(path string, raw rawProject, root *node, p *problems) Projec
 		}
 	}
 	if raw.AllowedHosts != nil {
-		project.allow = append([]string{}, raw.AllowedHosts...)
+		project.allow, project.allowTableAt = append([]string{}, raw.AllowedHosts...), root.at("allowedHosts").key
 		v.each(raw.AllowedHosts, checkHost, []any{"allowedHosts"})
 		for i := range raw.AllowedHosts {
 			project.allowAt = append(project.allowAt, root.at("allowedHosts", i).pos)

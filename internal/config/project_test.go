@@ -226,34 +226,51 @@ func TestTightenBesideSet(t *testing.T) {
 	}
 }
 
-// TestTightenExposesNoRule: a host that the project takes from the template's list hides no rule
-// that would allow more without it.
+// TestTightenExposesNoRule: a host with its port decides before a rule for that host at any port.
+// Where the rule would allow what is denied, the host can't be taken away.
 func TestTightenExposesNoRule(t *testing.T) {
-	all := []string{"a.example", "a.example:443", "*.example", "*.example:443"}
 	part := forage.Rule{Host: "a.example", Paths: []string{"/a"}}
-	for _, denied := range []forage.Rule{
-		{Host: "a.example", Deny: true},
-		{Host: "a.example", Paths: []string{"/**"}, Deny: true},
-		{Host: "a.example", Methods: []string{"POST"}, Deny: true},
-		{Host: "*.example", Deny: true},
+	all := forage.Rule{Host: "a.example", Deny: true}
+	for _, test := range []struct {
+		allowed, kept string
+		rules         []forage.Rule
+		refused       bool
+	}{
+		{"a.example:443", "", []forage.Rule{part, all}, true},
+		{"a.example:443", "'a.example:443'", []forage.Rule{part, all}, false},
+		{"a.example:443", "", []forage.Rule{part, {Host: "a.example", Paths: []string{"/**"}, Deny: true}}, true},
+		{"a.example:443", "", []forage.Rule{part, {Host: "a.example", Methods: []string{"POST"}, Deny: true}}, true},
+		{"a.example:443", "", []forage.Rule{part, {Host: "b.example", Deny: true}}, false},
+		{"a.example:443", "", []forage.Rule{part}, false},
+		{"a.example:443", "", []forage.Rule{{Host: "@team", Paths: []string{"/a"}}, all}, true},
+		{"@team", "", []forage.Rule{part, all}, true},
+		{"*.example:443", "", []forage.Rule{{Host: "*.example", Methods: []string{"GET"}}, {Host: "*.example", Deny: true}}, true},
+		{"a.example", "", []forage.Rule{part, all}, false},
+		{"*.example:443", "", []forage.Rule{part, all}, false},
 	} {
-		for _, allowed := range all {
-			template := forage.Template{Name: "t", Network: forage.Network{
-				Mode: forage.NetworkRestricted, Allow: []string{allowed}, Rules: []forage.Rule{part, denied},
-			}}
-			project, err := loadProject(t, "allowedHosts = []")
-			if err != nil {
-				t.Fatal(err)
+		template := forage.Template{Name: "t", Network: forage.Network{
+			Mode: forage.NetworkRestricted, Allow: []string{test.allowed}, Rules: test.rules,
+			Sets: map[string][]string{"@team": {"a.example:443"}},
+		}}
+		project, err := loadProject(t, "allowedHosts = ["+test.kept+"]")
+		if err != nil {
+			t.Fatal(err)
+		}
+		after, err := config.Tighten(template, project)
+		if test.refused {
+			if forage.ExitCode(err) != 8 || !strings.Contains(err.Error(), ":1: allowedHosts: without "+test.allowed+" the rule for ") {
+				t.Errorf("%+v: %v, want a refusal", test, err)
 			}
-			after, err := config.Tighten(template, project)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, request := range requests() {
-				was, is := decide(t, template.Network, request), decide(t, after.Network, request)
-				if is.Verdict > was.Verdict {
-					t.Errorf("%s, %s: %+v: %+v became %+v", allowed, policy.RuleText(denied), request, was, is)
-				}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%+v: %v", test, err)
+			continue
+		}
+		for _, request := range requests() {
+			was, is := decide(t, template.Network, request), decide(t, after.Network, request)
+			if is.Verdict > was.Verdict {
+				t.Errorf("%+v: %+v: %+v became %+v", test, request, was, is)
 			}
 		}
 	}

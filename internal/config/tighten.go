@@ -24,6 +24,9 @@ func Tighten(template forage.Template, project Project) (forage.Template, error)
 		if err := project.narrow(template.Network, t.Name); err != nil {
 			return t, err
 		}
+		if host, rule, ok := exposes(template.Network, project.allow); ok {
+			return t, project.denied(project.allowTableAt, "allowedHosts: without %s the rule for %s in the template %s would allow what is denied now", host, rule, t.Name)
+		}
 		t.Network.Allow = slices.Clone(project.allow)
 		if t.Network.Mode == forage.NetworkFull {
 			t.Network.Mode = forage.NetworkRestricted
@@ -125,6 +128,33 @@ func undermines(network forage.Network, text string) (string, bool) {
 		}
 	}
 	return "", false
+}
+
+// exposes finds an allowed host with a port that is not kept, and a rule for some requests to that host
+// at any port. At that port the host decides alone, as the more special one, and a rule that denies wins
+// over it. Without it the rule decides, which may be more special than the one that denies.
+func exposes(network forage.Network, kept []string) (host, rule string, ok bool) {
+	for _, text := range network.Allow {
+		gone, known := parseEntry(text)
+		if slices.Contains(kept, text) || known && gone.port == 0 {
+			continue
+		}
+		denied := func(r forage.Rule) bool {
+			have, ok := parseEntry(r.Host)
+			return r.Deny && (!ok || !known || have.meets(gone))
+		}
+		if !slices.ContainsFunc(network.Rules, denied) {
+			continue
+		}
+		for _, r := range network.Rules {
+			have, ok := parseEntry(r.Host)
+			same := !ok || !known || have.port == 0 && have.host == gone.host && have.below == gone.below // sets: not known yet
+			if same && !r.Deny && len(r.Methods)+len(r.Paths) > 0 || same && r.Git != nil {
+				return text, r.Host, true
+			}
+		}
+	}
+	return "", "", false
 }
 
 // covers says whether everything that the entry text would allow, in a

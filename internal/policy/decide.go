@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -12,8 +11,8 @@ import (
 // by CheckAddr afterwards.
 //
 // Of all that allows, the most special host decides alone: a name before
-// "*.suffix", a longer suffix before a shorter one; rules before the same host on the list of
-// allowed ones, whatever the ports; then with the port before without. What none of its rules allows is denied. What
+// "*.suffix", a longer suffix before a shorter one, with the port before without; rules
+// before the same host on the list of allowed ones. What none of its rules allows is denied. What
 // one allows is denied by a rule that denies it and is at least as special: by
 // its name, whatever the ports; then its path; then whether it names methods. The order of rules
 // means nothing, and another rule that denies never allows anything.
@@ -134,7 +133,6 @@ func (p Policy) judgePort(r Request, all []candidate) (Decision, bool) {
 			allows = append(allows, c)
 		}
 	}
-	named := slices.ContainsFunc(allows, func(c candidate) bool { return c.rank == rankExact && c.port != 0 })
 	allows = mostSpecial(allows)
 	if len(allows) == 0 {
 		if d, wall := unnamed(r); wall {
@@ -147,12 +145,10 @@ func (p Policy) judgePort(r Request, all []candidate) (Decision, bool) {
 	if len(allows) > 0 { // what is less special than what allows denies nothing of it
 		denies = slices.DeleteFunc(denies, func(c candidate) bool { return c.rank < allows[0].rank })
 	}
-	d, wall := connection(r, allows, denies), false
-	if r.Method != "" {
-		d, wall = judgeRequest(r, allows, denies)
+	if r.Method == "" {
+		return connection(r, allows, denies), false
 	}
-	d.Named = named && d.Verdict == Allow
-	return d, wall
+	return judgeRequest(r, allows, denies)
 }
 
 // unnamed says what can't be allowed without being named.
@@ -169,18 +165,20 @@ func unnamed(r Request) (d Decision, wall bool) {
 	return denied(RulePrivate, notPublic(r.Addr, r.Port, class)), class != Public
 }
 
-// mostSpecial are those of allows that decide alone. An allowed host never hides a rule for the
-// same name: a project's file may take the host away, which must not bring the rule to light.
+// mostSpecial are those of allows that decide alone.
 func mostSpecial(allows []candidate) []candidate {
-	if len(allows) == 0 {
-		return nil
+	rank, port, entry := rankFull, false, true
+	for _, c := range allows {
+		switch p := c.port != 0; {
+		case c.rank > rank, c.rank == rank && p && !port:
+			rank, port, entry = c.rank, p, c.entry
+		case c.rank == rank && p == port:
+			entry = entry && c.entry
+		}
 	}
-	special := func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(btoi(b.entry), btoi(a.entry)),
-			cmp.Compare(btoi(a.port != 0), btoi(b.port != 0)))
-	}
-	best := slices.MaxFunc(allows, special)
-	return slices.DeleteFunc(allows, func(c candidate) bool { return special(c, best) != 0 })
+	return slices.DeleteFunc(allows, func(c candidate) bool {
+		return c.rank != rank || (c.port != 0) != port || c.entry != entry
+	})
 }
 
 // connection judges a connection, on which there may be requests.
@@ -201,7 +199,7 @@ func connection(r Request, allows, denies []candidate) Decision {
 			return byRule(c)
 		}
 	}
-	d := allowed(best)
+	d := allowed(r, best)
 	d.Inspect = inspect
 	return d
 }
@@ -220,8 +218,8 @@ func undeniable(r Request, denies []candidate) Decision {
 }
 
 // allowed is the verdict of a rule that allows.
-func allowed(c candidate) Decision {
-	return Decision{Verdict: Allow, Rule: c.text, Port: c.port != 0}
+func allowed(r Request, c candidate) Decision {
+	return Decision{Verdict: Allow, Rule: c.text, Named: c.rank == rankExact && c.port != 0 && c.port == r.Port, Port: c.port != 0}
 }
 
 func byRule(c candidate) Decision { return denied(c.text, "a rule denies it: "+c.text) }

@@ -94,8 +94,8 @@ type Decision struct {
 	// Monitored says that Verdict is Allow only because the policy is in
 	// monitor mode; Rule and Reason are those of the denial.
 	Monitored bool
-	// Named says that a rule or an allowed host names this one destination with
-	// its port, so that a private address is what the user meant.
+	// Named says that the rule names this one destination with its port, so
+	// that a private address is what the user meant.
 	Named bool
 	// Port says that the rule that allows names the port; others are for whatever port.
 	Port bool

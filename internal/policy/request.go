@@ -121,7 +121,7 @@ func judgeReading(r Request, path []string, allows, denies []candidate) (d Decis
 		}
 		return denied(RuleDefaultDeny, reason), false
 	}
-	d = allowed(best)
+	d = allowed(r, best)
 	d.Push = push
 	return d, false
 }

@@ -74,8 +74,6 @@ func TestRules(t *testing.T) {
 			"GET https://x.test/a/z", "GET https://x.test/a/b/c/z", "-GET https://x.test/a/b/c", "-GET https://x.test/z")},
 		{"rules go before the list for the same host", list("x.test"), []forage.Rule{allow("x.test", get, nil)}, list(
 			"GET https://x.test/", "-POST https://x.test/")},
-		{"rules go before the list with a port", list("x.test:443"), []forage.Rule{allow("x.test", get, nil)}, list(
-			"GET https://x.test/", "-POST https://x.test/", "GET http://x.test/")},
 		{"the list stays for other ports", list("x.test", "x.test:8443"), []forage.Rule{allow("x.test:443", get, nil)}, list(
 			"-POST https://x.test/", "POST http://x.test/", "POST https://x.test:8443/")},
 		{"a special host alone decides", list("*.x.test"), []forage.Rule{allow("*.x.test", get, nil), allow("api.x.test", list("PUT"), nil)}, list(
@@ -397,16 +395,6 @@ func TestRuleErrors(t *testing.T) {
 		}
 		if _, err := policy.Compile(forage.Network{Mode: "restricted", Rules: []forage.Rule{{Host: "ok.test"}, test.rule}}); err == nil || !strings.Contains(err.Error(), "rule 2") {
 			t.Errorf("%+v: %v", test.rule, err)
-		}
-	}
-}
-
-// TestNamedBesideRules: an allowed host with its port may be private, also where a rule decides.
-func TestNamedBesideRules(t *testing.T) {
-	p := restricted(t, list("x.test:8443"), allow("x.test", list("GET"), nil))
-	for port, named := range map[uint16]bool{8443: true, 443: false} {
-		if d := policy.Decide(p, policy.Request{Host: "x.test", Port: port}); d.Verdict != policy.Allow || d.Named != named {
-			t.Errorf("port %d: %+v", port, d)
 		}
 	}
 }
