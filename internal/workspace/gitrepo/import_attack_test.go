@@ -1,6 +1,7 @@
 package gitrepo
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -134,4 +135,30 @@ func TestImportWhileEverythingIsExchanged(t *testing.T) {
 		t.Errorf("objects of another repository came along, and the branch is at %s", b.branch())
 	}
 	b.sound()
+}
+
+// TestAJailSeesNothingThatALinkLeadsTo: who is inside puts a link in the place of the objects when these have been looked at, first to a
+// folder that has both, and then to the objects of a repository that the sandbox has nothing to do with.
+func TestAJailSeesNothingThatALinkLeadsTo(t *testing.T) {
+	b := newBox(t, newHost(t), "box")
+	other := newHost(t)
+	secret := other.Git("rev-parse", "HEAD")
+	r, err := Open(t.Context(), b.host.Dir)
+	must(t, err)
+	s, err := r.Shadow(b.scratch)
+	must(t, err)
+	defer s.Close()
+	dir, readOnly, err := s.overObjects(b.path())
+	must(t, err)
+	link := func(to string) {
+		must(t, errors.Join(os.RemoveAll(b.path("objects")), os.Symlink(to, b.path("objects"))))
+	}
+	link(filepath.Dir(t.TempDir())) // which all folders of this test are below
+	ask := jailed(dir, readOnly, "cat-file", "-t", secret)
+	var said strings.Builder
+	ask.Stdout = &said
+	link(filepath.Join(other.Dir, ".git/objects"))
+	if err := ask.Run(t.Context()); err == nil || said.Len() > 0 {
+		t.Errorf("%v, and the other repository's commit is a %q", err, said.String())
+	}
 }

@@ -8,14 +8,16 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"forage"
+	"forage/internal/workspace"
 )
 
 // onlyInIndex are the files whose staged content is neither in the commit that is checked out inside nor in the folder. Only the
 // index inside has it, so git is asked about that one, in a jail.
 func (i *importing) onlyInIndex(ctx context.Context) (names []string, err error) {
-	index := filepath.Join(i.from.path, "index")
+	index := filepath.Join(workspace.Resolved(i.from.path), "index")
 	info, err := os.Lstat(index)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -36,12 +38,7 @@ func (i *importing) onlyInIndex(ctx context.Context) (names []string, err error)
 		return nil, err
 	}
 	changed, err := i.diffInside(ctx, index, "diff") // not diff-files, which goes by times alone
-	for name := range fields(changed) {
-		if bytes.Contains(append([]byte{0}, staged...), []byte("\x00"+name+"\x00")) {
-			names = append(names, name)
-		}
-	}
-	return names, err
+	return InBoth(slices.Collect(fields(staged)), slices.Collect(fields(changed))), err
 }
 
 // diffInside lists names that differ, by the index inside.
@@ -50,15 +47,16 @@ func (i *importing) diffInside(ctx context.Context, index string, command string
 	if err != nil {
 		return nil, err
 	}
-	shared, _ := filepath.Glob(filepath.Join(i.from.path, "sharedindex.*")) // git-update-index(1), "SPLIT INDEX"
+	shared, _ := filepath.Glob(filepath.Join(filepath.Dir(index), "sharedindex.*")) // git-update-index(1), "SPLIT INDEX"
 	for _, file := range shared {
 		if err := os.Symlink(file, filepath.Join(dir, filepath.Base(file))); err != nil {
 			return nil, err
 		}
 	}
-	jail := jailed(dir, append(append(readOnly, shared...), index, i.w.Path), append([]string{command, "--name-only", "-z", "--ignore-submodules=all"}, args...)...)
-	jail.Env = append(jail.Env, "GIT_INDEX_FILE="+index, "GIT_WORK_TREE="+i.w.Path)
-	jail.Dir = i.w.Path
+	folder := workspace.Resolved(i.w.Path)
+	jail := jailed(dir, append(append(readOnly, shared...), index, folder), append([]string{command, "--name-only", "-z", "--ignore-submodules=all"}, args...)...)
+	jail.Env = append(jail.Env, "GIT_INDEX_FILE="+index, "GIT_WORK_TREE="+folder)
+	jail.Dir = folder
 	var out bytes.Buffer
 	jail.Stdout, jail.Limits.Output = &out, callOutput
 	if err := jail.Run(ctx); err != nil {

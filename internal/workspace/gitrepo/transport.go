@@ -89,7 +89,7 @@ func (s *Shadow) sweepObjects() {
 
 // overObjects makes a git directory of ours over the objects of a private one, and says what git has to see for it.
 func (s *Shadow) overObjects(private string) (dir string, readOnly []string, err error) {
-	dir = filepath.Join(s.Dir, "serve")
+	dir = filepath.Join(workspace.Resolved(s.Dir), "serve")
 	if err := os.RemoveAll(dir); err != nil {
 		return "", nil, err
 	}
@@ -97,7 +97,7 @@ func (s *Shadow) overObjects(private string) (dir string, readOnly []string, err
 	if err != nil {
 		return "", nil, err
 	}
-	from := filepath.Join(private, "objects")
+	from := filepath.Join(workspace.Resolved(private), "objects")
 	var alternates strings.Builder
 	readOnly = []string{dir, from}
 	alternates.WriteString(quoteAlternate(from) + "\n")
