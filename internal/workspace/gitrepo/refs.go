@@ -10,7 +10,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -102,9 +101,8 @@ func (m *metadata) read(name string, limit int64) ([]byte, error) {
 
 // listed is an entry of a folder.
 type listed struct {
-	name         string
-	file, folder bool // neither: something else
-	changed      time.Time
+	name   string
+	folder bool
 }
 
 // list reads a folder, at most limit entries of it. An absent one is empty.
@@ -130,8 +128,7 @@ func (m *metadata) list(name string, limit int) ([]listed, error) {
 		if unix.Fstatat(int(dir.Fd()), name, &stat, unix.AT_SYMLINK_NOFOLLOW) != nil {
 			continue // gone meanwhile
 		}
-		kind := stat.Mode & unix.S_IFMT
-		entries = append(entries, listed{name, kind == unix.S_IFREG, kind == unix.S_IFDIR, time.Unix(stat.Mtim.Unix())})
+		entries = append(entries, listed{name, stat.Mode&unix.S_IFMT == unix.S_IFDIR})
 	}
 	return entries, nil
 }
