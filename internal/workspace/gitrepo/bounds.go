@@ -17,7 +17,7 @@ const (
 	maxTreeFiles  = 4_000_000
 	maxTreePath   = 4096    // bytes of one: PATH_MAX
 	maxListMemory = 2 << 30 // what git may have for the list of one commit's
-	listCPU       = 30 * time.Second
+	listCPU       = 10 * time.Second
 )
 
 // errTooMany says that a tree is beyond the bounds.
@@ -32,7 +32,7 @@ func (s *Shadow) Sized(ctx context.Context, tips ...string) error {
 	paths := &pathCounter{}
 	_, err := s.Git(ctx, Call{
 		Args:  []string{"log", "--root", "-m", "-t", "--no-renames", "--name-only", "--format=%x00", "--stdin", "--not", "--all"},
-		Stdin: []byte(strings.Join(tips, "\n") + "\n"), Env: readsHostile, Memory: maxListMemory, CPU: listCPU, Writer: paths,
+		Stdin: []byte(strings.Join(tips, "\n") + "\n"), Env: readsHostile, Memory: maxListMemory, CPU: listCPU, Timeout: lookTimeout, Writer: paths,
 	})
 	if err == nil || ctx.Err() != nil {
 		return err

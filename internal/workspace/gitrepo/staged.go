@@ -59,6 +59,7 @@ func (i *importing) diffInside(ctx context.Context, index string, command string
 	jail.Dir = folder
 	var out bytes.Buffer
 	jail.Stdout, jail.Limits.Output = &out, callOutput
+	jail.Limits.CPU, jail.Limits.Time = listCPU, 2*listCPU
 	if err := jail.Run(ctx); err != nil {
 		return nil, fmt.Errorf("asking about the index inside: %w", err)
 	}
