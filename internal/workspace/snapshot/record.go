@@ -1,12 +1,13 @@
 package snapshot
 
 import (
-	"bufio"
-	"bytes"
-	"encoding/gob"
+	"cmp"
+	"encoding/json"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
@@ -22,7 +23,7 @@ const (
 	kindLeft   kind = '-' // is there, and is no part of the snapshot: restoring leaves alone what is at this path
 )
 
-// entry is one file, folder or link, as stat(2) said. A record is a list of them (encoding/gob), parents first.
+// entry is one file, folder or link, as stat(2) said. A record is a list of them, parents first, in JSON, where what may be no UTF-8 is as in a URL.
 type entry struct {
 	Path     string // relative to the folder, with slashes; "" is the folder itself
 	Kind     kind
@@ -89,13 +90,26 @@ func index(entries []*entry) map[string]*entry {
 	return found
 }
 
+// with is e with f of all that may be no UTF-8.
+func (e entry) with(f func(string) string) entry {
+	e.Path, e.Target, e.Digest, e.Xattrs = f(e.Path), f(e.Target), f(e.Digest), slices.Clone(e.Xattrs)
+	for i, x := range e.Xattrs {
+		e.Xattrs[i] = xattr{f(x.Name), f(x.Value)}
+	}
+	return e
+}
+
 // writeRecord replaces a file in one step, and it is on the disk then.
 func writeRecord(path string, entries []*entry) error {
-	var text bytes.Buffer
-	if err := gob.NewEncoder(&text).Encode(entries); err != nil {
+	list := make([]entry, 0, len(entries))
+	for _, e := range entries {
+		list = append(list, e.with(url.PathEscape))
+	}
+	text, err := json.Marshal(list)
+	if err != nil {
 		return err
 	}
-	return renameio.WriteFile(path, text.Bytes(), 0o600, renameio.WithTempDir(filepath.Dir(path)))
+	return renameio.WriteFile(path, text, 0o600, renameio.WithTempDir(filepath.Dir(path)))
 }
 
 func readRecord(path string) (entries []*entry, err error) {
@@ -104,7 +118,17 @@ func readRecord(path string) (entries []*entry, err error) {
 		return nil, err
 	}
 	defer file.Close()
-	if err := gob.NewDecoder(bufio.NewReader(file)).Decode(&entries); err != nil {
+	var list []entry
+	err = json.NewDecoder(file).Decode(&list)
+	for _, e := range list {
+		plain := e.with(func(s string) string {
+			s, bad := url.PathUnescape(s)
+			err = cmp.Or(err, bad)
+			return s
+		})
+		entries = append(entries, &plain)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%s is damaged: %w", path, err)
 	}
 	return entries, nil
