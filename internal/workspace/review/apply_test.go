@@ -399,6 +399,32 @@ func kill(t *testing.T, b *box, moment string) {
 	check(i.renameIndex())
 }
 
+// Where the work has a folder in the place of a link of the user's, what the link leads to is not the work's, even if it looks the same.
+func TestAKilledApplyTakesNothingBackThroughALink(t *testing.T) {
+	b := newBox(t, map[string]string{"a": "1\n", "gone": "x\n"})
+	outside := t.TempDir()
+	b.write(outside, "f", "the same\n")
+	if err := os.Symlink(outside, filepath.Join(b.user.Dir, "lib")); err != nil {
+		t.Fatal(err)
+	}
+	b.user.Git("add", "-A")
+	b.user.Git("commit", "-q", "-m", "a link")
+	b.work.Git("reset", "-q", "--hard", "main")
+	b.subject.Workspace.Base = b.user.Git("rev-parse", "HEAD")
+	if err := os.Remove(filepath.Join(b.work.Dir, "lib")); err != nil {
+		t.Fatal(err)
+	}
+	b.write(b.work.Dir, "lib/f", "the same\n")
+	b.commit("a folder in its place")
+	kill(t, b, "some files")
+	if err := Recover(t.Context(), b.subject, nil); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(filepath.Join(outside, "f")); err != nil || string(text) != "the same\n" {
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
 func TestApplyIsTakenBackWhenTheBranchCannotMove(t *testing.T) {
 	b := newBox(t, map[string]string{"a": "1\n", "gone": "x\n"})
 	b.write(b.work.Dir, "a", "2\n")

@@ -141,3 +141,30 @@ func TestApplyInALinkedWorktreeLogsItsOwnHEAD(t *testing.T) {
 		t.Errorf("status: %q", status)
 	}
 }
+
+// Where the work has a file in the place of a submodule, git would remove the submodule's folder with all that is in it.
+func TestApplyTakesNoSubmoduleAway(t *testing.T) {
+	b := newBox(t, map[string]string{"a": "1\n"})
+	lib := *b.user
+	lib.Dir = filepath.Join(filepath.Dir(b.user.Dir), "lib")
+	b.user.Git("init", "-q", lib.Dir)
+	lib.Commit("x", "1\n")
+	b.user.Git("-c", "protocol.file.allow=always", "submodule", "add", "-q", lib.Dir, "sub")
+	b.user.Git("commit", "-q", "-m", "with a submodule")
+	b.work.Git("reset", "-q", "--hard", "main")
+	b.subject.Workspace.Base = b.user.Git("rev-parse", "HEAD")
+	b.work.Git("rm", "-q", "--cached", "sub")
+	if err := os.Remove(filepath.Join(b.work.Dir, "sub")); err != nil {
+		t.Fatal(err)
+	}
+	b.write(b.work.Dir, "sub", "a file\n")
+	b.commit("a file in its place")
+	b.write(b.user.Dir, "sub/precious", "nowhere else\n")
+	b.refuses(Options{}, "sub", "submodule")
+
+	b.user.Git("submodule", "deinit", "-q", "--force", "sub")
+	b.mustApply(Options{})
+	if text := b.file("sub"); text != "a file\n" {
+		t.Errorf("sub: %q", text)
+	}
+}

@@ -167,6 +167,11 @@ func (i *installation) untracked(ctx context.Context, changes []Change) error {
 		gone[c.Path] = c.NewMode == 0
 	}
 	for _, c := range changes {
+		if c.OldMode == modeGitlink && c.NewMode != 0 && c.NewMode != modeGitlink { // git removes a folder for it, whatever is in that
+			if names, err := os.ReadDir(filepath.Join(i.repo.WorkTree, c.Path)); err == nil && len(names) > 0 {
+				return fmt.Errorf("%s is a submodule with files in its folder: `git submodule deinit` takes them away", c.Path)
+			}
+		}
 		if c.OldMode != 0 || c.NewMode == 0 {
 			continue
 		}

@@ -224,7 +224,7 @@ func (i *installation) rollBack(ctx context.Context) error {
 		differs[name] = true
 	}
 	for _, c := range changes {
-		if c.NewMode == 0 || c.NewMode == modeGitlink || differs[c.Path] && !i.begun(ctx, c) {
+		if c.NewMode == 0 || c.NewMode == modeGitlink || i.behindLink(c.Path) || differs[c.Path] && !i.begun(ctx, c) {
 			continue
 		}
 		if err := os.Remove(filepath.Join(i.repo.WorkTree, c.Path)); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR) {
@@ -243,6 +243,17 @@ func (i *installation) rollBack(ctx context.Context) error {
 	}
 	_, err = i.git(ctx, restore.Bytes(), "checkout-index", "-z", "--stdin")
 	return err
+}
+
+// behindLink says whether a folder on the way to a file is a link: git has not come to replace it yet, and what it leads to is nobody's
+// here.
+func (i *installation) behindLink(path string) bool {
+	for dir := filepath.Dir(path); dir != "."; dir = filepath.Dir(dir) {
+		if info, err := os.Lstat(filepath.Join(i.repo.WorkTree, dir)); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // begun says whether a file is the beginning of what the work has there: git was killed while it wrote it.
