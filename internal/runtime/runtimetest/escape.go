@@ -30,7 +30,6 @@ func Escape(t *testing.T, h Harness) {
 		{"git metadata", gitMetadataIsReadOnly},
 		{"protected paths", protectedStays},
 		{"metadata of its own", metadataStays},
-		{"what the host saves", savedIsProtectedAgain},
 		{"mounts", mountsCannotBeUndone},
 		{"setuid", setuidIsUseless},
 		{"quotas of the user", quotasAreTheSandboxes},

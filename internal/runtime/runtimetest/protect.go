@@ -3,7 +3,6 @@ package runtimetest
 import (
 	"os"
 	"path/filepath"
-	"strings"
 
 	"forage"
 )
@@ -92,35 +91,6 @@ func metadataStays(h *host) {
 	h.unchanged(objects, "pack")
 	if entries, err := os.ReadDir(filepath.Join(h.workspace, ".git")); err != nil || len(entries) != 1 {
 		h.Errorf("the host's .git has %v (%v)", entries, err)
-	}
-}
-
-// savedIsProtectedAgain: an editor of the host that saves a protected file puts another one in its place.
-func savedIsProtectedAgain(h *host) {
-	envrc := filepath.Join(h.workspace, ".envrc")
-	h.tree(h.workspace, ".envrc")
-	if os.Getuid() == 0 {
-		h.give(h.workspace)
-	}
-	plan := h.plan("box")
-	plan.Spec.Protect = []string{forage.WorkspacePath + "/.envrc"}
-	b := h.start(plan)
-	if err := os.WriteFile(envrc+".new", []byte("saved"), 0o666); err != nil {
-		h.Fatal(err)
-	}
-	if os.Getuid() == 0 {
-		h.give(envrc + ".new")
-	}
-	if err := os.Rename(envrc+".new", envrc); err != nil {
-		h.Fatal(err)
-	}
-	h.eventually("what was saved is protected again", func() bool {
-		return !strings.Contains(b.works("test -w .envrc && echo writable; true"), "writable")
-	})
-	b.fails("echo evil > .envrc")
-	b.fails("mv .envrc away")
-	if text, err := os.ReadFile(envrc); err != nil || string(text) != "saved" {
-		h.Errorf("it is %q now (%v)", text, err)
 	}
 }
 
