@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"forage"
@@ -48,7 +49,8 @@ func heldBy(ctx context.Context, folder string) (found string) {
 		if err != nil || entry.IsDir() {
 			return ctx.Err() // what can't be looked through isn't waited for
 		}
-		if slices.Contains(readByGit, entry.Name()) && entry.Type()&(fs.ModeNamedPipe|fs.ModeDevice) != 0 {
+		inGit := strings.Contains(path[len(folder):], "/.git/") // of a nested repository git reads HEAD, commondir and config
+		if (inGit || slices.Contains(readByGit, entry.Name())) && entry.Type()&(fs.ModeNamedPipe|fs.ModeDevice) != 0 {
 			found = path
 			return fs.SkipAll
 		}

@@ -17,13 +17,13 @@ import (
 )
 
 func TestGitDoesNotWaitForAFIFO(t *testing.T) {
-	for _, name := range []string{".gitignore", "deep/er/.gitattributes"} {
+	for _, name := range []string{".gitignore", "deep/er/.gitattributes", "deep/er/.git/HEAD"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			repo := testgit.Init(t, t.TempDir())
 			repo.Commit("a.txt", "a\n")
 			fifo := filepath.Join(repo.Dir, name)
-			if err := errors.Join(os.MkdirAll(filepath.Join(repo.Dir, "deep/er"), 0o700), unix.Mkfifo(fifo, 0o600), os.WriteFile(filepath.Join(repo.Dir, "deep/er/b.txt"), []byte("b\n"), 0o600)); err != nil {
+			if err := errors.Join(os.MkdirAll(filepath.Join(repo.Dir, "deep/er"), 0o700), os.MkdirAll(filepath.Dir(fifo), 0o700), unix.Mkfifo(fifo, 0o600), os.WriteFile(filepath.Join(repo.Dir, "deep/er/b.txt"), []byte("b\n"), 0o600)); err != nil {
 				t.Fatal(err)
 			}
 			r, err := Open(t.Context(), repo.Dir)
