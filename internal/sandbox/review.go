@@ -277,7 +277,7 @@ func (s *Service) shownFirst(name string, sessions []*review.Session, chosen []s
 func (s *Service) tellUnseen(sessions []*review.Session) {
 	for _, session := range sessions {
 		switch same, any := session.Seen(); {
-		case len(session.Changes) == 0 || same:
+		case same || len(session.Changes) == 0 && !session.Hides():
 		case any:
 			s.notify("the files were changed since `diff` showed them last")
 		default:

@@ -278,3 +278,27 @@ func TestReviewOfAFolderThatIsTheUsersOwnShowsWhatIsCommitted(t *testing.T) {
 		t.Errorf("review: %+v", s.Review)
 	}
 }
+
+// In the user's own folder the agent commits something else than is in the files, after the user has looked.
+func TestWhatIsCommittedInAFolderOfTheUsersOwnAfterItWasShown(t *testing.T) {
+	b := newBox(t, map[string]string{"a": "1\n", "check": "1\n"})
+	w := &b.subject.Workspace
+	w.Mode, w.Path, w.Source = "direct", b.user.Dir, ""
+	s := b.open()
+	if err := s.MarkShown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if same, any := b.open().Seen(); !same || !any {
+		t.Errorf("what was shown: %v, %v", same, any)
+	}
+	if err := os.Remove(filepath.Join(b.work.Dir, "check")); err != nil {
+		t.Fatal(err)
+	}
+	b.commit("without the check")
+	if s = b.open(); len(s.Notes) != 1 || !strings.Contains(s.Notes[0], "check") {
+		t.Errorf("review: %+v", s.Review)
+	}
+	if same, _ := s.Seen(); same {
+		t.Error("what was committed since counts as shown")
+	}
+}

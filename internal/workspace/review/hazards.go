@@ -68,7 +68,7 @@ func (s *Session) withHidden(ctx context.Context) ([]Change, error) {
 	for _, c := range s.Changes {
 		shown[c.Path+c.newID] = true
 	}
-	hidden := slices.DeleteFunc(others, func(c Change) bool { return shown[c.Path+c.newID] || c.NewMode == 0 })
+	hidden := slices.DeleteFunc(others, func(c Change) bool { return shown[c.Path+c.newID] })
 	if len(hidden) > 0 {
 		var names []string
 		for _, c := range hidden[:min(len(hidden), 20)] {

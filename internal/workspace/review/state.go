@@ -18,7 +18,7 @@ import (
 //
 //	{"shown": "TREE", "applied": [{"branch": "main", "work": "COMMIT", "tip": "COMMIT", "after": "COMMIT"}], "files": {"PATH": "100644 ID 0"}}
 type state struct {
-	Shown string `json:"shown,omitempty"` // tree that the user saw last
+	Shown string `json:"shown,omitempty"` // what the user saw last: see content
 	// Applied is what branches of the user's have got, newest first.
 	Applied []mark `json:"applied,omitempty"`
 	// Bookmark is where the last apply went in a jj repository.
@@ -64,11 +64,22 @@ func (s *Session) update(ctx context.Context, change func(*state)) error {
 
 // MarkShown remembers that the user has seen this content: Apply says when it is another.
 func (s *Session) MarkShown(ctx context.Context) error {
-	return s.update(ctx, func(state *state) { state.Shown = s.Tree })
+	return s.update(ctx, func(state *state) { state.Shown = s.content() })
 }
 
 // Seen says whether the content is what the user was shown last, and whether anything was shown.
-func (s *Session) Seen() (same, any bool) { return s.state.Shown == s.Tree, s.state.Shown != "" }
+func (s *Session) Seen() (same, any bool) { return s.state.Shown == s.content(), s.state.Shown != "" }
+
+// Hides says whether apply brings something else than the files that are shown: of the user's own folder the commits come.
+func (s *Session) Hides() bool { return s.work != s.Tree }
+
+// content is what a review shows, and what it hides.
+func (s *Session) content() string {
+	if !s.Hides() {
+		return s.Tree
+	}
+	return s.Tree + " " + s.work
+}
 
 // Attributes are the changed files, of those that a user chooses, that say which filters git runs: gitattributes(5), git-lfs-config(5).
 func (s *Session) Attributes(chosen []string) (paths []string) {
