@@ -121,14 +121,15 @@ func TestCorruptedRecord(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		exit, out := w.run("ps")
-		if exit == 0 || !strings.Contains(out, "good") || !strings.Contains(out, "bad") {
-			t.Errorf("ps with a record that is %s: exit %d\n%s", name, exit, out)
-		}
-		if strings.Contains(out, "\x1b") {
+		if out := w.must("ps"); !strings.Contains(out, "good") || !strings.Contains(out, "bad") {
+			t.Errorf("ps with a record that is %s:\n%s", name, out)
+		} else if strings.Contains(out, "\x1b") {
 			t.Errorf("ps printed what the record holds: %q", out)
 		}
-		for _, args := range [][]string{{"up", "bad"}, {"down", "bad"}, {"start", "bad"}, {"gc"}} {
+		if out := w.must("gc"); !strings.Contains(out, "bad") {
+			t.Errorf("gc with a record that is %s:\n%s", name, out)
+		}
+		for _, args := range [][]string{{"up", "bad"}, {"down", "bad"}, {"start", "bad"}} {
 			if exit, out := w.run(args...); exit == 0 {
 				t.Errorf("%q with a record that is %s:\n%s", args, name, out)
 			}
