@@ -127,13 +127,6 @@ func (p *process) kill() {
 	}
 }
 
-// exists says whether the process number is the guest's still, as it is until the guest has been reaped.
-func (p *process) exists() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.pidfd >= 0 && unix.PidfdSendSignal(p.pidfd, 0, nil, 0) == nil
-}
-
 // err says, after done, how the process ended; nil is an orderly end.
 func (p *process) err() error {
 	said := p.stderr.String()
