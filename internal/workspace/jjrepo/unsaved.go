@@ -70,7 +70,7 @@ func (s *Shadow) commits(ctx context.Context, in *inside, w forage.Workspace, at
 		if len(status.Elsewhere) == workspace.MaxListed { // whoever is inside can make any number
 			break
 		}
-		args := append([]string{"log", "-1", "--format=%h %s", id, "--not"}, append(notRoot([]string{at}), saved...)...)
+		args := append([]string{"log", "-1", "--format=%h %<(300,trunc)%s", id, "--not"}, append(notRoot([]string{at}), saved...)...)
 		line, err := in.staging.Line(ctx, args...)
 		if err != nil {
 			return err
