@@ -27,7 +27,7 @@ func TestRecoveryNoteIsACommand(t *testing.T) {
 		{"its submodule", forage.WorkspaceDirect, git, git.Nested[0].Repository.Store, "refs/heads/forage-fix", "`git -C '/home/me/my app/lib' reset forage-fix`"},
 		{"own folder, jj", forage.WorkspaceDirect, jj, jj.Store, "refs/heads/forage-fix", "`jj -R '/home/me/my app' rebase -r @ -d forage-fix`"},
 		{"own folder, jj and git", forage.WorkspaceDirect, both, both.Store, "refs/heads/forage-fix", "`jj -R '/home/me/my app' rebase -r @ -d forage-fix`"},
-		{"a jj workspace", forage.WorkspaceJJ, jj, jj.Store, "refs/heads/forage-fix", "`jj new forage-fix`"},
+		{"a jj workspace", forage.WorkspaceJJ, jj, jj.Store, "refs/forage/recovery/fix/1/work", "branch NAME REF, and then jj git import"},
 		{"a worktree", forage.WorkspaceWorktree, git, git.Store, "refs/heads/forage-fix", "`git merge forage-fix`"},
 		{"recovery", forage.WorkspaceWorktree, git, git.Store, "refs/forage/recovery/fix/1/work", "\nto bring it back: git --git-dir='/home/me/my app/.git' branch NAME REF"},
 	} {
