@@ -30,14 +30,22 @@ func TooLong(err error) error {
 			"`forage-ctl down --force` keeps the files without asking git")
 }
 
-// differing lists the files of a folder that are not as the index has them, and those that it has not; and, each with a slash
-// at its end, the folders into which git can't look: there may be work in one, of which its list says nothing.
-func (s *Shadow) differing(ctx context.Context, folder, index string) (list []byte, closed []string, err error) {
-	out, err := s.run(ctx, Call{
-		Args: []string{"ls-files", "-z", "-o", "--exclude-standard"}, WorkTree: folder, Index: index, Brief: true,
-	})
+// different is what differing finds. Folders have a slash at their end.
+type different struct {
+	files  []string // that are not as the index has them, or that it has not; what was deleted may be there twice
+	closed []string // folders into which git can't look: there may be work in one
+	hidden []string // files and folders that only rules ignore that are new: see Rules
+}
+
+// differing lists the files of a folder that are not as the index has them.
+func (s *Shadow) differing(ctx context.Context, folder, index string, rules []string) (found different, err error) {
+	args := []string{"ls-files", "-z", "-o", "--exclude-standard"}
+	if len(rules) > 0 {
+		args = append(args, "-x", "!.gitignore") // which may ignore itself
+	}
+	out, err := s.run(ctx, Call{Args: args, WorkTree: folder, Index: index, Brief: true})
 	if err != nil {
-		return nil, nil, TooLong(err)
+		return found, TooLong(err)
 	}
 	for line := range strings.Lines(string(out.Stderr)) {
 		said, is := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "warning: could not open directory '")
@@ -47,10 +55,21 @@ func (s *Shadow) differing(ctx context.Context, folder, index string) (list []by
 		if end := strings.LastIndex(said, "': "); end >= 0 { // of a name with a line's end in it, that is the beginning
 			said = said[:end]
 		}
-		closed = append(closed, strings.TrimSuffix(said, "/")+"/")
+		found.closed = append(found.closed, strings.TrimSuffix(said, "/")+"/")
 	}
 	changed, err := s.compare(ctx, folder, index, "ls-files", "-z", "-m")
-	return append(out.Stdout, changed...), closed, err
+	if err != nil {
+		return found, err
+	}
+	list := append(out.Stdout, changed...)
+	hidden, ignored, err := s.hidden(ctx, folder, index, rules, list)
+	found.hidden = hidden
+	for name := range fields(list) {
+		if !ignored[name] {
+			found.files = append(found.files, name)
+		}
+	}
+	return found, err
 }
 
 // compare runs a git that compares contents, in the form that attributes say. Contents may take their time: when it takes long, it

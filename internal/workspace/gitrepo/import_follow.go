@@ -33,12 +33,17 @@ func (i *importing) choose(ctx context.Context, state *imported, at place, now s
 // says asks git what it answers with its exit status.
 func (s *Shadow) says(ctx context.Context, question ...string) (bool, error) {
 	_, err := s.Git(ctx, Call{Args: question, Env: readsHostile})
+	if exitedWithOne(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// exitedWithOne says whether git has answered no.
+func exitedWithOne(err error) bool {
 	var exit interface {
 		error
 		ExitCode() int
 	}
-	if errors.As(err, &exit) && exit.ExitCode() == 1 {
-		return false, nil
-	}
-	return err == nil, err
+	return errors.As(err, &exit) && exit.ExitCode() == 1
 }

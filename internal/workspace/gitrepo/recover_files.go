@@ -19,7 +19,9 @@ func (k *keeping) commitFiles(ctx context.Context, tip string) (string, error) {
 	if _, err := os.Lstat(k.w.Path); errors.Is(err, fs.ErrNotExist) {
 		return tip, nil
 	}
-	tree, err := k.stage.WriteTree(ctx, Folder{Path: k.w.Path, Base: tip, Seed: k.host.Repository.IndexOf(ctx, k.w.Path)})
+	tree, err := k.stage.WriteTree(ctx, Folder{
+		Path: k.w.Path, Base: tip, Seed: k.host.Repository.IndexOf(ctx, k.w.Path), Rules: k.host.Rules(ctx, k.w),
+	})
 	if err != nil {
 		return "", err
 	}

@@ -170,6 +170,31 @@ func TestKeepOfARepositoryThatWasCommitted(t *testing.T) {
 	}
 }
 
+// A rule that is new hides no work from a removal, committed or not.
+func TestKeepOfWhatANewRuleIgnores(t *testing.T) {
+	t.Parallel()
+	b := newBox(t, newHost(t), "box")
+	write(t, filepath.Join(b.work.Path, ".gitignore"), "*\n")
+	b.inside.Git("add", "-f", ".gitignore")
+	b.inside.Git("commit", "-q", "-m", "ignores all")
+	b.importIt()
+	write(t, filepath.Join(b.work.Path, "new"), "nowhere else\n")
+	write(t, filepath.Join(b.work.Path, "made/x"), "nor this\n")
+	if status := b.unsaved(); !slices.Equal(status.Uncommitted, []string{"made/", "new"}) {
+		t.Errorf("unsaved: %+v", status)
+	}
+	_, kept := b.keep()
+	folder := ""
+	for _, r := range kept {
+		folder += r.Folder
+	}
+	for _, name := range []string{"new", "made/x"} {
+		if _, err := os.Stat(filepath.Join(folder, "files", name)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // What git on the host can't read within its bounds is kept as the folder that it is in: no file from inside keeps a
 // sandbox from being removed, or takes the host's memory.
 func TestKeepOfFilesThatGitCannotRead(t *testing.T) {

@@ -38,7 +38,9 @@ type Folder struct {
 	// Seed is an index of the host's to begin with where there is no Index yet: of the checkout of
 	// Base, whose files need not all be read then. "" or an absent one is none.
 	Seed string
-	Most int64 // bytes of changed files that are read, the rest is left out; 0 is 16 GiB
+	// Rules are the commits whose .gitignore files count: see Shadow.Rules.
+	Rules []string
+	Most  int64 // bytes of changed files that are read, the rest is left out; 0 is 16 GiB
 }
 
 // WriteTree makes a tree of what is in folder now: tracked and untracked files, without what is
@@ -214,19 +216,27 @@ func (w *treeWriter) unhide(ctx context.Context) error {
 
 // changed are the files that are not as the index has them, and those that it has not.
 func (w *treeWriter) changed(ctx context.Context) ([]string, error) {
-	list, closed, err := w.shadow.differing(ctx, w.folder.Path, w.index)
+	found, err := w.shadow.differing(ctx, w.folder.Path, w.index, w.folder.Rules)
 	if err != nil {
 		return nil, err
 	}
-	for _, folder := range closed {
+	for _, folder := range found.closed {
 		w.leave(strings.TrimSuffix(folder, "/"), "a folder that can't be looked into")
+	}
+	for _, name := range found.hidden {
+		why := newRule
+		folder, isFolder := strings.CutSuffix(name, "/")
+		if isFolder {
+			why += ": a folder with " + CountFiles(filepath.Join(w.folder.Path, folder))
+		}
+		w.leave(folder, why)
 	}
 	if w.tree.Nested, err = w.nestedLinks(ctx); err != nil {
 		return nil, err
 	}
 	var names []string
 	seen := make(map[string]bool)
-	for name := range fields(list) {
+	for _, name := range found.files {
 		if nested, ok := strings.CutSuffix(name, "/"); ok {
 			w.tree.Nested = append(w.tree.Nested, nested)
 		} else if !seen[name] {

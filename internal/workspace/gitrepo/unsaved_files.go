@@ -96,7 +96,7 @@ func (i *importing) changedFiles(ctx context.Context, base string) ([]string, er
 	if _, err := i.host.compare(ctx, i.w.Path, look.index, "update-index", "-q", "--ignore-submodules", "--refresh"); isTooLong(err) {
 		return nil, err
 	}
-	out, closed, err := i.host.differing(ctx, i.w.Path, look.index)
+	found, err := i.host.differing(ctx, i.w.Path, look.index, i.host.Rules(ctx, i.w))
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func (i *importing) changedFiles(ctx context.Context, base string) ([]string, er
 	if err != nil {
 		return nil, err
 	}
-	names := slices.AppendSeq(closed, fields(out))
+	names := slices.Concat(found.closed, found.files, found.hidden)
 	for _, name := range nested {
 		names = append(names, name+"/")
 	}

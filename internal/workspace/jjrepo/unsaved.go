@@ -179,7 +179,9 @@ func (s *Shadow) tree(ctx context.Context, in *inside, w forage.Workspace) (gitr
 	if _, err := os.Lstat(w.Path); err != nil {
 		return gitrepo.Tree{}, err
 	}
-	return in.staging.WriteTree(ctx, gitrepo.Folder{Path: w.Path, Base: in.work, Index: filepath.Join(w.Repository.Dir, "tree.index")})
+	return in.staging.WriteTree(ctx, gitrepo.Folder{
+		Path: w.Path, Base: in.work, Index: filepath.Join(w.Repository.Dir, "tree.index"), Rules: in.staging.Rules(ctx, w),
+	})
 }
 
 // treeOf is the tree of a commit; of "", the empty one.

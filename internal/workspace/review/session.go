@@ -296,6 +296,7 @@ func (s *Session) readFolder(ctx context.Context) (tree gitrepo.Tree, err error)
 	tree, err = s.staging.WriteTree(ctx, gitrepo.Folder{
 		Path: s.subject.Workspace.Path, Base: s.tip,
 		Index: filepath.Join(s.subject.folder(), "index"), Seed: s.store.IndexOf(ctx, s.subject.Workspace.Path),
+		Rules: s.staging.Rules(ctx, s.subject.Workspace),
 	})
 	if errors.Is(err, fs.ErrNotExist) {
 		tree, err = gitrepo.Tree{ID: committed}, nil
@@ -303,39 +304,10 @@ func (s *Session) readFolder(ctx context.Context) (tree gitrepo.Tree, err error)
 	}
 	s.Tree, s.Left = tree.ID, tree.Left
 	for _, nested := range tree.Nested {
-		s.Left = append(s.Left, gitrepo.Left{Path: nested, Why: "a repository of its own, with " + s.filesIn(nested) +
+		s.Left = append(s.Left, gitrepo.Left{Path: nested, Why: "a repository of its own, with " + gitrepo.CountFiles(filepath.Join(s.subject.Workspace.Path, nested)) +
 			": without the .git in it, its files are part of the work"})
 	}
 	return tree, err
-}
-
-// maxCounted is how many files of a nested repository are counted.
-const maxCounted = 10_000
-
-// filesIn says how many files a nested repository has. They are counted by their names: nothing is opened but folders.
-func (s *Session) filesIn(nested string) string {
-	count := 0
-	_ = filepath.WalkDir(filepath.Join(s.subject.Workspace.Path, nested), func(_ string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return nil // it can't be read, or is gone
-		case entry.Name() == ".git":
-			return fs.SkipDir
-		case !entry.IsDir():
-			count++
-		}
-		if count >= maxCounted {
-			return fs.SkipAll
-		}
-		return nil
-	})
-	switch {
-	case count == 1:
-		return "1 file"
-	case count >= maxCounted:
-		return fmt.Sprintf("%d files or more", count)
-	}
-	return fmt.Sprintf("%d files", count)
 }
 
 // compare finds what is different, and what of that no commit has.
