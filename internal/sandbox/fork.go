@@ -246,6 +246,9 @@ func (f *forking) adopt(ctx context.Context, w, next forage.Workspace) error {
 	case next.Repository == nil || next.Repository.Kind != forage.RepositoryGit || next.ReadOnly:
 		return nil
 	}
+	if err := gitrepo.PinFork(ctx, w, next, f.Workspaces.Places.Scratch); err != nil {
+		return err
+	}
 	head := w.Repository.Head
 	return gitrepo.Adopt(filepath.Join(next.Repository.Dir, "git"), head, next.Repository.Head, head == w.Branch)
 }

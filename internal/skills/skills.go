@@ -158,6 +158,9 @@ func (w writer) workspace(plan forage.Plan, p forage.Workspace, main bool) {
 	w.item("Use %s as usual: commit, rebase, undo. Hooks and %s configuration that you make stay in the sandbox.", kind, kind)
 	if p.Base != "" {
 		w.item("The work starts from commit `%.12s`. The user's branches are as they were then.", p.Base)
+		if p.Mode == forage.WorkspaceWorktree && kind == "git" {
+			w.item("`git fetch host` has the user's branches as they are now, as `host/BRANCH`. It needs no network.")
+		}
 	}
 	if p.Branch != "" && p.Mode == forage.WorkspaceDirect {
 		w.item("%s", come)

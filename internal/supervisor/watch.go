@@ -70,6 +70,10 @@ func (i *importer) arm() error {
 			for _, folder := range watched(*w.Repository) {
 				_ = addWatch(int(fd), w.Repository.Dir, folder) // absent, or replaced by something else: not watched
 			}
+			if w.Mode == forage.WorkspaceWorktree && w.Repository.Kind == forage.RepositoryGit { // the user's branches are shown inside
+				_ = addWatch(int(fd), w.Repository.Store, ".")
+				_ = addWatch(int(fd), w.Repository.Store, "refs/heads")
+			}
 		}
 	})
 }

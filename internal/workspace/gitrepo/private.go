@@ -50,6 +50,11 @@ func CreatePrivate(ctx context.Context, r *Repository, p Private) (err error) {
 			return err
 		}
 	}
+	if hostInside(p.Repository) != "" {
+		if err := r.makeView(ctx, p); err != nil {
+			return err
+		}
+	}
 	for _, sub := range [...]string{"refs/heads", "refs/tags", "objects/info", "objects/pack", "info"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
 			return err
@@ -57,7 +62,7 @@ func CreatePrivate(ctx context.Context, r *Repository, p Private) (err error) {
 	}
 	return errors.Join(
 		writeNew(filepath.Join(dir, "HEAD"), p.head()),
-		writeNew(filepath.Join(dir, "config"), r.privateConfig(p.Remotes)),
+		writeNew(filepath.Join(dir, "config"), r.privateConfig(p.Remotes, hostInside(p.Repository))),
 		writeNew(filepath.Join(dir, "objects/info/alternates"), alternatesInside(p.Repository)),
 		writeRefs(dir, p),
 		noteRefs(dir, p.Repository),

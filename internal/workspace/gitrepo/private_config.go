@@ -28,8 +28,8 @@ var carriedBy = map[string][]string{
 	"submodule": {"url", "branch", "active", "ignore"},
 }
 
-// privateConfig is the whole configuration of private metadata.
-func (r *Repository) privateConfig(remotes bool) string {
+// privateConfig is the whole configuration of private metadata. host is where the user's branches are shown inside; "" is nowhere.
+func (r *Repository) privateConfig(remotes bool, host string) string {
 	c := configText{}
 	c.add("core.repositoryformatversion", "0")
 	if r.ObjectFormat != "sha1" {
@@ -65,6 +65,12 @@ func (r *Repository) privateConfig(remotes bool) string {
 				c.add(key, value)
 			}
 		}
+	}
+	if host != "" && r.last("remote."+hostRemote+".url") == "" { // else the user has a remote of that name
+		c.add("remote."+hostRemote+".url", host)
+		c.add("remote."+hostRemote+".fetch", "+refs/heads/*:refs/remotes/"+hostRemote+"/*")
+		c.add("remote."+hostRemote+".tagopt", "--no-tags")
+		c.add("remote."+hostRemote+".prune", "true")
 	}
 	return c.String()
 }

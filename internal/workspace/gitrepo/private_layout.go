@@ -22,6 +22,7 @@ type Layout struct {
 	Target   string      // of the workspace inside
 	Pointer  bool        // the workspace on the host has a .git file, not a folder
 	ReadOnly bool        //
+	Host     bool        // the user's branches are shown as a remote
 	Objects  []ObjectDir // the host's: the repository's own first
 }
 
@@ -106,6 +107,9 @@ func (l Layout) Mounts() []forage.Mount {
 		if objects.Borrows {
 			mounts = append(mounts, forage.Mount{Source: filepath.Join(l.Dir, emptyFile), Target: path.Join(target, "info/alternates")})
 		}
+	}
+	if l.Host {
+		mounts = append(mounts, forage.Mount{Source: filepath.Join(l.Dir, hostRemote), Target: path.Join(place, hostRemote)})
 	}
 	git := forage.Mount{Source: filepath.Join(l.Dir, "git"), Target: path.Join(l.Target, ".git"), Writable: !l.ReadOnly}
 	if !l.Pointer {

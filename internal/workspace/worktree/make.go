@@ -152,9 +152,9 @@ func removeUnused(ctx context.Context, r *gitrepo.Repository, w forage.Workspace
 	return gitrepo.RemovePrivate(*w.Repository)
 }
 
-// unmake takes away the worktree, and the branch if it is still at the commit at.
+// unmake takes away the worktree, the pin, and the branch if it is still at the commit at.
 func unmake(ctx context.Context, r *gitrepo.Repository, w forage.Workspace, at, scratch string) (err error) {
-	if err := r.RemoveWorktree(describe(w)); err != nil || at == "" {
+	if err := r.RemoveWorktree(describe(w)); err != nil {
 		return err
 	}
 	s, err := r.Shadow(scratch)
@@ -162,6 +162,9 @@ func unmake(ctx context.Context, r *gitrepo.Repository, w forage.Workspace, at, 
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
+	if err := s.Unpin(ctx, w.Branch); err != nil || at == "" {
+		return err
+	}
 	return s.DeleteBranch(ctx, w.Branch, gitrepo.LastImported(w, at))
 }
 

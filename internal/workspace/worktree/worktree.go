@@ -39,7 +39,7 @@ func (Provider) Plan(ctx context.Context, request workspace.Request) (forage.Wor
 	}
 	w.Repository, err = r.PlanPrivate(gitrepo.Layout{
 		Dir:  workspace.Resolved(request.Places.Repository(request.Sandbox, request.Name)),
-		Part: request.Name, Target: request.Target, Pointer: true, ReadOnly: request.ReadOnly,
+		Part: request.Name, Target: request.Target, Pointer: true, ReadOnly: request.ReadOnly, Host: true,
 	}, w.Branch)
 	if err != nil {
 		return forage.Workspace{}, err
@@ -82,7 +82,7 @@ func (p Provider) Create(ctx context.Context, w forage.Workspace) error {
 	return makeWhole(ctx, r, w, p.Places.Scratch)
 }
 
-// Update imports the commits that were made inside.
+// Update imports the commits that were made inside, and shows the user's branches there as they are now.
 func (p Provider) Update(ctx context.Context, w forage.Workspace) (workspace.Update, error) {
 	if Ending(w) {
 		return workspace.Update{}, nil
@@ -90,7 +90,8 @@ func (p Provider) Update(ctx context.Context, w forage.Workspace) (workspace.Upd
 	if err := Check(w); err != nil {
 		return workspace.Update{}, err
 	}
-	return gitrepo.Import(ctx, w, p.Places.Scratch)
+	update, err := gitrepo.Import(ctx, w, p.Places.Scratch)
+	return update, errors.Join(err, gitrepo.ShowHost(ctx, w, p.Places.Scratch))
 }
 
 // Status says what would be lost.
