@@ -231,7 +231,8 @@ func (k *keeping) keep(ctx context.Context, name, id string) error {
 	err := k.stage.push(ctx, k.host, id, ref, "")
 	if err != nil && name == workName && ctx.Err() == nil {
 		// A file that git's checks refuse, such as a .gitmodules: a recovery ref may have it.
-		if err = k.stage.Bring(ctx, k.host.Repository, []string{id}, nil); err == nil {
+		has, _ := k.host.Branch(ctx, branchRef(k.w.Branch))
+		if err = k.stage.Bring(ctx, k.host.Repository, id, has); err == nil {
 			err = k.host.MoveBranch(ctx, ref, "", id, "forage: kept for recovery")
 		}
 	}

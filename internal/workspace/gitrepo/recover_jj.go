@@ -21,7 +21,7 @@ func KeepFiles(ctx context.Context, from *Shadow, w forage.Workspace, sandbox, t
 	k := keeping{importing: &importing{w: w, host: host, stage: from}, sandbox: sandbox, made: made}
 	if commit, err = k.commitFiles(ctx, tip); err == nil && commit != tip && from.Hand(ctx, []string{commit}) != nil && ctx.Err() == nil {
 		// A file that git's checks refuse, such as a .gitmodules: a recovery ref may have it.
-		err = from.Bring(ctx, from.Repository, []string{commit}, []string{tip})
+		err = from.Bring(ctx, from.Repository, commit, tip)
 	}
 	return commit, k.kept, err
 }

@@ -301,18 +301,24 @@ func TestUnsafePath(t *testing.T) {
 func TestBringCopiesWhatTheRepositoryLacks(t *testing.T) {
 	f := newFolderTest(t, map[string]string{"a": "1"})
 	writeFile(t, filepath.Join(f.work, "b"), "2")
-	staging, err := f.opened.Staging(t.TempDir(), t.TempDir())
+	objects, err := os.MkdirTemp("/dev/shm", "bring") // another file system, mostly
+	must(t, err)
+	defer os.RemoveAll(objects)
+	staging, err := f.opened.Staging(t.TempDir(), objects)
 	must(t, err)
 	defer staging.Close()
 	tree, err := staging.WriteTree(t.Context(), gitrepo.Folder{Path: f.work, Base: "HEAD"})
+	must(t, err)
+	has := f.repo.Git("rev-parse", "HEAD")
+	commit, err := staging.Line(t.Context(), "-c", "user.name=a", "-c", "user.email=a@b", "commit-tree", "-m", "b", "-p", has, tree.ID)
 	must(t, err)
 	if _, _, err := f.repo.Run(nil, "cat-file", "-e", tree.ID); err == nil {
 		t.Fatal("the repository has the tree before it is brought")
 	}
 	for range 2 {
-		must(t, staging.Bring(t.Context(), f.opened, []string{tree.ID}, []string{"HEAD"}))
+		must(t, staging.Bring(t.Context(), f.opened, commit, has))
 	}
-	if got := f.repo.Git("ls-tree", "--name-only", tree.ID); got != "a\nb" {
+	if got := f.repo.Git("ls-tree", "--name-only", commit); got != "a\nb" {
 		t.Errorf("the tree has %q", got)
 	}
 	f.repo.Git("fsck", "--strict")

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/google/renameio/v2"
@@ -45,26 +46,49 @@ func (s *Shadow) stageIn(objects string, others ...string) error {
 	return nil
 }
 
-// Bring copies what tips need to another repository, whose objects are alternates of this one's, without what have has
-// already. It is done when it returns, as a whole: git finds a pack by its index, which comes last.
-func (s *Shadow) Bring(ctx context.Context, to *Repository, tips, have []string) error {
-	list := strings.Join(tips, "\n") + "\n"
-	for _, tip := range have {
-		if _, err := s.Line(ctx, "cat-file", "-e", "--end-of-options", tip); tip != "" && err == nil {
-			list += "^" + tip + "\n"
-		}
-	}
-	packs := filepath.Join(to.Common, "objects/pack")
-	if err := os.Mkdir(packs, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
+// Bring copies what a commit needs to another repository, with git's own push: git-receive-pack(1) keeps the objects apart until it
+// has all of them. They go to the file system of that repository, wherever these are. have are commits that it has. No ref moves.
+func (s *Shadow) Bring(ctx context.Context, to *Repository, commit string, have ...string) (err error) {
+	receiver, err := to.Shadow(filepath.Dir(s.Dir))
+	if err != nil {
 		return err
 	}
-	// Local are the objects that are not in alternates.
-	_, err := s.Git(ctx, Call{
-		Args:  []string{"pack-objects", "-q", "--revs", "--local", "--non-empty", "--threads=1", filepath.Join(packs, "pack")},
-		Stdin: []byte(list),
+	defer func() { err = errors.Join(err, receiver.Close()) }()
+	have = slices.DeleteFunc(slices.Clone(have), func(id string) bool {
+		_, err := receiver.Line(ctx, "cat-file", "-e", id+"^{commit}")
+		return id == "" || err != nil
 	})
+	if err := ownRefs(receiver, have); err != nil {
+		return err
+	}
+	_, err = s.Line(ctx, "push", "--quiet", "--no-verify",
+		// What comes in was checked when it was imported, or is kept though it doesn't pass.
+		"--receive-pack=git -c receive.autogc=false -c receive.fsckObjects=false receive-pack", "--", receiver.Dir, commit+":refs/heads/applied")
 	if err != nil {
 		return fmt.Errorf("bringing objects to %s: %w", to.Common, err)
 	}
 	return nil
+}
+
+// ownRefs gives a shadow refs of its own in the place of its repository's: commits that needn't be sent.
+func ownRefs(shadow *Shadow, have []string) error {
+	for _, name := range []string{"refs", "packed-refs", "reftable", "logs"} {
+		if err := os.RemoveAll(filepath.Join(shadow.Dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	config := filepath.Join(shadow.Dir, "config")
+	text, err := os.ReadFile(config)
+	if err != nil {
+		return err
+	}
+	failed := []error{
+		os.WriteFile(config, []byte(strings.ReplaceAll(string(text), "refstorage = \"reftable\"\n", "refstorage = \"files\"\n")), 0o600),
+		os.MkdirAll(filepath.Join(shadow.Dir, "refs/heads"), 0o700),
+		os.WriteFile(filepath.Join(shadow.Dir, "HEAD"), []byte("ref: refs/heads/none\n"), 0o600),
+	}
+	for i, commit := range have {
+		failed = append(failed, os.WriteFile(filepath.Join(shadow.Dir, "refs/heads", fmt.Sprint("have", i)), []byte(commit+"\n"), 0o600))
+	}
+	return errors.Join(failed...)
 }

@@ -96,7 +96,7 @@ func (s *Session) Prepare(ctx context.Context, o Options) (done Applied, install
 	if err != nil || o.DryRun {
 		return done, nil, err
 	}
-	if err := s.bring(ctx, t.repo, result.commit, t.commit); err != nil {
+	if err := s.staging.Bring(ctx, t.repo, result.commit, t.commit, s.Base); err != nil {
 		return done, nil, err
 	}
 	return done, func(ctx context.Context) (Applied, error) {

@@ -369,7 +369,7 @@ func kill(t *testing.T, b *box, moment string) {
 		}
 	}
 	check(err)
-	check(s.bring(t.Context(), target.repo, s.tip, target.commit))
+	check(s.staging.Bring(t.Context(), target.repo, s.tip, target.commit, s.Base))
 	i, err := newInstallation(t.Context(), target, s.subject, journal{
 		GitDir: target.repo.GitDir, Branch: "main", From: target.commit, To: s.tip, Index: stamp(target.userIndex()), Begun: moment != "noted",
 	})

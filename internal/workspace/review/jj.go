@@ -46,7 +46,7 @@ func (s *Session) prepareJJ(ctx context.Context, o Options) (done Applied, insta
 	if err != nil || result.commit == t.commit || o.DryRun {
 		return done, nil, err
 	}
-	if err := s.bring(ctx, t.repo, result.commit, t.commit); err != nil {
+	if err := s.staging.Bring(ctx, t.repo, result.commit, t.commit, s.Base); err != nil {
 		return done, nil, err
 	}
 	return done, func(ctx context.Context) (Applied, error) {
