@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -185,7 +186,7 @@ func copyTables(to, from string) error {
 			case entry.Type().IsRegular():
 				err = workspace.CopyFile(filepath.Join(from, name), filepath.Join(to, name), maxTable)
 			}
-			if err != nil {
+			if err != nil && !errors.Is(err, fs.ErrNotExist) { // a lock, or what is being written: tables stay
 				return err
 			}
 		}
