@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"forage"
+	"forage/internal/testdir"
 	"forage/internal/workspace"
 )
 
@@ -55,7 +56,7 @@ func Run(t *testing.T, s Subject) {
 			test(s.prepare(u, s.Source(u, Dir(t)), "box"))
 		})
 	}
-	if !s.UsualOnly {
+	if !s.UsualOnly && (!s.JJ || testdir.Soak()) { // jj takes its time
 		t.Run("odd repositories", func(t *testing.T) { s.odd(t) })
 	}
 }
