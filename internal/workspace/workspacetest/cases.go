@@ -255,7 +255,7 @@ func removesUnused(m *Made) {
 func leavesMovedBranch(m *Made) {
 	i := m.create().inside()
 	if m.jjAlone() {
-		m.Skip("the user has no branch of it before it is applied")
+		return // the user has no branch of it before it is applied
 	}
 	i.Commit("new.txt", "from inside\n")
 	m.update()
