@@ -13,10 +13,12 @@ import (
 	"forage/internal/workspace"
 )
 
-// Import brings the commits of the private metadata to w.Branch in the host's repository: those of the commit that is checked
-// out inside, on whatever branch, as long as it goes on from the sandbox's own branch; else those of that branch. Which commits
-// these are is read as data; git brings them: see fetch. It costs no process when nothing has changed. A branch that the user moved meanwhile is not touched: that is workspace.Status.Problem.
-// Of a direct workspace commits are brought only when the host's repository lacks them.
+// Import brings the commits of the private metadata to w.Branch in the host's repository: those of
+// the commit that is checked out inside, on whatever branch, as long as it goes on from the
+// sandbox's own branch; else those of that branch. Which commits these are is read as data; git
+// brings them: see fetch. It costs no process when nothing has changed. A branch that the user
+// moved meanwhile is not touched: that is workspace.Status.Problem. Of a direct workspace commits
+// are brought only when the host's repository lacks them.
 func Import(ctx context.Context, w forage.Workspace, scratch string) (_ workspace.Update, err error) {
 	if w.Repository == nil || w.Branch == "" {
 		return workspace.Update{}, nil
