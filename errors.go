@@ -80,7 +80,7 @@ func Errorf(kind error, format string, args ...any) error {
 
 type hintError struct {
 	error
-	hint string
+	hint func() string
 }
 
 func (e *hintError) Unwrap() error { return e.error }
@@ -92,8 +92,11 @@ func WithHint(err error, hint string) error {
 	if err == nil || hint == "" {
 		return err
 	}
-	return &hintError{err, hint}
+	return &hintError{err, func() string { return hint }}
 }
+
+// WithLateHint is WithHint for a hint that costs something: it is looked for only when it is asked for.
+func WithLateHint(err error, hint func() string) error { return &hintError{err, hint} }
 
 // HintWritableState is what to do where the state folder takes nothing.
 const HintWritableState = "the state folder must be writable; FORAGE_STATE_DIR can name another one"
@@ -102,7 +105,7 @@ const HintWritableState = "the state folder must be writable; FORAGE_STATE_DIR c
 func Hint(err error) string {
 	var h *hintError
 	if errors.As(err, &h) {
-		return h.hint
+		return h.hint()
 	}
 	return ""
 }

@@ -215,13 +215,15 @@ type Template struct {
 	Secrets           []string   `json:"secrets,omitempty"` // names, beside those of the agents
 	SecretMode        SecretMode `json:"secretMode,omitempty"`
 	ReadOnlyWorkspace bool       `json:"readOnlyWorkspace,omitempty"`
-	// Unprotected lets the agent write to what the host's tools execute at the root of the workspace (protect = false).
+	// Unprotected lets the agent write to what the host's tools execute at the root of the
+	// workspace (protect = false).
 	Unprotected bool `json:"unprotected,omitempty"`
 	// Caches are the host's caches of packages that are readable inside, by name (CacheNames).
 	Caches []string `json:"caches,omitempty"`
 	// SamePath shows the workspace at its host path too.
 	SamePath bool `json:"samePath,omitempty"`
-	// Parts are the parts of a composed workspace, by name; the one at WorkspacePath takes the place of the caller's choice.
+	// Parts are the parts of a composed workspace, by name; the one at WorkspacePath takes the
+	// place of the caller's choice.
 	Parts []Part `json:"workspaceMounts,omitempty"`
 	// Volumes are named volumes, with the places inside that they are shown at.
 	Volumes map[string]string `json:"volumes,omitempty"`
@@ -244,15 +246,16 @@ type Skills struct {
 	Custom string `json:"custom,omitempty"`
 }
 
-// Instructions say where the agent finds what it is told of the sandbox, and what that has beside the
-// sandbox's own facts. Without Files it is told nothing.
+// Instructions say where the agent finds what it is told of the sandbox, and what that has beside
+// the sandbox's own facts. Without Files it is told nothing.
 type Instructions struct {
 	Skills
 	Files []string `json:"files,omitempty"` // inside: absolute and clean
 	Own   string   `json:"own,omitempty"`   // folder on the host with the user's own skills, *.md; it need not be there
 }
 
-// CacheNames are the caches of packages that a template can name: all of them, where it says nothing.
+// CacheNames are the caches of packages that a template can name: all of them, where it says
+// nothing.
 func CacheNames() []string { return []string{"go", "cargo", "npm", "pip", "uv", "maven", "gradle"} }
 
 // Agent is an AI coding tool as a template knows it.
@@ -266,7 +269,8 @@ type Agent struct {
 	BaseURLEnvVar string `json:"baseUrlEnvVar,omitempty"`
 	// Permissions say what it may do without asking; nil leaves that to the agent.
 	Permissions *Permissions `json:"permissions,omitempty"`
-	// HostConfigDir is its settings folder on the host, of which instructions and the like come in; "" is none.
+	// HostConfigDir is its settings folder on the host, of which instructions and the like come in;
+	// "" is none.
 	HostConfigDir string `json:"hostConfigDir,omitempty"`
 	// ContainerConfigDir is where they are inside; "" is the agent's own place.
 	ContainerConfigDir string `json:"containerConfigDir,omitempty"`
@@ -276,7 +280,8 @@ type Agent struct {
 	Hooks bool `json:"hooks,omitempty"`
 }
 
-// Permissions are what an agent may do without asking, in its own format. The sandbox is the wall in any case.
+// Permissions are what an agent may do without asking, in its own format. The sandbox is the wall
+// in any case.
 type Permissions struct {
 	SkipAll bool     `json:"skipAll,omitempty"` // asks for nothing
 	Allow   []string `json:"allow,omitempty"`

@@ -16,7 +16,8 @@ type Network struct {
 	// Allow are the allowed destinations: "host", "host:port", "*.suffix",
 	// "*.suffix:port", a literal address, "address:port" or "[v6]:port", or "@set".
 	Allow []string `json:"allow,omitempty"`
-	// Sets are the hosts of those sets of Allow and Rules that have been found: by name, with the "@".
+	// Sets are the hosts of those sets of Allow and Rules that have been found: by name, with the
+	// "@".
 	Sets map[string][]string `json:"sets,omitempty"`
 	// Rules are finer than a host. Their order means nothing.
 	Rules []Rule `json:"rules,omitempty"`
@@ -42,7 +43,8 @@ type Rule struct {
 	Inspect bool `json:"inspect,omitempty"`
 }
 
-// GitRule allows git over HTTPS (gitprotocol-http(5)) and nothing else. The zero value allows nothing.
+// GitRule allows git over HTTPS (gitprotocol-http(5)) and nothing else. The zero value allows
+// nothing.
 type GitRule struct {
 	// Repos are globs over repositories' paths without ".git": "acme/*". They may be fetched from.
 	Repos []string `json:"repos,omitempty"`
@@ -57,8 +59,8 @@ type NetworkFacts struct {
 	// Resolve dials "address:port" instead of "name:port", and so allows that
 	// address for that name.
 	Resolve map[string]string `json:"resolve,omitempty"`
-	// PrivateHosts are names, or "*.suffix", that may lead to addresses that are not public, though never to the host itself,
-	// to its link or to a metadata service. It allows none of them.
+	// PrivateHosts are names, or "*.suffix", that may lead to addresses that are not public, though
+	// never to the host itself, to its link or to a metadata service. It allows none of them.
 	PrivateHosts []string `json:"privateHosts,omitempty"`
 	// UpstreamCA is a PEM file with further roots that egress and the sandbox trust.
 	UpstreamCA string `json:"upstreamCA,omitempty"`

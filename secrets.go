@@ -65,8 +65,8 @@ type SecretUse struct {
 	Gateway string `json:"gateway,omitempty"`
 }
 
-// FramingHeaders say how a request is sent, where it goes and where it ends (RFC 9110, RFC 9112), in lower case. None of
-// them can carry a secret.
+// FramingHeaders say how a request is sent, where it goes and where it ends (RFC 9110, RFC 9112),
+// in lower case. None of them can carry a secret.
 var FramingHeaders = [...]string{
 	"host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer", "expect",
 	"keep-alive", "proxy-connection", "content-encoding", "accept-encoding",

@@ -14,7 +14,6 @@ const (
 	WorkspaceWorktree WorkspaceMode = "git-worktree" // a worktree of the user's git repository
 	WorkspaceJJ       WorkspaceMode = "jj"           // a workspace of the user's jj repository
 	WorkspaceClone    WorkspaceMode = "clone"        // a private clone of a git repository
-	WorkspaceCopy     WorkspaceMode = "copy"         // a private copy of a folder without a repository: what fork makes of a direct one
 )
 
 // Workspace is one folder of files that the agent works on. It is a part of the
@@ -28,7 +27,7 @@ type Workspace struct {
 	Target   string        `json:"target,omitempty"` // inside
 	ReadOnly bool          `json:"readOnly,omitempty"`
 	// Source is where the work comes from: the user's repository (its folder as
-	// resolved), the folder that was copied, or the URL of a clone. For a direct
+	// resolved), or the URL of a clone. For a direct
 	// workspace it is empty: Path is the source.
 	Source string `json:"source,omitempty"`
 	// Branch is the branch (jj: bookmark) of the host's repository that commits are
@@ -49,9 +48,9 @@ const (
 	RepositoryJJ  RepositoryKind = "jj"
 )
 
-// Repository is the private metadata that stands inside for that of the host's
-// repository, which the sandbox never sees but for its objects. All of Dir was
-// written by whoever is inside: the host reads it as data, and never opens it as a repository.
+// Repository is the private metadata that stands inside for that of the host's repository, which
+// the sandbox never sees but for its objects. All of Dir was written by the agent: the host reads
+// it as data, and never opens it as a repository.
 type Repository struct {
 	Kind RepositoryKind `json:"kind"`
 	// Dir on the host holds what is private, and nothing else: git/ is a git
@@ -60,9 +59,11 @@ type Repository struct {
 	// Store is the git directory on the host (the common one) that has the objects and
 	// gets the commits. For a clone it is Forage's own.
 	Store string `json:"store"`
-	// Head is the branch that the sandbox is on at first, as it is called inside; "" is a detached head.
+	// Head is the branch that the sandbox is on at first, as it is called inside; "" is a detached
+	// head.
 	Head string `json:"head,omitempty"`
-	// Mounts show the metadata inside, and the host's objects read-only. They include those of Nested.
+	// Mounts show the metadata inside, and the host's objects read-only. They include those of
+	// Nested.
 	Mounts []Mount `json:"mounts"`
 	// Nested are populated submodules of a direct workspace, which have private metadata too.
 	Nested []Nested `json:"nested,omitempty"`
@@ -98,7 +99,8 @@ var reserved = [...]string{
 	"/proc", "/sys", "/dev", "/etc", "/usr", "/bin", "/sbin", "/lib", "/lib64", RunPath, RepositoriesPath, WorkspacePath, HomePath,
 }
 
-// CheckTarget says why nothing of the user's can be mounted at a place inside, beside the workspace itself.
+// CheckTarget says why nothing of the user's can be mounted at a place inside, beside the workspace
+// itself.
 func CheckTarget(target string) error {
 	if !path.IsAbs(target) || path.Clean(target) != target || target == "/" {
 		return Errorf(ErrUsage, "expected an absolute path other than /, without . or .. or a slash at its end")

@@ -105,7 +105,7 @@ func (b *bench) startProxy(ctx context.Context, addr, ca string, argv ...string)
 	return proxy{addr, ca, stop}, nil
 }
 
-// freeAddress is an address on loopback that nobody listens on just now.
+// freeAddress is a free address on loopback.
 func freeAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

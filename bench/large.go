@@ -10,53 +10,11 @@ import (
 	"time"
 )
 
-// largeCreate compares a sandbox on a new worktree, until it is usable, with a new worktree.
-func (b *bench) largeCreate(ctx context.Context) ([]row, error) {
-	repo, err := b.largeRepository(ctx)
-	if err != nil {
-		return nil, err
-	}
-	const name = "bench-large"
-	peer := filepath.Join(b.dir, "peer")
-	noSandbox := func(ctx context.Context) error { return b.forage("down", "--force", name).run(ctx) }
-	noPeer := func(ctx context.Context) error { return b.dropWorktrees(ctx, repo, peer) }
-	s := interleave(ctx, max(1, b.o.runs/8),
-		undone(b.onWorktree(name, repo).times, noSandbox),
-		undone(b.addWorktree(repo, peer).times, noPeer))
-	what := fmt.Sprintf("a sandbox on a new worktree of %d files and %d commits, and `git worktree add`", b.o.files, largeCommits)
-	return []row{compare(what, s[0], s[1], noGoal)}, nil
-}
-
-// largeStatus compares git status in such a sandbox with the same in a worktree on the host.
-func (b *bench) largeStatus(ctx context.Context) (_ []row, err error) {
-	repo, err := b.largeRepository(ctx)
-	if err != nil {
-		return nil, err
-	}
-	const name = "bench-large"
-	tree, peer := filepath.Join(b.dir, "state/workspaces", name), filepath.Join(b.dir, "peer")
-	if err := b.addWorktree(repo, peer).run(ctx); err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, b.dropWorktrees(context.WithoutCancel(ctx), repo, peer)) }()
-	return b.withSandboxOn(ctx, name, []string{"--git-worktree", repo}, func() ([]row, error) {
-		if _, err := b.insider(tree); err != nil {
-			return nil, err
-		}
-		insider, err := b.insider(peer)
-		if err != nil {
-			return nil, err
-		}
-		what := fmt.Sprintf("`git status` of %d files in a worktree sandbox, and in a worktree on the host", b.o.files)
-		r, err := b.statusRow(ctx, what, name, insider, 1.05)
-		return []row{r}, err
-	})
-}
-
-// largeTwenty compares twenty sandboxes that are brought up at once with as many worktrees that git makes one after another:
-// at once, its `git worktree add` fails, as it reads what another one hasn't finished.
+// largeTwenty compares twenty sandboxes that are brought up at once with as many worktrees that git
+// makes one after another: at once, its `git worktree add` fails, as it reads what another one
+// hasn't finished.
 func (b *bench) largeTwenty(ctx context.Context) ([]row, error) {
-	repo, err := b.largeRepository(ctx)
+	repo, err := b.repository(ctx, b.o.files)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +50,8 @@ func (b *bench) addWorktree(repo, path string, start ...string) command {
 	return b.peer(append([]string{"git", "-C", repo, "worktree", "add", "--quiet", "-b", filepath.Base(path), path}, start...)...)
 }
 
-// dropWorktrees removes what addWorktree made, all at once: `git worktree remove` would do it one by one.
+// dropWorktrees removes what addWorktree made, all at once: `git worktree remove` would do it one
+// by one.
 func (b *bench) dropWorktrees(ctx context.Context, repo string, paths ...string) error {
 	err := eachOf(2*runtime.NumCPU(), paths, os.RemoveAll)
 	branches := []string{"git", "-C", repo, "branch", "--quiet", "-D"}

@@ -54,7 +54,7 @@ func parse() (options, error) {
 	flag.StringVar(&only, "only", "", "measure only the groups that match `regexp`: "+groupNames())
 	flag.IntVar(&o.sandboxes, "sandboxes", 100, "how many are brought up in the group many")
 	flag.Int64Var(&o.size, "size", 1<<30, "`bytes` of the download")
-	flag.IntVar(&o.files, "files", 50_000, "`files` of the repository in the groups large-*")
+	flag.IntVar(&o.files, "files", 50_000, "`files` of the repository in the groups day and twenty")
 	flag.Int64Var(&o.workspace, "workspace", 2<<30, "`bytes` of the workspace in the group snapshot")
 	flag.IntVar(&o.idle, "idle", 10, "`seconds` over which wake-ups are counted")
 	flag.StringVar(&o.programs, "programs", "", "`folder` with programs built already (bench itself uses it)")
@@ -109,9 +109,8 @@ func groups() []group {
 		{"egress", (*bench).egress},
 		{"tls", (*bench).tls},
 		{"workspace", (*bench).workspace},
-		{"large-create", (*bench).largeCreate},
-		{"large-status", (*bench).largeStatus},
-		{"large-twenty", (*bench).largeTwenty},
+		{"day", (*bench).days},
+		{"twenty", (*bench).largeTwenty},
 		{"snapshot", (*bench).snapshot},
 		{"idle", (*bench).idle},
 		{"many", (*bench).many},

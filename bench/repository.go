@@ -10,33 +10,35 @@ import (
 	"path/filepath"
 )
 
-// The large repository has options.files files on its branch main, and a tenth of them on its branch tenth, for what is
-// done with many worktrees at once.
+// A repository has its files on its branch main, and a tenth of them on its
+// branch tenth, for what is done with many worktrees at once.
 const (
 	largeCommits = 5_000
 	tenth        = "tenth"
 )
 
-// largeRepository is made once in a run. It has the index of a checkout, which is what is made last, and not the files.
-func (b *bench) largeRepository(ctx context.Context) (string, error) {
-	repo := filepath.Join(b.dir, "large")
+// repository is made once in a run for a number of files. It has the index of a checkout, which is
+// what is made last, and not the files.
+func (b *bench) repository(ctx context.Context, files int) (string, error) {
+	repo := filepath.Join(b.dir, fmt.Sprintf("repository-%d", files))
 	if _, err := os.Stat(filepath.Join(repo, ".git/index")); !errors.Is(err, fs.ErrNotExist) {
 		return repo, err
 	}
-	b.say("making a repository of %d files and %d commits", b.o.files, largeCommits)
+	b.say("making a repository of %d files and %d commits", files, largeCommits)
 	if err := errors.Join(os.RemoveAll(repo), b.peer("git", "init", "--quiet", "--initial-branch=main", repo).run(ctx)); err != nil {
 		return "", err
 	}
 	fill := b.peer("git", "-C", repo, "fast-import", "--quiet")
 	cmd := fill.cmd(ctx)
-	cmd.Stdin = history(b.o.files, largeCommits)
+	cmd.Stdin = history(files, largeCommits)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fill.explain(err, out)
 	}
 	return repo, b.peer("git", "-C", repo, "read-tree", "main").run(ctx)
 }
 
-// history is what git-fast-import(1) reads: all files at first, then a few changes in each commit, then the other branch.
+// history is what git-fast-import(1) reads: all files at first, then a few changes in each commit,
+// then the other branch.
 func history(files, commits int) *bytes.Buffer {
 	var b bytes.Buffer
 	for n := range commits {
@@ -58,7 +60,8 @@ func writeCommit(b *bytes.Buffer, branch string, n int) {
 	fmt.Fprintf(b, "commit refs/heads/%s\ncommitter bench <bench@example.org> %d +0000\ndata %d\n%s", branch, 1_700_000_000+n, len(message), message)
 }
 
-// writeFiles gives the files from first to before last, counted round and round, the contents that they have in commit n.
+// writeFiles gives the files from first to before last, counted round and round, the contents that
+// they have in commit n.
 func writeFiles(b *bytes.Buffer, files, first, last, n int) {
 	for i := first; i < last; i++ {
 		f := i % files

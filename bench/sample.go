@@ -107,8 +107,9 @@ func after(c contestant, prepare func(context.Context) error) contestant {
 	}
 }
 
-// undone is a contestant whose work is taken back after each turn, unmeasured. What was removed before is off the disk, too,
-// when it begins: a disk may take long over discarding what many files had.
+// undone is a contestant whose work is taken back after each turn, unmeasured. What was removed
+// before is off the disk, too, when it begins: a disk may take long over discarding what many files
+// had.
 func undone(c contestant, undo func(context.Context) error) contestant {
 	return func(ctx context.Context) (time.Duration, error) {
 		syscall.Sync()
@@ -155,8 +156,9 @@ func (c command) output(ctx context.Context) ([]byte, error) {
 func (c command) cmd(ctx context.Context) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, c.argv[0], c.argv[1:]...)
 	cmd.Env, cmd.Dir = c.env, c.dir
-	// Sessions share the processor evenly (sched(7), "The autogroup feature"), and a sandbox has its own. An interrupt from
-	// the terminal is ours alone; what runs then is asked to take back what it has made.
+	// Sessions share the processor evenly (sched(7), "The autogroup feature"), and a sandbox has
+	// its own. An interrupt from the terminal is ours alone; what runs then is asked to take back
+	// what it has made.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = time.Minute

@@ -175,7 +175,7 @@ type bench struct {
 	env       []string // of ours and of the peers
 	server    *server
 	tlsServer *tlsServer
-	reader    net.Conn // nil: nobody reads memory figures for us
+	reader    net.Conn // nil: no memory figures are read
 	readLines *bufio.Scanner
 }
 

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// snapshot keeps and restores a big workspace without a repository, beside cp(1) and rsync(1) over the same files. No
-// cache is dropped: what was written a moment ago is in memory for all alike.
+// snapshot keeps and restores a big workspace without a repository, beside cp(1) and rsync(1) over
+// the same files. No cache is dropped: what was written a moment ago is in memory for all alike.
 func (b *bench) snapshot(ctx context.Context) ([]row, error) {
 	s := &snapshots{bench: b, tree: filepath.Join(b.dir, "snapshot-tree"), copied: filepath.Join(b.dir, "snapshot-copy")}
 	defer os.RemoveAll(s.tree)

@@ -214,7 +214,8 @@ func (b *bench) turns(ctx context.Context, routes []route, args func(route) []st
 	return all
 }
 
-// streams holds a thousand answers open at once, and asks what the supervisor's memory has grown by.
+// streams holds a thousand answers open at once, and asks what the supervisor's memory has grown
+// by.
 func (b *bench) streams(ctx context.Context, name string, routes []route) []row {
 	var rows []row
 	for _, r := range routes {

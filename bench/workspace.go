@@ -48,8 +48,9 @@ func (b *bench) beside(insider string) place {
 // statusRounds are many, as a few hundredths are to be told, and each is short.
 const statusRounds = 101
 
-// statusRow compares git status in a sandbox with the same on the host, beside insider. One that only looks is measured,
-// after one that has written the index anew: files as new as the index would be read each time (Git's racy-git documentation).
+// statusRow compares git status in a sandbox with the same on the host, beside insider. One that
+// only looks is measured, after one that has written the index anew: files as new as the index
+// would be read each time (Git's racy-git documentation).
 func (b *bench) statusRow(ctx context.Context, what, name, insider string, goal float64) (row, error) {
 	inside, outside := place{enter: b.inSandbox(name)}, b.beside(insider)
 	settle(ctx)

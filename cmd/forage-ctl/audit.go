@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -240,13 +241,13 @@ func (a *app) printEvent(e audit.Event) error {
 func eventText(e audit.Event) string {
 	var words []string
 	if e.Method != "" {
-		words = append(words, e.Method)
+		words = append(words, oneWord(e.Method))
 	}
 	switch {
 	case e.Port != 0:
-		words = append(words, net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port)))+e.Path)
+		words = append(words, oneWord(net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port)))+e.Path))
 	case e.Host+e.Path != "":
-		words = append(words, e.Host+e.Path)
+		words = append(words, oneWord(e.Host+e.Path))
 	}
 	if e.Rule != "" {
 		words = append(words, "["+e.Rule+"]")
@@ -256,6 +257,14 @@ func eventText(e audit.Event) string {
 	}
 	words = append(words, outcome(e)...)
 	return strings.Join(words, " ")
+}
+
+// oneWord quotes text with spaces in it: it must not look like the words that follow.
+func oneWord(text string) string {
+	if strings.ContainsFunc(text, unicode.IsSpace) {
+		return strconv.Quote(text)
+	}
+	return text
 }
 
 // outcome is how it ended and what it took.

@@ -118,16 +118,3 @@ func TestShellWords(t *testing.T) {
 		}
 	}
 }
-
-// BenchmarkTree is what parsing costs a command before it does anything.
-func BenchmarkTree(b *testing.B) {
-	for _, args := range [][]string{{"run", "--", "true"}, {"help"}} {
-		b.Run(args[0], func(b *testing.B) {
-			for b.Loop() {
-				if _, err := (&app{}).tree(args); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}

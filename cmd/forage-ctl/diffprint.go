@@ -64,14 +64,14 @@ func printReview(ctx context.Context, p paper, s *review.Session, stat bool) err
 
 // printFindings lists what tools of the host would execute: to be looked at first.
 func printFindings(p paper, r review.Review) error {
-	if len(r.Hazards) == 0 {
+	if len(r.Findings) == 0 {
 		return nil
 	}
 	if err := p.heading("Look at these first: tools of the host execute them"); err != nil {
 		return err
 	}
 	table := term.NewTable("", "PATH", "KIND", "WHY")
-	for _, h := range r.Hazards {
+	for _, h := range r.Findings {
 		mark := ""
 		if h.Kind.Immediate() {
 			mark = "!"

@@ -59,7 +59,7 @@ func printReports(a *app, reports []sandbox.Report) error {
 	table := term.NewTable("ABOUT", "WHAT", "WORKS", "DETAIL")
 	for _, report := range reports {
 		for _, finding := range report.Findings {
-			table.Row(report.About, finding.Name, works(finding.OK, finding.Required), finding.Detail)
+			table.Row(report.About, finding.Name, works(finding.OK, finding.Required && !report.Spare), finding.Detail)
 		}
 	}
 	if err := table.Write(a.out); err != nil {
@@ -82,7 +82,7 @@ func verdict(reports []sandbox.Report) string {
 		for _, f := range report.Findings {
 			switch todo := term.Escape(cmp.Or(f.Fix, f.Detail)); {
 			case f.OK:
-			case f.Required && first == "":
+			case f.Required && !report.Spare && first == "":
 				first = fmt.Sprintf("%s: %s", term.Escape(f.Name), todo)
 			case f.Name == "tmux":
 				lacks = "; for 'forage-ctl up', " + todo
@@ -110,7 +110,7 @@ func works(ok, required bool) string {
 // broken is an error when something that nothing works without does not work.
 func broken(reports []sandbox.Report) error {
 	for _, report := range reports {
-		if !report.Works() {
+		if !report.Works() && !report.Spare {
 			return forage.Errorf(forage.ErrUnsupported, "%s: something that is required does not work here", report.About)
 		}
 	}

@@ -19,8 +19,9 @@ what is ignored, index and stash. NAME goes on as it is; what is in its memory,
 its home folder and /tmp is not taken along.
 
 Of a worktree, a jj workspace or a clone it makes another one. Of a folder that
-is mounted as it is, it makes a clone, a jj workspace, or without a repository a
-copy. Read-only parts are shared.`,
+is mounted as it is, it makes a clone, or a jj workspace where there is no .git.
+Without a repository it makes a copy beside it, FOLDER-NEW, which is yours: down
+leaves it. Read-only parts are shared.`,
 		Example:           "forage-ctl fork work other-idea",
 		Annotations:       map[string]string{exitNote: "2 4 5 6 7 8"},
 		ValidArgsFunction: a.completeName,

@@ -47,7 +47,7 @@ forage-ctl network work --allow-last
 forage-ctl network work --remove github.com
 forage-ctl network work --monitor on
 forage-ctl network work none`,
-		Annotations: map[string]string{exitNote: "2 6 8"},
+		Annotations: map[string]string{exitNote: "2 6 7 8"},
 		Args:        networkArgs,
 		ValidArgsFunction: func(c *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 			if len(args) == 1 {

@@ -11,8 +11,8 @@ import (
 	"forage"
 	"forage/internal/config"
 	"forage/internal/policy"
+	"forage/internal/recommend"
 	"forage/internal/sandbox"
-	"forage/internal/suggest"
 	"forage/internal/term"
 )
 
@@ -181,7 +181,7 @@ func changeLines(template string, ofProject []string, c policy.Change) []string 
 		lines = append(lines, "add to "+table+".allowedHosts: "+strconv.Quote(c.Allow))
 	}
 	if c.Rule != nil {
-		rule := strings.TrimSuffix(suggest.RuleTOML(template, *c.Rule), "\n")
+		rule := strings.TrimSuffix(recommend.RuleTOML(template, *c.Rule), "\n")
 		lines = append(lines, strings.Split(rule, "\n")...)
 	}
 	return lines

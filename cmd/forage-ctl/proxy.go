@@ -24,8 +24,8 @@ template that [proxy] names for each client. Clients prove who they are by a
 token on loopback and unix sockets, and by a certificate over TLS.
 
 It stays in the foreground, and reads its configuration again on SIGHUP and when
-a file has changed; streams that it still allows go on. SIGTERM lets streams end
-for a while.`,
+a file has changed: connections of clients that are changed by that are reset.
+SIGTERM lets streams end for a while.`,
 		Example: `
 forage-ctl proxy --config /etc/forage-proxy/config.toml
 curl -x http://build:TOKEN@127.0.0.1:3128 http://forage.internal/ca.pem`,

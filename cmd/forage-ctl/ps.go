@@ -46,7 +46,7 @@ func runPs(c *cobra.Command, a *app, f format) error {
 	}
 	all, err := service.List(c.Context())
 	if f.json(a) || f.name == "wide" {
-		service.CountHazards(c.Context(), all)
+		service.CountFindings(c.Context(), all)
 	}
 	if f.json(a) {
 		return errors.Join(printList(a, all), err)
@@ -60,7 +60,7 @@ func psTable(all []sandbox.Status, wide bool, now time.Time) *term.Table {
 	if wide {
 		columns = append(columns, "TEMPLATE", "RUNTIME", "PORT", "WORKSPACE", "TMUX")
 	}
-	found := slices.ContainsFunc(all, func(s sandbox.Status) bool { return s.HazardCount != 0 })
+	found := slices.ContainsFunc(all, func(s sandbox.Status) bool { return s.FindingCount != 0 })
 	if found && wide { // a column that is hardly ever needed stands out when it is
 		columns = append(columns, "FINDINGS")
 	}
@@ -71,7 +71,7 @@ func psTable(all []sandbox.Status, wide bool, now time.Time) *term.Table {
 			row = append(row, s.Template, s.Runtime, port(s.Port), s.Workspace, s.Tmux)
 		}
 		if found && wide {
-			row = append(row, hazardCount(s.HazardCount))
+			row = append(row, findingCount(s.FindingCount))
 		}
 		table.Row(row...)
 	}

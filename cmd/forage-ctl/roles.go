@@ -8,7 +8,8 @@ import (
 
 	"forage/internal/guest"
 	"forage/internal/probe"
-	"forage/internal/runtime/native"
+	"forage/internal/rootfs"
+	"forage/internal/runtime/child"
 	"forage/internal/supervisor"
 )
 
@@ -25,7 +26,7 @@ func roleOf(args []string) func() int {
 		return nil
 	}
 	switch args[1] {
-	case native.Argument:
+	case child.Argument, child.StreamArgument:
 		return beGuest
 	case supervisor.Argument:
 		return func() int { return supervisor.Main(os.Stdin, os.Stdout) }
@@ -38,13 +39,14 @@ func roleOf(args []string) func() int {
 // beGuest is the life of a sandbox's first process. What goes wrong has been
 // told to the host over the control channel already.
 func beGuest() int {
-	entered, err := native.Enter()
+	entered, err := child.Enter()
 	if err != nil {
 		return 1
 	}
 	err = guest.Serve(guest.Options{
-		Program: native.Program,
+		Program: child.Program,
 		Conn:    entered.Control, Config: entered.Guest, SSH: entered.SSH, Log: entered.Log, Confine: entered.Confine,
+		Forward: entered.Forward, Open: entered.Open,
 	})
 	if err != nil {
 		return 1
@@ -54,7 +56,7 @@ func beGuest() int {
 
 // beProbe attacks the sandbox that it runs in and prints which walls held.
 func beProbe() int {
-	results := probe.Run(context.Background(), probe.Options{})
+	results := probe.Run(context.Background(), probe.Options{Environment: rootfs.Variables()})
 	if err := json.NewEncoder(os.Stdout).Encode(results); err != nil {
 		fmt.Fprintln(os.Stderr, "forage-ctl:", err)
 		return 1

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -53,13 +54,14 @@ func runRuntimes(c *cobra.Command, a *app, f format) error {
 	}
 	table := term.NewTable("NAME", "WORKS", "DESCRIPTION", "ENFORCES")
 	for _, r := range reports {
-		table.Row(r.Name, works(r.Works, true), r.Description, enforces(r.Capabilities))
+		table.Row(r.Name, works(r.Works, true), r.Description, enforces(r))
 	}
 	return table.Write(a.out)
 }
 
-// enforces is what a runtime can do, in words.
-func enforces(can runtime.Capabilities) string {
+// enforces is what a runtime can do here, in words.
+func enforces(r runtimeReport) string {
+	can := r.Capabilities
 	var words []string
 	for _, one := range []struct {
 		can  bool
@@ -72,9 +74,14 @@ func enforces(can runtime.Capabilities) string {
 		{can.CPUQuota, "cpuQuota"},
 		{can.DiskMax, "diskMax"},
 		{can.NestedNamespaces, "nested namespaces"},
+		{can.Files, "files"},
+		{can.Links, "links"},
 		{can.LayeredMounts, "layered mounts"},
+		{can.ProtectedPaths, "protected paths"},
+		{can.SocketMasks, "socket masks"},
 	} {
-		if one.can {
+		missing := slices.ContainsFunc(r.Findings, func(f runtime.Finding) bool { return f.Name == one.word && !f.OK })
+		if one.can && !missing {
 			words = append(words, one.word)
 		}
 	}

@@ -99,8 +99,8 @@ func asRoot(t *testing.T, file string) bool {
 func publicCopy(t *testing.T) string {
 	t.Helper()
 	base := testdir.Base() // scripts write paths unquoted
-	if os.Getuid() == 0 {
-		base = "/tmp" // root's may be closed to others
+	if info, err := os.Stat(base); err != nil || info.Mode().Perm()&0o001 == 0 {
+		base = "/tmp" // root's is closed to others
 	}
 	dir, err := os.MkdirTemp(base, "forage-scripts")
 	if err != nil {
@@ -160,7 +160,7 @@ func startScript(t *testing.T, dir, file string, who caller) {
 		cmd.Env = append(cmd.Env, "GOCOVERDIR="+coverage)
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: who.credential, Pdeathsig: unix.SIGKILL}
-	cmd.WaitDelay = time.Minute // a script that took too long may have left somebody who holds its output
+	cmd.WaitDelay = time.Minute // a script that took too long may have left a process that holds its output
 	out, err := cmd.CombinedOutput()
 	switch {
 	case err != nil:

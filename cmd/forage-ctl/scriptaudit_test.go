@@ -5,37 +5,9 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/rogpeppe/go-internal/testscript"
-
-	"forage/internal/audit"
 )
-
-// fillAuditCommand records so much in the audit log of a sandbox that is
-// stopped that the next event begins another segment.
-func fillAuditCommand(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: fill-audit NAME")
-	}
-	path := filepath.Join(ts.Getenv("FORAGE_STATE_DIR"), "sandboxes", args[0]+".audit.jsonl")
-	log, err := audit.Open(path, args[0])
-	ts.Check(err)
-	defer log.Close()
-	long := strings.Repeat("\x7f", 1024) // of which each is six bytes in the log
-	e := audit.Event{Kind: audit.Exec, Verdict: "allow", Host: long, Path: long, Rule: long, Reason: long, Secret: long, Model: long}
-	for size := int64(0); size < 64<<20; {
-		for range 500 {
-			ts.Check(log.Record(e))
-		}
-		info, err := os.Stat(path)
-		ts.Check(err)
-		if info.Size() < size {
-			return // it was begun anew already
-		}
-		size = info.Size()
-	}
-}
 
 // serveModelCommand is an HTTPS server, like serve-tls, that answers every POST as a
 // language model of Anthropic's that took 400 tokens in and 100 out.

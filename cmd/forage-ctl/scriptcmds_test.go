@@ -31,10 +31,9 @@ const conditionDeadline = 2 * time.Minute
 //	serve NAME                       a web server on the host; its address is in $NAME
 //	serve-tls NAME HOST...           one that speaks HTTPS for those names, see serveTLSCommand
 //	serve-model NAME HOST...         one that answers as a language model, see serveModelCommand
-//	fill-audit NAME                  fill the audit log until another segment is begun
 //	take-port PORT                   something else listens there, until the script ends
-//	session PAGE [OLD=NEW...]        what the console blocks of a page of the docs show, see sessionCommand
-//	pty ...                          a terminal and somebody who types, see ptyCommand
+//	session PAGE [OLD=NEW...]        the configurations and commands of a page of the docs, see sessionCommand
+//	pty ...                          a terminal with keys that are pressed, see ptyCommand
 func scriptCommands() map[string]func(*testscript.TestScript, bool, []string) {
 	return map[string]func(*testscript.TestScript, bool, []string){
 		"forage-ctl":   forageCommand,
@@ -48,7 +47,6 @@ func scriptCommands() map[string]func(*testscript.TestScript, bool, []string) {
 		"serve":        serveCommand,
 		"serve-tls":    serveTLSCommand,
 		"serve-model":  serveModelCommand,
-		"fill-audit":   fillAuditCommand,
 		"take-port":    takePortCommand,
 		"pty":          ptyCommand,
 		"session":      sessionCommand,

@@ -38,12 +38,12 @@ func runStatus(c *cobra.Command, a *app, f format, name string) error {
 		return err
 	}
 	var lookErr error // the rest is known all the same
-	status.Hazards, lookErr = service.Hazards(c.Context(), name)
-	status.HazardCount = len(status.Hazards)
+	status.Findings, lookErr = service.Findings(c.Context(), name)
+	status.FindingCount = len(status.Findings)
 	if f.json(a) {
 		return firstError(term.JSON(a.out, status), lookErr)
 	}
-	return firstError(printStatus(a, status), printRefusals(a, status), printHazards(a, status.Name, status.Hazards), lookErr)
+	return firstError(printStatus(a, status), printRefusals(a, status), printAutoruns(a, status.Name, status.Findings), lookErr)
 }
 
 func printStatus(a *app, s sandbox.Status) error {

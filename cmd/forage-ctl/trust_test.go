@@ -5,11 +5,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"forage/internal/testdir"
 )
 
 // trustedHost is the host whose TLS is looked into, since a secret is bound to it.
@@ -54,6 +57,9 @@ var trustTests = []struct {
 	{"bun", "bun --version", `bun -e 'await (await fetch(process.argv[1])).text()' "$URL"`},
 }
 
+// slow are programs that take seconds to start, which a soak has the time for.
+var slow = []string{"pip", "npm", "java", "cargo"}
+
 const notInstalled = "it is not installed here"
 
 // TestTrust runs what is installed here against a host whose TLS is looked into: the
@@ -62,6 +68,9 @@ func TestTrust(t *testing.T) {
 	box := newTrustBox(t)
 	var skipped []string
 	for _, test := range trustTests {
+		if slices.Contains(slow, test.name) && !testdir.Soak() {
+			continue
+		}
 		t.Run(test.name, func(t *testing.T) {
 			script := "if ! { " + test.needs + "; } >/dev/null 2>&1; then echo " + notInstalled + "; exit; fi\n" +
 				"URL=https://" + trustedHost + "/" + test.name + "\n" + test.script

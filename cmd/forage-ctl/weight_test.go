@@ -36,6 +36,8 @@ var modules = map[string]string{
 	"github.com/docker/cli":                         "logins of docker and podman, for go-containerregistry",
 	"github.com/docker/docker-credential-helpers":   "logins that docker keeps in a keyring",
 	"github.com/sirupsen/logrus":                    "of docker/cli",
+	"github.com/libp2p/go-yamux/v5":                 "many streams over one connection to the guest",
+	"github.com/libp2p/go-buffer-pool":              "buffers of yamux",
 }
 
 // heavy are packages that have no business in a program that is started for every sandbox.

@@ -39,7 +39,7 @@ func TestOutlivesACrowd(t *testing.T) {
 	}
 }
 
-// TestEndsInACrowd: whoever closes waits for it.
+// TestEndsInACrowd: Close waits for it.
 func TestEndsInACrowd(t *testing.T) {
 	done := make(chan struct{})
 	close(done)

@@ -21,11 +21,13 @@ type realAgent struct {
 	resume []string // the prompt follows
 }
 
-// codexNews has what Codex (version 0.169) shows as news when its screen starts; no setting of its switches that off.
+// codexNews has what Codex (version 0.169) shows as news when its screen starts; no setting of its
+// switches that off.
 const codexNews = "raw.githubusercontent.com"
 
-// TestWithoutQuestions: agents in a session reach their prompt without a key pressed, do what they are told, reach for
-// no host but their API's, and go on with their conversation after stop and start.
+// TestWithoutQuestions: agents in a session reach their prompt without a key pressed, do what they
+// are told, reach for no host but their API's, and go on with their conversation after stop and
+// start.
 func TestWithoutQuestions(t *testing.T) {
 	const line = "printf 'from a shell\\n' >> greeting.txt"
 	for _, a := range []realAgent{

@@ -102,7 +102,8 @@ func (m *anthropic) seen() (results, keys []string) {
 	return append([]string(nil), m.results...), append([]string(nil), m.keys...)
 }
 
-// checkTold looks whether the agent's requests have what Forage tells it of the sandbox and of the project.
+// checkTold looks whether the agent's requests have what Forage tells it of the sandbox and of the
+// project.
 func checkTold(t *testing.T, bodies []string, want ...string) {
 	t.Helper()
 	for _, body := range bodies {

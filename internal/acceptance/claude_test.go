@@ -19,10 +19,10 @@ const (
 // proxyVariables are all the variables that tools look for a proxy in.
 const proxyVariables = "HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY http_proxy https_proxy all_proxy no_proxy"
 
-// TestClaudeCode runs the real Claude Code in a sandbox against a mock of its
-// API under the API's own name: it reads, edits and appends to a file of the
-// workspace and tries to reach a host that nobody named. Both ways out must
-// carry it: the proxy that the environment names, and plain connections.
+// TestClaudeCode runs the real Claude Code in a sandbox against a mock of its API under the API's
+// own name: it reads, edits and appends to a file of the workspace and tries to reach a host that
+// is not allowed. Both ways out must carry it: the proxy that the environment names, and plain
+// connections.
 func TestClaudeCode(t *testing.T) {
 	t.Parallel()
 	claude := installed(t, "claude")

@@ -27,7 +27,8 @@ type openai struct {
 
 	// accepts says whether a request's credential is good; nil is all of them.
 	accepts func(*http.Request) bool
-	// during runs once while the agent waits for the answer to the command's output; nil is nothing.
+	// during runs once while the agent waits for the answer to the command's output; nil is
+	// nothing.
 	during func()
 	once   sync.Once
 }

@@ -28,12 +28,12 @@ type program struct {
 	env        []string // the caller's whole environment
 }
 
-// systemPath has the tools that every user has. Those of the caller, and their caches, would come along
-// into each sandbox, and hundreds of thousands of files would be searched for secrets.
+// systemPath has the tools that every user has. Those of the caller, and their caches, would come
+// along into each sandbox, and hundreds of thousands of files would be searched for secrets.
 const systemPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// newProgram writes config as the user's configuration. The user has a home of their own. extraPath goes
-// in front of the system's PATH; extraEnv ("K=V") is added to the caller's environment.
+// newProgram writes config as the user's configuration. The user has a home of their own. extraPath
+// goes in front of the system's PATH; extraEnv ("K=V") is added to the caller's environment.
 func newProgram(t *testing.T, config, extraPath string, extraEnv ...string) *program {
 	t.Helper()
 	if os.Getuid() == 0 {

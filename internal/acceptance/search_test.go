@@ -3,7 +3,6 @@ package acceptance
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
@@ -13,16 +12,12 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // A search looks for secrets byte by byte in all that a sandbox has, from
@@ -36,10 +31,8 @@ type search struct {
 
 	found     map[string]bool // "PLACE: what and where"
 	processes []int
-	largest   int      // the process with the most memory
 	closed    []string // processes into which an ordinary user doesn't see
 	memory    int64    // bytes
-	most      int64    // of one process
 	files     int
 }
 
@@ -110,7 +103,7 @@ func (s *search) in(place string, r io.Reader) {
 		n, err := io.ReadFull(r, buf[kept:])
 		s.look(place, buf[:kept+n])
 		if err != nil {
-			return // the end, or what can't be read, which nobody inside can either
+			return // the end, or what can't be read, inside neither
 		}
 		kept = copy(buf, buf[len(buf)-s.longest:])
 	}
@@ -158,13 +151,9 @@ func (s *search) process(pid int) {
 			s.look(place+" "+who, data)
 		}
 	}
-	before := s.memory
 	switch err := s.memoryOf(pid, who); {
 	case err == nil:
 		s.processes = append(s.processes, pid)
-		if s.memory-before > s.most {
-			s.most, s.largest = s.memory-before, pid
-		}
 	case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ESRCH): // not just gone
 		s.closed = append(s.closed, fmt.Sprintf("%s: %v", who, err))
 		if !first(pid) {
@@ -241,7 +230,7 @@ func present(pages io.ReaderAt, start, end uint64) [][2]uint64 {
 func (s *search) tree(place, root string) {
 	_ = filepath.WalkDir(root+"/", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
-			return nil // removed meanwhile, or readable to nobody who is inside
+			return nil // removed meanwhile, or not readable inside
 		}
 		s.look(place+" name "+path, []byte(entry.Name()))
 		switch entry.Type() {
@@ -276,7 +265,7 @@ func (s *search) check(t *testing.T) {
 }
 
 // inside are the processes of the sandbox that works on a project: those that see it as their
-// workspace, and the first of them, into which nobody but root sees.
+// workspace, and the first of them, into which only root sees.
 func inside(t *testing.T, project string) []int {
 	t.Helper()
 	dirs, err := filepath.Glob("/proc/[0-9]*")
@@ -327,86 +316,4 @@ func field(status, name string) string {
 	_, rest, _ := strings.Cut("\n"+status, "\n"+name+":")
 	value, _, _ := strings.Cut(rest, "\n")
 	return strings.TrimSpace(value)
-}
-
-// dump writes a core file of a process, as a debugger does it, and looks into it. False says
-// that there is no gdb here.
-func (s *search) dump(t *testing.T, pid int) bool {
-	t.Helper()
-	gdb, err := exec.LookPath("gdb")
-	if err != nil {
-		return false
-	}
-	core := filepath.Join(t.TempDir(), "core")
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	followed := make(chan struct{})
-	stop, stopped := context.WithCancel(ctx)
-	go func() { s.follow(stop, "core", core); close(followed) }()
-	out, err := exec.CommandContext(ctx, gdb, "-nx", "--readnever", "-batch", "-p", strconv.Itoa(pid), "-ex", "generate-core-file "+core).CombinedOutput()
-	stopped()
-	<-followed
-	if info, statErr := os.Stat(core); err != nil || statErr != nil || info.Size() == 0 {
-		t.Errorf("gdb wrote no core: %v\n%s", errors.Join(err, statErr), out)
-	}
-	s.sparse("core", core)
-	return true
-}
-
-// follow looks into a file that is being written from its beginning to its end, and makes holes of what it has
-// looked at: gdb writes gigabytes of what an agent's heap has only reserved, and a disk may have less than that.
-func (s *search) follow(ctx context.Context, place, path string) {
-	const (
-		block  = 1 << 20
-		behind = 32 << 20 // the writer, who may still turn back there
-	)
-	var file *os.File
-	data := make([]byte, s.longest+block) // from the end of the block before
-	zero := make([]byte, len(data))
-	for at := int64(0); ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
-		var err error
-		if file == nil {
-			if file, err = os.OpenFile(path, os.O_RDWR, 0); err != nil {
-				continue // not yet
-			}
-			defer file.Close()
-		}
-		info, err := file.Stat()
-		if err != nil {
-			return
-		}
-		for ; at+behind < info.Size() && ctx.Err() == nil; at += block {
-			if _, err := file.ReadAt(data[s.longest:], at); err != nil {
-				return
-			}
-			if !bytes.Equal(data, zero) {
-				s.look(place, data)
-			}
-			copy(data, data[block:])
-			// The block before, since what is left at the end is looked at together with this one.
-			if at > 0 && unix.Fallocate(int(file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, at-block, block) != nil {
-				return // what this file system can't, takes its room
-			}
-		}
-	}
-}
-
-// sparse looks into what a file has between its holes.
-func (s *search) sparse(place, path string) {
-	file, err := os.Open(path)
-	if err != nil {
-		return
-	}
-	defer file.Close()
-	s.files++
-	for end := int64(0); ; {
-		start, err := file.Seek(end, unix.SEEK_DATA)
-		if err != nil {
-			return // no more data
-		}
-		if end, err = file.Seek(start, unix.SEEK_HOLE); err != nil {
-			return
-		}
-		s.in(place, io.NewSectionReader(file, start, end-start))
-	}
 }

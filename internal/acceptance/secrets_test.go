@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"forage/internal/testdir"
 )
 
 // world is a host for the test of one agent with one kind of credential.
@@ -20,7 +18,6 @@ type world struct {
 	resolve []string        // lines of it
 	env     []string        // "K=V" of the caller's environment
 	stays   bool            // the sandbox is started with up, not with run
-	dumps   bool            // the agent's core is looked into as well
 }
 
 func newWorld(t *testing.T) *world { return &world{t: t, ca: newAuthority(t)} }
@@ -55,22 +52,6 @@ func (w *world) text() string {
 const lookEverywhere = `env; cat /proc/*/environ /proc/*/cmdline 2>/dev/null | tr '\0' '\n'; ` +
 	`cat ~/.claude/.credentials.json ~/.codex/auth.json 2>/dev/null; ls -R /run 2>/dev/null; true`
 
-// logins are what is the matter with logins that have to be renewed, and when their
-// access tokens end. The agent notices the second by an answer 401, and asks for a new one.
-var logins = map[string]func() time.Time{
-	"has ended":        func() time.Time { return time.Now().Add(-time.Hour) },
-	"has been revoked": func() time.Time { return time.Now().Add(time.Hour) },
-}
-
-// beyond says whether a test is left to a soak, since it differs little from another. Each kind of login is renewed by one agent.
-func beyond(t *testing.T, other string) bool {
-	t.Helper()
-	if !testdir.Soak() {
-		t.Logf("left to a soak: it differs little from %q", other)
-	}
-	return !testdir.Soak()
-}
-
 // TestClaudeCodeSecrets: the real Claude Code does a task with a credential that
 // is nowhere inside.
 func TestClaudeCodeSecrets(t *testing.T) {
@@ -83,19 +64,7 @@ func TestClaudeCodeSecrets(t *testing.T) {
 	}
 	task := []string{"--", "claude", "-p", "edit the greeting"}
 
-	t.Run("key", func(t *testing.T) {
-		t.Parallel()
-		if beyond(t, "key, in a sandbox that stays") {
-			return
-		}
-		w, api, key := newWorld(t), &anthropic{script: script}, "sk-ant-api03-"+random(95)
-		w.serve(apiHost, api)
-		fmt.Fprintf(&w.config, "[secrets.anthropic]\nfile = %q\n", w.file("key", key+"\n"))
-		w.finishes(claude, api, map[string]string{"the key": key}, append([]string{"-t", "claude"}, task...))
-		api.shown.check(t, key, "")
-	})
-
-	t.Run("key that is in the environment", func(t *testing.T) { // and that nobody has configured
+	t.Run("key that is in the environment", func(t *testing.T) { // and that is not configured
 		t.Parallel()
 		w, api, key := newWorld(t), &anthropic{script: script}, "sk-ant-api03-"+random(95)
 		w.serve(apiHost, api)
@@ -104,101 +73,52 @@ func TestClaudeCodeSecrets(t *testing.T) {
 		api.shown.check(t, key, "")
 	})
 
-	t.Run("login that is in the home", func(t *testing.T) { // and that nobody has configured
-		t.Parallel()
-		w, api, server := newWorld(t), &anthropic{script: script}, newOAuth(false)
-		w.serve(apiHost, api)
-		access, refresh, _ := server.now()
-		home := t.TempDir()
-		if err := os.Mkdir(filepath.Join(home, ".claude"), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		write(t, filepath.Join(home, ".claude", ".credentials.json"), server.claudeLogin(time.Now().Add(time.Hour)))
-		w.env = []string{"HOME=" + home}
-		w.finishes(claude, api, map[string]string{"the access token": access, "the refresh token": refresh}, task)
-		api.shown.check(t, "", "Bearer "+access)
-	})
-
 	t.Run("key, in a sandbox that stays", func(t *testing.T) {
 		t.Parallel()
 		w, api, key := newWorld(t), &anthropic{script: script}, "sk-ant-api03-"+random(95)
-		w.stays, w.dumps = true, true
+		w.stays = true
 		w.serve(apiHost, api)
 		fmt.Fprintf(&w.config, "[secrets.anthropic]\nfile = %q\n", w.file("key", key+"\n"))
 		w.finishes(claude, api, map[string]string{"the key": key}, append([]string{"-t", "claude"}, task...))
 		api.shown.check(t, key, "")
 	})
 
-	t.Run("gateway", func(t *testing.T) {
+	t.Run("login that has ended", func(t *testing.T) {
 		t.Parallel()
-		w, api, key := newWorld(t), &anthropic{script: script}, "sk-ant-api03-"+random(95)
+		w, server := newWorld(t), newOAuth(false)
+		api := &anthropic{script: script, accepts: server.takes}
 		w.serve(apiHost, api)
-		fmt.Fprintf(&w.config, "[secrets.anthropic]\nfile = %q\n[templates.gateway]\nnetwork = \"restricted\"\nallowedHosts = [%q]\n"+
-			"env = { CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC = \"1\", DISABLE_AUTOUPDATER = \"1\" }\n"+
-			"[templates.gateway.agents.claude]\ncommand = [\"claude\"]\nsecretName = \"anthropic\"\nauthEnvVar = \"ANTHROPIC_API_KEY\"\nbaseUrlEnvVar = \"ANTHROPIC_BASE_URL\"\n",
-			w.file("key", key), apiHost)
-		w.finishes(claude, api, map[string]string{"the key": key}, append([]string{"-t", "gateway"}, task...))
-		api.shown.check(t, key, "")
+		w.serve("platform.claude.com", server)
+		oldAccess, oldRefresh, _ := server.now()
+		file := w.file(".credentials.json", server.claudeLogin(time.Now().Add(-time.Hour)))
+		server.revoke()
+		fmt.Fprintf(&w.config, "[secrets.anthropic]\nlogin = \"claude\"\nloginFile = %q\n", file)
+		secrets := map[string]string{"the old access token": oldAccess, "the old refresh token": oldRefresh}
+		w.finishes(claude, api, secrets, append([]string{"-t", "claude"}, task...), server)
+		w.renewedOnce(server, file)
+		access, _, _ := server.now()
+		api.shown.check(t, "", "Bearer "+access)
 	})
-
-	for name, ends := range logins {
-		t.Run("login that "+name, func(t *testing.T) {
-			t.Parallel()
-			if name == "has been revoked" && beyond(t, "has ended") {
-				return
-			}
-			w, server := newWorld(t), newOAuth(false)
-			api := &anthropic{script: script, accepts: server.takes}
-			w.serve(apiHost, api)
-			w.serve("platform.claude.com", server)
-			oldAccess, oldRefresh, _ := server.now()
-			file := w.file(".credentials.json", server.claudeLogin(ends()))
-			server.revoke()
-			fmt.Fprintf(&w.config, "[secrets.anthropic]\nlogin = \"claude\"\nloginFile = %q\n", file)
-			secrets := map[string]string{"the old access token": oldAccess, "the old refresh token": oldRefresh}
-			w.finishes(claude, api, secrets, append([]string{"-t", "claude"}, task...), server)
-			w.renewedOnce(server, file)
-			access, _, _ := server.now()
-			api.shown.check(t, "", "Bearer "+access)
-		})
-	}
 }
 
-// TestCodexSecrets: the same for the real Codex.
+// TestCodexSecrets: the same for the real Codex, whose login has been revoked. Codex notices that
+// by an answer 401, and asks for a new one.
 func TestCodexSecrets(t *testing.T) {
 	t.Parallel()
 	codex := installed(t, "codex")
 	const command = `printf 'from codex\n' >> greeting.txt; ` + lookEverywhere
-	task := []string{"-t", "codex", "--", "codex", "exec", "--skip-git-repo-check", "edit the greeting"}
-
-	t.Run("key", func(t *testing.T) {
-		t.Parallel()
-		w, api, key := newWorld(t), &openai{command: command}, "sk-proj-"+random(156)
-		w.serve(openaiHost, api)
-		fmt.Fprintf(&w.config, "[secrets.openai]\nfile = %q\n", w.file("key", key))
-		w.finishes(codex, api, map[string]string{"the key": key}, task)
-		api.shown.check(t, "", "Bearer "+key)
-	})
-
-	for name, ends := range logins {
-		t.Run("login that "+name, func(t *testing.T) {
-			t.Parallel()
-			if name == "has ended" && beyond(t, "has been revoked") {
-				return
-			}
-			w, server := newWorld(t), newOAuth(true)
-			api := &openai{command: command, accepts: server.takes}
-			w.serve(chatGPTHost, api)
-			w.serve("auth.openai.com", server)
-			_, oldRefresh, _ := server.now()
-			file := w.file("auth.json", server.chatGPTLogin(ends()))
-			fmt.Fprintf(&w.config, "[secrets.openai]\nlogin = \"chatgpt\"\nloginFile = %q\n", file)
-			w.finishes(codex, api, map[string]string{"the old refresh token": oldRefresh}, task, server)
-			w.renewedOnce(server, file)
-			access, _, _ := server.now()
-			api.shown.check(t, "", "Bearer "+access)
-		})
-	}
+	w, server := newWorld(t), newOAuth(true)
+	api := &openai{command: command, accepts: server.takes}
+	w.serve(chatGPTHost, api)
+	w.serve("auth.openai.com", server)
+	_, oldRefresh, _ := server.now()
+	file := w.file("auth.json", server.chatGPTLogin(time.Now().Add(time.Hour)))
+	fmt.Fprintf(&w.config, "[secrets.openai]\nlogin = \"chatgpt\"\nloginFile = %q\n", file)
+	w.finishes(codex, api, map[string]string{"the old refresh token": oldRefresh},
+		[]string{"-t", "codex", "--", "codex", "exec", "--skip-git-repo-check", "edit the greeting"}, server)
+	w.renewedOnce(server, file)
+	access, _, _ := server.now()
+	api.shown.check(t, "", "Bearer "+access)
 }
 
 // mock is an API that asks the agent for its task.
@@ -235,9 +155,6 @@ func (w *world) finishes(agent string, api mock, secrets map[string]string, args
 		s := newSearch(all())
 		s.sandbox(t, project)
 		forage.writes(s)
-		if w.dumps {
-			s.dump(t, s.largest) // which is the agent
-		}
 		s.check(t)
 	})
 	const name = "acceptance-secret"
@@ -289,7 +206,8 @@ func (w *world) renewedOnce(server *oauth, file string) {
 	}
 }
 
-// writes searches what Forage has written: records, logs, audit logs, generated files, sockets' names.
+// writes searches what Forage has written: records, logs, audit logs, generated files, sockets'
+// names.
 func (p *program) writes(s *search) {
 	p.t.Helper()
 	before := s.files

@@ -10,9 +10,9 @@ import (
 	"forage/internal/testdir"
 )
 
-// TestWorkspaceAttacks: an agent does to its workspace all that would make tools of the
-// host run something, and then the user and Forage work there. Nothing runs. The attacks are made together, in as many
-// sandboxes as it takes; in a soak each has one of its own.
+// TestWorkspaceAttacks: an agent does to its workspace all that would make tools of the host run
+// something, and then the user and Forage work there. Nothing runs. The attacks are made together,
+// in as many sandboxes as it takes; in a soak each has one of its own.
 func TestWorkspaceAttacks(t *testing.T) {
 	for _, m := range modes() {
 		for _, a := range grouped(attacks()) {
@@ -24,8 +24,8 @@ func TestWorkspaceAttacks(t *testing.T) {
 	}
 }
 
-// grouped are attacks as they are made: those together that leave each other what they need. The canary's file
-// says which of them ran something.
+// grouped are attacks as they are made: those together that leave each other what they need. The
+// canary's file says which of them ran something.
 func grouped(all []attack) []attack {
 	if testdir.Soak() {
 		return all
@@ -76,7 +76,6 @@ func attacked(h *host, m mode, a attack) {
 		h.tour(folder, working)
 	}
 	h.tour(h.repo, append([]string{"git merge --no-edit forage-box"}, working...))
-	h.tour(folder, looking)
 	for _, args := range [][]string{{"apply", "box"}, {"stop", "box"}, {"down", "box"}, {"down", "box", "--force"}} {
 		h.try(args...) // may refuse
 		h.quiet("forage-ctl " + args[0])
@@ -145,8 +144,8 @@ func (h *host) unchanged(before map[string]string, when string) {
 
 func tail(s string) string { return s[max(0, len(s)-1500):] }
 
-// TestWorkspaceAttacksBite: on a repository without Forage in between, the attacks do run, so that silence
-// in TestWorkspaceAttacks means something.
+// TestWorkspaceAttacksBite: on a repository without Forage in between, the attacks do run, so that
+// silence in TestWorkspaceAttacks means something.
 func TestWorkspaceAttacksBite(t *testing.T) {
 	for _, test := range []struct{ name, script, where, command string }{
 		{"configuration", `evil "$dir/.git/config" config; echo more >>"$dir/file.txt"`, "", "git status"},

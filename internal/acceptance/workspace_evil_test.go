@@ -5,8 +5,9 @@ import (
 	"path/filepath"
 )
 
-// evilConfig is a shell function that adds all that makes git run something to a git configuration file. It writes
-// the file itself: git would be started a thousand times, and not everywhere does it find a repository.
+// evilConfig is a shell function that adds all that makes git run something to a git configuration
+// file. It writes the file itself: git would be started a thousand times, and not everywhere does
+// it find a repository.
 const evilConfig = `
 evil() {
 	f=$1 at=$2 hooks=.evil/$ATTACK/hooks
@@ -84,12 +85,14 @@ END
 type attack struct {
 	name   string
 	script string
-	// found: it makes files deeper in the tree, where nothing can be held. They have to be found, and
-	// quarantine has to put them aside, before the user adds and commits; looking is safe at once.
+	// found: it makes files deeper in the tree, where nothing can be held. They have to be found,
+	// and quarantine has to put them aside, before the user adds and commits; looking is safe at
+	// once.
 	found []string
 	// prepare makes what is there before, on the host.
 	prepare func(h *host)
-	// breaks: its commits are refused, its metadata works no more, or hooks are not where they usually are.
+	// breaks: its commits are refused, its metadata works no more, or hooks are not where they
+	// usually are.
 	breaks bool
 	// removes: it takes the metadata away, which is put back where another attack comes after it.
 	removes bool

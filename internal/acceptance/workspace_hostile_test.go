@@ -13,8 +13,8 @@ import (
 	"forage/internal/testdir"
 )
 
-// hostile is content of a workspace that is a trap for whoever reads it: not by what is in
-// it, but by what it is.
+// hostile is content of a workspace that is a trap for its reader: not by what is in it, but by
+// what it is.
 type hostile struct {
 	name   string
 	script string
@@ -23,8 +23,8 @@ type hostile struct {
 	check func(h *host, m mode)
 }
 
-// anyRepository finds the git directory inside and the commit that the work is based on, be it git's or jj's. work_on has a commit brought to
-// the host, and says so.
+// anyRepository finds the git directory inside and the commit that the work is based on, be it
+// git's or jj's. work_on has a commit brought to the host, and says so.
 const anyRepository = `
 if [ -d .jj ]; then dir=$(jj git root) at=$(jj log --no-graph -r @- -T commit_id); else dir=$(git rev-parse --git-dir) at=$(git rev-parse HEAD); fi
 export GIT_DIR="$dir"
@@ -119,9 +119,9 @@ work_on "$(printf 'tree %s\nparent %s\nauthor a <a> 1 +0000\ncommitter a <a> 1 +
 	}
 }
 
-// TestWorkspaceHostile: no content of a workspace makes Forage hang, write or read
-// outside of it, or print what a terminal obeys; and it can be taken down. Each content is tried in one mode, and in
-// a soak in all of them.
+// TestWorkspaceHostile: no content of a workspace makes Forage hang, write or read outside of it,
+// or print what a terminal obeys; and it can be taken down. Each content is tried in one mode, and
+// in a soak in all of them.
 func TestWorkspaceHostile(t *testing.T) {
 	for i, m := range modes() {
 		for j, c := range hostiles() {
@@ -201,7 +201,8 @@ func (h *host) commandEnds(args []string) {
 	h.quiet(fmt.Sprintf("forage-ctl %q", args))
 }
 
-// outsideUntouched checks that a folder of the host is as it was, and that nothing of it was read into the repository or the state.
+// outsideUntouched checks that a folder of the host is as it was, and that nothing of it was read
+// into the repository or the state.
 func (h *host) outsideUntouched(outside string) {
 	h.Helper()
 	entries, err := os.ReadDir(outside)

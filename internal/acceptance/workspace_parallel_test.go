@@ -12,8 +12,8 @@ import (
 	"forage/internal/testdir"
 )
 
-// committing is what an agent does until the deadline: commits, stashes, branches, tags, rebases and collects garbage. It
-// prints how many commits it has made on its branch.
+// committing is what an agent does until the deadline: commits, stashes, branches, tags, rebases
+// and collects garbage. It prints how many commits it has made on its branch.
 const committing = `
 cd /workspace
 n=0
@@ -32,8 +32,8 @@ const (
 	jjSteps20 = `jj --quiet describe -m "commit $n" && jj --quiet new && jj --quiet undo && jj --quiet op log >/dev/null && jj --quiet new`
 )
 
-// TestWorkspacesTogether has sandboxes commit on one repository at once, while the user looks at them and
-// works there as well.
+// TestWorkspacesTogether has sandboxes commit on one repository at once, while the user looks at
+// them and works there as well.
 func TestWorkspacesTogether(t *testing.T) {
 	seconds, sandboxes := 2, 5
 	if testdir.Soak() {

@@ -46,8 +46,8 @@ END
 }
 `
 
-// TestWorkspaceProtected: what is at the root of a workspace and would be executed can't be changed from inside, and
-// an .envrc that was allowed does what it did before.
+// TestWorkspaceProtected: what is at the root of a workspace and would be executed can't be changed
+// from inside, and an .envrc that was allowed does what it did before.
 func TestWorkspaceProtected(t *testing.T) {
 	for _, m := range modes() {
 		t.Run(m.name, func(t *testing.T) {
@@ -88,8 +88,8 @@ func TestWorkspaceProtected(t *testing.T) {
 	}
 }
 
-// TestWorkspaceFound: what is not there can't be held without stray files on the host. It is found, shown
-// before the user gets there, and put aside.
+// TestWorkspaceFound: what is not there can't be held without stray files on the host. It is found,
+// shown before the user gets there, and put aside.
 func TestWorkspaceFound(t *testing.T) {
 	for _, m := range modes() {
 		t.Run(m.name, func(t *testing.T) {

@@ -9,7 +9,8 @@ import (
 	"forage/internal/workspace/workspacetest"
 )
 
-// looking is what a user, a prompt and an editor do in a folder without a second thought; each line is for sh.
+// looking is what a user, a prompt and an editor do in a folder without a second thought; each line
+// is for sh.
 var looking = []string{
 	"git status", "git status --porcelain=v2 --branch --untracked-files=all --ignored", "git diff", "git diff HEAD", "git diff --stat --cached",
 	"git log -p --all", "git log --oneline --graph --decorate", "git show", "git branch -avv", "git worktree list", "git stash list", "git describe --all --contains HEAD",
@@ -38,8 +39,8 @@ func (h *host) tours(folder string, commands []string) {
 	}
 }
 
-// tour runs commands of the user's, with the system's git and perhaps the newer one, in a folder. Most may
-// fail, in a folder without a repository for example: only what else runs counts.
+// tour runs commands of the user's, with the system's git and perhaps the newer one, in a folder.
+// Most may fail, in a folder without a repository for example: only what else runs counts.
 func (h *host) tour(dir string, commands []string) {
 	h.Helper()
 	if _, err := os.Stat(dir); err != nil {
@@ -70,8 +71,8 @@ func (h *host) gits() []string {
 	return []string{""}
 }
 
-// cd is what a shell with a hook does that runs .envrc where the user has allowed that, by its path as the worst
-// of them do, and what a prompt does.
+// cd is what a shell with a hook does that runs .envrc where the user has allowed that, by its path
+// as the worst of them do, and what a prompt does.
 func (h *host) cd(dir string) {
 	h.Helper()
 	const hook = `grep -qxF "$PWD/.envrc" "$HOME/allowed" 2>/dev/null && [ -e .envrc ] && . ./.envrc; git rev-parse --abbrev-ref HEAD; git status --porcelain`

@@ -123,10 +123,14 @@ type mode struct {
 }
 
 func modes() []mode {
-	return []mode{
-		{name: "direct", flag: "-w"}, {name: "direct in a jj repository", flag: "-w", jj: true},
-		{name: "git-worktree", flag: "--git-worktree"}, {name: "clone", flag: "--clone"}, {name: "jj", flag: "--repo", jj: true},
+	all := []mode{
+		{name: "direct", flag: "-w"}, {name: "git-worktree", flag: "--git-worktree"}, {name: "clone", flag: "--clone"},
+		{name: "jj", flag: "--repo", jj: true},
 	}
+	if testdir.Soak() {
+		all = append(all, mode{name: "direct in a jj repository", flag: "-w", jj: true})
+	}
+	return all
 }
 
 func (m mode) flags(repo string) []string { return []string{m.flag, repo} }

@@ -4,11 +4,9 @@
 // Log writes, Verify checks, Events and Follow read. It decides nothing and prints
 // nothing.
 //
-// The chain shows that a line was changed, removed or reordered. It is not keyed, so
-// whoever may write the file can make a new chain: it guards against
-// accidents and against careless hands, not against the user's own account. What
-// runs inside a sandbox never reaches the file. A log that was cut at its end is
-// told by its head file (see HeadPath).
+// The chain shows that a line was changed, removed or reordered. It is not keyed, so the user's own
+// account can make a new chain: it guards against accidents. What runs inside a sandbox never
+// reaches the file. A log that was cut at its end is told by its head file (see HeadPath).
 //
 // A line is in the kernel when Record returns, so it outlives the death of any
 // process of ours. It is not synced to the disk: a machine that loses power may

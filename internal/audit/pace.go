@@ -6,11 +6,11 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// What is recorded of traffic that goes through, which something inside drives, may fill so much of a log
-// at once, and then so much a second. What would fill it faster is held up, each
-// event by maxPause at most: a loop of requests needs about an hour to fill a log, and work that
-// a person would call busy never waits. Denials are not held up here: a change of
-// policy, which ends connections, must not wait for them. Egress bounds how many there are.
+// What is recorded of traffic that goes through, which something inside drives, may fill so much of
+// a log at once, and then so much a second. What would fill it faster is held up, each event by
+// maxPause at most: a loop of requests needs about an hour to fill a log, and work that a person
+// would call busy never waits. Denials are not held up here: a change of policy, which ends
+// connections, must not wait for them. Egress bounds how many there are.
 const (
 	paceBurst     = 64 << 20  // bytes
 	pacePerSecond = 128 << 10 // bytes

@@ -6,16 +6,15 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
-// A log that has grown to segmentSize is put aside as a segment, numbered from 1
-// on, and another is begun in its place: "box.audit.jsonl" becomes "box.audit.1.jsonl". The chain goes on
-// from one to the next, so that the segments and the log are one log.
+// A log that has grown to segmentSize is put aside as a segment, numbered from 1 on, and another is
+// begun in its place: "box.audit.jsonl" becomes "box.audit.1.jsonl". The chain goes on from one to
+// the next, so that the segments and the log are one log.
 
 // SegmentPath is where the nth segment of the log at path is.
 func SegmentPath(path string, n int) string {
@@ -38,45 +37,32 @@ type segment struct {
 	info fs.FileInfo
 }
 
+// maxMissing is how many segments may be missing before one: a full log has so many.
+const maxMissing = maxSize / segmentSize
+
 // segments are those of the log at path, in order, up to current, which may be
-// put aside just now.
+// put aside just now. The folder, which has the logs of all runs, is not read.
 func segments(path string, current fs.FileInfo) ([]segment, error) {
-	entries, err := os.ReadDir(filepath.Dir(path))
-	if err != nil {
-		return nil, err
-	}
-	base, ending := splitPath(filepath.Base(path))
 	var found []segment
-	for _, entry := range entries {
-		number, ok := strings.CutPrefix(entry.Name(), base+".")
-		if number, ok = cutSuffix(number, ending, ok); !ok {
+	for n, missing := 1, 0; missing < maxMissing; n++ {
+		info, err := os.Lstat(SegmentPath(path, n))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			missing++
 			continue
-		}
-		n, err := strconv.Atoi(number)
-		if err != nil || n < 1 || number != strconv.Itoa(n) {
-			continue
-		}
-		info, err := entry.Info()
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
+		case err != nil:
 			return nil, err
+		case os.SameFile(info, current):
+			return found, nil
 		}
+		if _, err := os.Lstat(SegmentPath(path, n-missing)); missing > 0 && err == nil {
+			n, missing = n-missing-1, 0 // it was put aside meanwhile
+			continue
+		}
+		missing = 0
 		found = append(found, segment{n, SegmentPath(path, n), info})
 	}
-	slices.SortFunc(found, func(a, b segment) int { return a.n - b.n })
-	for i, s := range found {
-		if os.SameFile(s.info, current) {
-			return found[:i], nil
-		}
-	}
 	return found, nil
-}
-
-func cutSuffix(s, suffix string, ok bool) (string, bool) {
-	rest, found := strings.CutSuffix(s, suffix)
-	return rest, ok && found
 }
 
 // openWhole opens the log at path with the segments before it. The log is opened

@@ -111,7 +111,8 @@ func TestBegunLogIsContinued(t *testing.T) {
 	}
 }
 
-// A process that died while it put the log aside leaves it in two places, or another that was begun.
+// A process that died while it put the log aside leaves it in two places, or another that was
+// begun.
 func TestInterruptedRotation(t *testing.T) {
 	l, path, hosts := segmented(t)
 	l.Close()
@@ -256,7 +257,7 @@ func TestRotationFails(t *testing.T) {
 	}
 }
 
-// Whoever follows sees each event once, however often the log is put aside in between.
+// A follower sees each event once, however often the log is put aside in between.
 func TestFollowAcrossSegments(t *testing.T) {
 	l, path, hosts := segmented(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -353,37 +354,5 @@ func TestConcurrentRecordsAndRotation(t *testing.T) {
 	}
 	if len(seen) != 2000 {
 		t.Errorf("%d different events", len(seen))
-	}
-}
-
-// A line that was half written when it was read is no interrupted one, when its writer has gone since.
-func TestLineThatIsWrittenMeanwhile(t *testing.T) {
-	path := newPath(t)
-	l := openLog(t, path)
-	record(t, l, "a", "b")
-	l.Close()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	half := len(text) - 20
-	if err := os.Truncate(path, int64(half)); err != nil {
-		t.Fatal(err)
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	var c chain
-	if err := c.read(f); err != nil || len(c.torn) == 0 || inUse(f) || grown(f) {
-		t.Errorf("half a line: %v, torn %q, in use %v, grown %v", err, c.torn, inUse(f), grown(f))
-	}
-	appendTo(t, path, string(text[half:]))
-	if !grown(f) {
-		t.Error("that it was written to its end is not seen")
-	}
-	if n, err := VerifyFile(path); n != 2 || err != nil {
-		t.Errorf("%d, %v", n, err)
 	}
 }

@@ -31,8 +31,7 @@ func (e *BrokenError) Error() string {
 }
 
 // Verify reads a whole log and returns how many events of its chain are
-// intact. A line that was changed, removed, added or moved is a *BrokenError. Bytes that an
-// interrupted writer left are accepted when the next event vouches for them.
+// intact. A line that was changed, removed, added or moved is a *BrokenError.
 func Verify(r io.Reader) (n int, err error) {
 	c := chain{}
 	if err := c.read(r); err != nil {
@@ -57,7 +56,7 @@ func VerifyFile(path string) (n int, err error) {
 	if err := c.read(f); err != nil {
 		return c.events, err
 	}
-	if len(c.torn) > 0 && !inUse(f) { // else a line may be half written just now
+	if c.half && !inUse(f) { // else a line may be half written just now
 		if grown(f) { // it was, and its writer has ended it since, and let go of the file
 			return VerifyFile(path)
 		}
@@ -108,13 +107,11 @@ func grown(f *os.File) bool {
 
 // chain follows a log from its first line.
 type chain struct {
-	last     head
-	file     string // the segment that is read; "" is the log itself
-	line     int    // read so far, of that
-	events   int
-	torn     []byte // bytes since the last event that are none
-	tornLine int    // where they begin
-	tornErr  error
+	last   head
+	file   string // the segment that is read; "" is the log itself
+	line   int    // read so far, of that
+	half   bool   // the last line has no end
+	events int
 }
 
 // readSegments reads what was put aside of a log.
@@ -151,58 +148,37 @@ func (c *chain) broken(line int, reason string) error {
 func (c *chain) read(r io.Reader) error {
 	lines := bufio.NewReaderSize(r, maxLine)
 	for {
-		text, err := readLine(lines)
+		text, err := lines.ReadSlice('\n') // what is longer than any event is no event
 		if len(text) > 0 {
 			c.line++
 			if err := c.add(text); err != nil {
 				return err
 			}
 		}
-		if err == io.EOF {
+		switch err {
+		case nil:
+		case io.EOF:
 			return nil
-		}
-		if err != nil {
+		case bufio.ErrBufferFull:
+			return c.broken(c.line, "the line is longer than any event")
+		default:
 			return fmt.Errorf("reading the audit log: %w", err)
 		}
 	}
 }
 
-// readLine reads a line with its newline; of one that is far too long for an
-// event it returns only the beginning.
-func readLine(r *bufio.Reader) ([]byte, error) {
-	text, err := r.ReadSlice('\n')
-	if err != bufio.ErrBufferFull {
-		return text, err
-	}
-	long := bytes.Clone(text)
-	for err == bufio.ErrBufferFull {
-		text, err = r.ReadSlice('\n')
-		if len(long) <= maxTorn {
-			long = append(long, text...)
-		}
-	}
-	return long, err
-}
-
 // add takes the next line, with its newline.
 func (c *chain) add(text []byte) error {
 	body, whole := bytes.CutSuffix(text, []byte("\n"))
-	e, err := decode(body)
-	if err != nil || !whole {
-		if c.tornErr == nil {
-			c.tornLine, c.tornErr = c.line, err
-		}
-		if len(c.torn)+len(text) > maxTorn {
-			return c.brokenTorn()
-		}
-		c.torn = append(c.torn, text...)
+	if !whole {
+		c.half = true
 		return nil
 	}
+	e, err := decode(body)
+	if err != nil {
+		return c.broken(c.line, err.Error())
+	}
 	switch {
-	case len(c.torn) > 0 && (e.Rule != ruleTorn || e.Reason != tornReason(c.torn)):
-		return c.brokenTorn()
-	case len(c.torn) == 0 && e.Kind == Lifecycle && e.Rule == ruleTorn:
-		return c.broken(c.line, "the interrupted line before it was removed")
 	case e.Seq > c.last.seq+1:
 		return c.broken(c.line, fmt.Sprintf("events %d to %d before it were removed", c.last.seq+1, e.Seq-1))
 	case e.Seq != c.last.seq+1:
@@ -212,22 +188,13 @@ func (c *chain) add(text []byte) error {
 	}
 	c.last = head{e.Seq, e.Hash}
 	c.events++
-	c.torn, c.tornErr = nil, nil
 	return nil
 }
 
-// end checks that nothing is left over after the last line.
+// end checks that the last line is whole.
 func (c *chain) end() error {
-	if len(c.torn) > 0 {
-		return c.brokenTorn()
+	if c.half {
+		return c.broken(c.line, "the line is incomplete: writing it was interrupted, or its end was cut off")
 	}
 	return nil
-}
-
-func (c *chain) brokenTorn() error {
-	reason := "the line is incomplete: writing it was interrupted, or its end was cut off"
-	if c.tornErr != nil {
-		reason = c.tornErr.Error()
-	}
-	return c.broken(c.tornLine, reason)
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"forage"
-	"forage/internal/preset"
+	"forage/internal/provider"
 )
 
 // boundSecrets checks that the secrets of each template that the files write can be bound together: each
@@ -66,12 +66,12 @@ func (v converter) bind(t forage.Template, name string, taken map[entry]string, 
 // reach is where a secret goes, and the variables of its service: what the file says, and what is built in
 // where it says nothing.
 func reach(name string, s Secret) (hosts, variables []string) {
-	p, ok := preset.Lookup(s.Preset)
+	p, ok := provider.Lookup(s.Preset)
 	if !ok {
-		p, ok = preset.Lookup(name)
+		p, ok = provider.Lookup(name)
 	}
 	if !ok {
-		p, _ = preset.ForLogin(s.Login)
+		p, _ = provider.ForLogin(s.Login)
 	}
 	if len(s.Hosts) > 0 {
 		return s.Hosts, slices.Clone(p.Env)

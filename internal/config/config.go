@@ -29,10 +29,12 @@ type Config struct {
 	Unsupported map[string][]KeyUse
 	Forbid      Forbid
 	Notify      forage.Notify
+	Terminal    []string // what programs inside may do to the user's terminal: "clipboard", "title"
 	Proxy       *Proxy   // of `forage-ctl proxy`; nil is none
 	Files       []string // what was read, in order; later ones go over earlier ones
 
-	raw rawFile // what the files said, for show
+	raw  rawFile
+	tree *node // what the files said, with absolute paths; nil if nothing
 }
 
 // PortRange is a range of TCP ports, both ends included.
@@ -115,6 +117,7 @@ func Load(env Env) (*Config, error) {
 	if merged == nil {
 		return c, nil
 	}
+	c.tree = merged
 	bind(merged, &c.raw, &p)
 	convert(c, merged, env.Home, &p)
 	if err := p.err(); err != nil {

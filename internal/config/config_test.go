@@ -51,35 +51,6 @@ func mustLoad(t *testing.T, text string) *config.Config {
 	return c
 }
 
-func TestWithoutFiles(t *testing.T) {
-	dir := t.TempDir()
-	c, err := config.Load(config.Env{UID: testUID, Home: dir, SystemDir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := []any{c.PortRange, c.SSHListen, c.DefaultTemplate, c.ContainerPrefix, len(c.Files), len(c.Unsupported)}
-	want := []any{config.PortRange{From: 2200, To: 2299}, "127.0.0.1", "generic", "forage-", 0, 0}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("defaults (-want +got):\n%s", diff)
-	}
-	for _, name := range []string{"generic", "claude", "codex", "gemini", "opencode", "shell"} {
-		template, ok := c.Templates[name]
-		if !ok {
-			t.Errorf("no built-in template %s", name)
-			continue
-		}
-		if template.Name != name || template.Description == "" || len(template.Agents) != 1 {
-			t.Errorf("%s: %+v", name, template)
-		}
-		if template.Network.Mode != forage.NetworkRestricted || template.Limits != (forage.Limits{}) || template.Security != (forage.Security{}) {
-			t.Errorf("%s is not as tight as a built-in has to be: %+v", name, template)
-		}
-	}
-	if hosts := c.Templates["generic"].Network.Allow; len(hosts) != 0 {
-		t.Errorf("the default template allows %v", hosts)
-	}
-}
-
 func TestValues(t *testing.T) {
 	c := mustLoad(t, `
 user = "myuser"
@@ -339,7 +310,12 @@ mode = "clone"
 branch = "next"
 [templates.mine.workspace.mounts.lib]
 containerPath = "/deps/lib:ro"
-repo = "/lib"
+repo = "lib"
+[templates.other]
+rootfs = "dir:tree"
+[templates.claude]
+allowedHosts = []
+agents.claude.hostConfigDir = "~/.claude"
 `)
 	for name, show := range map[string]func() ([]byte, error){"config.toml": c.TOML, "config.json": c.JSON} {
 		text, err := show()

@@ -58,7 +58,15 @@ func (v converter) path(text string, at ...any) string {
 	base := filepath.Dir(v.root.at(at...).pos.file)
 	path, err := resolvePath(text, base, v.home)
 	v.check(err, at...)
+	v.means(path, at...)
 	return path
+}
+
+// means puts what a text stands for in its place, for show: a path is relative to its own file.
+func (v converter) means(text string, at ...any) {
+	if n := v.root.at(at...); n.kind == kindString {
+		n.text = text
+	}
 }
 
 func (v converter) general(raw *rawFile) {
@@ -82,6 +90,8 @@ func (v converter) general(raw *rawFile) {
 		c.SSHListen = *raw.SSHListen
 		v.check(checkListen(c.SSHListen), "sshListen")
 	}
+	c.Terminal = raw.Terminal
+	v.each(raw.Terminal, checkTerminal, []any{"terminal"})
 	setText(&c.DefaultTemplate, raw.DefaultTemplate)
 	if raw.ContainerPrefix != nil {
 		c.ContainerPrefix = *raw.ContainerPrefix
@@ -89,6 +99,13 @@ func (v converter) general(raw *rawFile) {
 			v.wrong([]any{"containerPrefix"}, "%.80q: expected up to 32 of a-z, 0-9 and -", c.ContainerPrefix)
 		}
 	}
+}
+
+func checkTerminal(what string) error {
+	if what != "clipboard" && what != "title" {
+		return fmt.Errorf("%.80q: expected clipboard or title", what)
+	}
+	return nil
 }
 
 func (v converter) ports(raw *rawPortRange) {

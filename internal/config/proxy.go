@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -16,43 +15,43 @@ import (
 // rawProxy is what forage-ctl proxy serves.
 type rawProxy struct {
 	// Where it listens: address:port on loopback, unix:PATH, tls:address:port.
-	Listen []string `json:"listen,omitempty" toml:"listen,omitempty"`
+	Listen []string `json:"listen,omitempty"`
 	// Permissions of unix sockets, in octal. Default: 0600.
-	SocketMode *string `json:"socketMode,omitempty" toml:"socketMode,omitempty"`
+	SocketMode *string `json:"socketMode,omitempty"`
 	// PEM file with the certificate that tls listeners show, and those between it and its root.
-	Certificate *string `json:"certificate,omitempty" toml:"certificate,omitempty"`
+	Certificate *string `json:"certificate,omitempty"`
 	// PEM file with its private key.
-	Key *string `json:"key,omitempty" toml:"key,omitempty"`
+	Key *string `json:"key,omitempty"`
 	// PEM file with the authorities that sign the certificates of clients of tls listeners.
-	ClientCA *string `json:"clientCA,omitempty" toml:"clientCA,omitempty"`
+	ClientCA *string `json:"clientCA,omitempty"`
 	// Folder of the audit logs: one for each client, and the service's own.
-	AuditDir *string `json:"auditDir,omitempty" toml:"auditDir,omitempty"`
+	AuditDir *string `json:"auditDir,omitempty"`
 	// Who is served, by name.
-	Clients map[string]rawProxyClient `json:"clients,omitempty" toml:"clients,omitempty"`
+	Clients map[string]rawProxyClient `json:"clients,omitempty"`
 }
 
 // rawProxyClient is one whom the proxy serves.
 type rawProxyClient struct {
 	// Template whose network, rules, traffic and secrets are the client's.
-	Template *string `json:"template,omitempty" toml:"template,omitempty"`
+	Template *string `json:"template,omitempty"`
 	// Where its token is, on loopback and unix sockets.
-	Token *rawProxyToken `json:"token,omitempty" toml:"token,omitempty"`
+	Token *rawProxyToken `json:"token,omitempty"`
 	// Name in its certificate, on tls listeners: URI:..., DNS:... or CN:...
-	Certificate *string `json:"certificate,omitempty" toml:"certificate,omitempty"`
+	Certificate *string `json:"certificate,omitempty"`
 	// User that it has to run as, on the same machine; it is then served on unix sockets alone.
-	PeerUID *int64 `json:"peerUid,omitempty" toml:"peerUid,omitempty"`
+	PeerUID *int64 `json:"peerUid,omitempty"`
 	// File to write the certificate of the client's own authority to, for it to trust.
-	CAFile *string `json:"caFile,omitempty" toml:"caFile,omitempty"`
+	CAFile *string `json:"caFile,omitempty"`
 }
 
 // rawProxyToken is where a token is: in one of these.
 type rawProxyToken struct {
 	// Read it from this file.
-	File *string `json:"file,omitempty" toml:"file,omitempty"`
+	File *string `json:"file,omitempty"`
 	// Read it from this variable of the proxy's environment.
-	Env *string `json:"env,omitempty" toml:"env,omitempty"`
+	Env *string `json:"env,omitempty"`
 	// Read it from the output of this command.
-	Command []string `json:"command,omitempty" toml:"command,omitempty"`
+	Command []string `json:"command,omitempty"`
 }
 
 // Proxy is what `forage-ctl proxy` serves.
@@ -150,6 +149,7 @@ func (v converter) listen(text string, index int) (ProxyListen, error) {
 	if path, ok := strings.CutPrefix(text, "unix:"); ok {
 		base := filepath.Dir(v.root.at("proxy", "listen", index).pos.file)
 		path, err := resolvePath(path, base, v.home)
+		v.means("unix:"+path, "proxy", "listen", index)
 		return ProxyListen{ListenUnix, path}, err
 	}
 	address, isTLS := strings.CutPrefix(text, "tls:")
@@ -251,29 +251,4 @@ func (v converter) proxyToken(raw rawProxyToken, at func(...any) []any) *forage.
 		v.wrong(at("token"), "expected one of file, env and command, found %d", sources)
 	}
 	return s
-}
-
-// raw is p as it is written.
-func (p *Proxy) raw() *rawProxy {
-	if p == nil {
-		return nil
-	}
-	raw := &rawProxy{
-		Certificate: text(p.Certificate), Key: text(p.Key), ClientCA: text(p.ClientCA), AuditDir: text(p.AuditDir),
-		SocketMode: text(fmt.Sprintf("%04o", cmp.Or(p.SocketMode, 0o600))), Clients: map[string]rawProxyClient{},
-	}
-	for _, listen := range p.Listen {
-		raw.Listen = append(raw.Listen, listen.String())
-	}
-	for name, c := range p.Clients {
-		client := rawProxyClient{Template: text(c.Template), Certificate: text(c.Certificate), CAFile: text(c.CAFile)}
-		if c.Token != nil {
-			client.Token = &rawProxyToken{File: text(c.Token.File), Env: text(c.Token.Env), Command: c.Token.Command}
-		}
-		if c.PeerUID != nil {
-			client.PeerUID = integer(int64(*c.PeerUID))
-		}
-		raw.Clients[name] = client
-	}
-	return raw
 }

@@ -99,20 +99,3 @@ func eachField(typ reflect.Type, values []*node, path string, missing *[]string)
 		eachKey(typ.Field(fieldsOf(typ).index[name]).Type, found, path+"."+name, missing)
 	}
 }
-
-// TestTagsAgree: a key has the same name in both formats.
-func TestTagsAgree(t *testing.T) {
-	for _, raw := range []any{
-		rawFile{}, rawPortRange{}, rawNetwork{}, rawForbid{}, rawSecret{}, rawTemplate{}, rawLimits{}, rawSkills{},
-		rawAgent{}, rawPermissions{}, rawRule{}, rawGit{}, rawTraffic{}, rawWorkspace{}, rawWorkspaceMount{}, rawProject{},
-		rawProxy{}, rawProxyClient{}, rawProxyToken{},
-	} {
-		typ := reflect.TypeOf(raw)
-		for i := range typ.NumField() {
-			name := func(tag string) string { n, _, _ := strings.Cut(typ.Field(i).Tag.Get(tag), ","); return n }
-			if name("json") == "" || name("json") != name("toml") {
-				t.Errorf("%s.%s: json %q, toml %q", typ.Name(), typ.Field(i).Name, name("json"), name("toml"))
-			}
-		}
-	}
-}

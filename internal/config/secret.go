@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"forage"
-	"forage/internal/preset"
+	"forage/internal/provider"
 )
 
 // places are what secrets.*.inject may say.
@@ -30,13 +30,13 @@ func (v converter) secret(name string, raw rawSecret) {
 	v.each(raw.Hosts, checkSecretHost, at("hosts"))
 	if raw.Preset != nil {
 		s.Preset = *raw.Preset
-		if _, ok := preset.Lookup(s.Preset); !ok {
-			v.wrong(at("preset"), "%.80q is not a preset%s", s.Preset, didYouMean(s.Preset, preset.Names()))
+		if _, ok := provider.Lookup(s.Preset); !ok {
+			v.wrong(at("preset"), "%.80q is not a preset%s", s.Preset, didYouMean(s.Preset, provider.Names()))
 		}
 	}
 	v.secretUse(&s, raw, at)
 	v.config.Secrets[name] = s
-	if _, own := preset.Lookup(name); len(s.Hosts) > 0 && s.Preset == "" && !own && s.Login == "" && !saysHow(raw) {
+	if _, own := provider.Lookup(name); len(s.Hosts) > 0 && s.Preset == "" && !own && s.Login == "" && !saysHow(raw) {
 		v.wrong(at("hosts"), "expected inject, header, query or user as well: how requests to these hosts carry it")
 	}
 }
@@ -44,7 +44,7 @@ func (v converter) secret(name string, raw rawSecret) {
 // checkSecretHost takes one host after the other: what a secret may go to is not left to a set.
 func checkSecretHost(entry string) error {
 	if name, isSet := strings.CutPrefix(entry, "@"); isSet {
-		if _, known := preset.Lookup(name); known {
+		if _, known := provider.Lookup(name); known {
 			return fmt.Errorf("%.80q: a secret goes to hosts, not to a set: name them, or leave hosts out and write preset = %q", entry, name)
 		}
 		return fmt.Errorf("%.80q: a secret goes to hosts, not to a set: name those that take it", entry)
@@ -196,10 +196,10 @@ func (v converter) secretName(name string, at ...any) {
 	if _, ok := v.config.raw.Secrets[name]; ok {
 		return
 	}
-	if _, ok := preset.Lookup(name); ok {
+	if _, ok := provider.Lookup(name); ok {
 		return
 	}
-	known := slices.Concat(preset.Names(), slices.Sorted(maps.Keys(v.config.raw.Secrets)))
+	known := slices.Concat(provider.Names(), slices.Sorted(maps.Keys(v.config.raw.Secrets)))
 	slices.Sort(known)
 	v.wrong(at, "no secret is called %.80q%s", name, didYouMean(name, slices.Compact(known)))
 }

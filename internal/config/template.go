@@ -34,7 +34,9 @@ func (v converter) template(name string, raw rawTemplate) {
 		var err error
 		base := filepath.Dir(v.root.at(at("rootfs")...).pos.file)
 		t.Rootfs, err = parseRootfs(*raw.Rootfs, base, v.home)
-		v.check(err, at("rootfs")...)
+		if v.check(err, at("rootfs")...) && t.Rootfs.Ref != "" {
+			v.means(string(t.Rootfs.Kind)+":"+t.Rootfs.Ref, at("rootfs")...)
+		}
 	}
 	if raw.Network != nil {
 		var err error

@@ -13,15 +13,16 @@ import (
 	"syscall"
 
 	"forage/internal/egress/credential"
+	"forage/internal/egress/gitproto"
 	"forage/internal/egress/meter"
 	"forage/internal/policy"
 )
 
 // failed answers a request that could not be forwarded.
 func (h *httpSide) failed(w http.ResponseWriter, r *http.Request, err error) {
-	j := jobOf(r)
-	if errors.Is(context.Cause(r.Context()), errChanged) {
-		err = errChanged
+	j := exchangeOf(r)
+	if j.s.f.ctx.Err() != nil {
+		err = errEnded
 	}
 	if counted, ok := w.(*countedWriter); ok {
 		counted.failure = err
@@ -29,28 +30,25 @@ func (h *httpSide) failed(w http.ResponseWriter, r *http.Request, err error) {
 	if j.upgraded {
 		panic(http.ErrAbortHandler)
 	}
-	j.mu.Lock()
-	refusal := j.refusal
-	j.mu.Unlock()
-	if refusal != nil {
-		h.refusePush(w, j)
+	var refusal *gitproto.Refusal
+	if errors.As(err, &refusal) {
+		h.refusePush(w, j, refusal)
 		return
 	}
 	h.refuse(w, r, j.s, err)
 }
 
 // refusePush answers a push with what git shows its user.
-func (h *httpSide) refusePush(w http.ResponseWriter, j *job) {
-	event := j.claim.event()
-	_, d := j.claim.now()
-	err := j.s.f.deny(event, policy.Decision{Rule: d.Rule, Reason: j.refusal.Error()})
+func (h *httpSide) refusePush(w http.ResponseWriter, j *exchange, refusal *gitproto.Refusal) {
+	event := j.permit.event()
+	err := j.s.f.deny(event, policy.Decision{Rule: j.permit.now().Rule, Reason: refusal.Error()})
 	if !isRecorded(err) {
 		panic(http.ErrAbortHandler)
 	}
 	if j.body != nil {
 		io.Copy(io.Discard, io.LimitReader(j.body, maxDrained)) // a client that still sends doesn't read, or takes a stream's early end for an error
 	}
-	contentType, body := j.refusal.Report()
+	contentType, body := refusal.Report()
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Cache-Control", "no-cache")
 	w.WriteHeader(http.StatusOK)
@@ -107,8 +105,6 @@ func (e *Engine) explain(err error) (status int, text string) {
 	switch {
 	case errors.As(err, &denied):
 		return http.StatusForbidden, fmt.Sprintf("denied (%s): %s%s", denied.Rule, denied.Reason, e.wayOut(denied.way))
-	case errors.Is(err, errChanged):
-		return http.StatusForbidden, "denied: " + errChanged.Error()
 	case errors.As(err, &limit) && limit.Rule == "not-metered": // which makes Codex go on without WebSockets at once
 		return http.StatusUpgradeRequired, fmt.Sprintf("denied (%s): %s", limit.Rule, limit.Reason)
 	case errors.As(err, &limit):

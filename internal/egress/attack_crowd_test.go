@@ -338,8 +338,8 @@ func inUse() int64 {
 	return int64(m.HeapInuse + m.StackInuse)
 }
 
-// live is what the last collection has found in use, and stacks, in bytes: unlike inUse it does not grow
-// while the watcher below waits for a processor, and others make garbage.
+// live is what the last collection has found in use, and stacks, in bytes: unlike inUse it does
+// not grow while the watcher below waits for a processor, and others make garbage.
 func live() int64 {
 	runtime.GC()
 	runtime.GC()
@@ -467,7 +467,7 @@ func newCrowdWorld(t *testing.T, plain, secure string) *secureWorld {
 		c.RootCAs = nil
 		c.Audit = forgetful{} // a slower machine has more to record of a flood
 	})
-	s.engine.http.outs.secure.TLSClientConfig.InsecureSkipVerify = true // the other process made its own certificate
+	s.engine.http.outs.Load().secure.TLSClientConfig.InsecureSkipVerify = true // the other process made its own certificate
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.servers[netip.MustParseAddrPort(public+":22")] = plain

@@ -55,7 +55,8 @@ func (a *askedOf) count() int {
 	return len(a.names)
 }
 
-// A name is the same in whatever way it is written, and what only looks like it is another; wherever it is said.
+// A name is the same in whatever way it is written, and what only looks like it is another;
+// wherever it is said.
 func TestLookAlikes(t *testing.T) {
 	s := newSecureWorld(t, looked(t, inspected("a.example")), func(c *Config) {
 		c.Credentials = bound(t, &vault{value: testSecret}, "model", "a.example")
@@ -223,7 +224,8 @@ func TestInterceptedRebinding(t *testing.T) {
 	}
 }
 
-// A policy that no longer allows a host takes the connections to it away, from all that might use them.
+// A policy that no longer allows a host takes the connections to it away, from all that might use
+// them.
 func TestKeptConnectionsEndWithThePolicy(t *testing.T) {
 	s := newSecureWorld(t, looked(t, inspected("a.example")), func(c *Config) { c.Credentials = bound(t, &vault{value: testSecret}, "model", "a.example") })
 	site := &site{}
@@ -407,8 +409,8 @@ func TestTicketsOfAnotherName(t *testing.T) {
 	}
 }
 
-// An allowed address is no way around: an encrypted ClientHello, or one without a name, gets no further
-// there than where a name was judged.
+// An allowed address is no way around: an encrypted ClientHello, or one without a name, gets no
+// further there than where a name was judged.
 func TestHelloToAnAddress(t *testing.T) {
 	s := newSecureWorld(t, looked(t, inspected("a.example"), inspected(public)), nil)
 	site := &site{}

@@ -6,8 +6,9 @@ import (
 	"sync"
 )
 
-// freeBody is a request's body whose Read ends when it is closed, or when the connection that it goes out on is. net/http waits
-// for the Read before it says what became of a request, and ends the answer; the client may send no more before it hears that.
+// freeBody is a request's body whose Read ends when it is closed, or when the connection that it
+// goes out on is. net/http waits for the Read before it says what became of a request, and ends
+// the answer; the client may send no more before it hears that.
 type freeBody struct {
 	io.ReadCloser
 	buf    []byte // of reads that may outlive the one who has asked

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestAnswersWhoHasNotSentAll: a client that waits for the answer before it sends the rest of a body gets what the server answers,
-// and hears that the server has gone.
+// TestAnswersWhoHasNotSentAll: a client that waits for the answer before it sends the rest of a
+// body gets what the server answers, and hears that the server has gone.
 func TestAnswersWhoHasNotSentAll(t *testing.T) {
 	for _, inside := range []bool{false, true} {
 		for _, outside := range [][]string{nil, {"http/1.1"}} {

@@ -27,7 +27,8 @@ type Config struct {
 	// name and port on the left ("git.internal:443"). It is no permission: the
 	// policy still has to allow the name; it only makes its address the right one.
 	Resolve map[string]netip.AddrPort
-	// PrivateHosts are names, or "*.suffix", that may lead to addresses that are not public (see policy.Class.Mirror).
+	// PrivateHosts are names, or "*.suffix", that may lead to addresses that are not public (see
+	// policy.Class.Mirror).
 	PrivateHosts []string
 	// UpstreamProxy, if set, is the http:// proxy that dials go through, with
 	// the name, so that the check of addresses is the proxy's. Destinations that Resolve
@@ -42,7 +43,8 @@ type Config struct {
 	Credentials *credential.Set
 	Account     *meter.Account // counts, and bounds; nil is without bounds
 	Audit       audit.Recorder // required
-	// WayOut is the command with which the user allows what was refused, for the client to tell; nil tells none.
+	// WayOut is the command with which the user allows what was refused, for the client to tell;
+	// nil tells none.
 	WayOut func(Way) string
 	// Lookup resolves a name on the host, after the verdict; nil is net.DefaultResolver.
 	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
@@ -66,6 +68,7 @@ const (
 	dialTimeout    = 15 * time.Second
 	answerTimeout  = 2 * time.Minute // of a TLS server to a ClientHello
 	idleHTTP       = 90 * time.Second
+	halfClosed     = 5 * time.Minute // of silence towards a client that waits and can't be seen to leave
 	maxConnections = 4096
 	headsBudget    = 16 << 20 // bytes of long heads and ClientHellos, of all connections
 	filesPerFlow   = 8        // descriptors: two sockets, what dialling and pipes take, and some to spare

@@ -24,12 +24,13 @@ func (f *flow) proxy(prefix []byte) {
 	}
 }
 
-// RuleIdentity is the rule of a *sniff.Error that asks the client to say who it is: it is answered with 407.
+// RuleIdentity is the rule of a *sniff.Error that asks the client to say who it is: it is
+// answered with 407.
 const RuleIdentity = "proxy-identity"
 
-// ServeProxyConn begins to serve a connection to the explicit proxy that was
-// accepted elsewhere, and returns. prefix was read from it already. check is asked about each head for
-// the proxy before anything is done about it, the first included; its error is a *sniff.Error. The
+// ServeProxyConn begins to serve a connection to the explicit proxy that was accepted elsewhere,
+// and returns. prefix was read from it already. check is asked about each head for the proxy
+// before anything is done about it, the first included; its error is a *sniff.Error. The
 // connection is the engine's from here on.
 func (e *Engine) ServeProxyConn(conn net.Conn, prefix []byte, check func(sniff.Head) error) {
 	e.start(conn, func(f *flow) {
@@ -64,7 +65,7 @@ func (h *httpSide) serveConnect(w http.ResponseWriter, r *http.Request, s *sessi
 		if s.finish() {
 			return
 		}
-		err = net.ErrClosed // nobody waits for it any more
+		err = net.ErrClosed // the wait is over
 	}
 	c.closing(event, err)
 	if upstream != nil {
@@ -76,9 +77,8 @@ func (h *httpSide) serveConnect(w http.ResponseWriter, r *http.Request, s *sessi
 
 // dialTunnel dials before the tunnel is promised, so that a failure can be
 // told; nil where each request is dialled for.
-func (f *flow) dialTunnel(c *claim, event audit.Event) (net.Conn, error) {
-	to, d := c.now()
-	if to.Port == httpPort || f.e.looksInto(to, d) {
+func (f *flow) dialTunnel(c *permit, event audit.Event) (net.Conn, error) {
+	if to := c.request; to.Port == httpPort || f.e.looksInto(to, c.now()) {
 		return nil, nil
 	}
 	if err := c.beWhole(event); err != nil {

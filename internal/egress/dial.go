@@ -25,38 +25,33 @@ const (
 // dial connects to what was allowed: it finds the addresses, checks every one
 // and dials one of those that were checked. Errors: *deniedError (recorded)
 // where an address is not allowed, otherwise what failed.
-func (c *claim) dial(ctx context.Context) (net.Conn, error) {
+func (c *permit) dial(ctx context.Context) (net.Conn, error) {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
 	conn, err := c.dialRoute(ctx)
-	for errors.Is(err, errChanged) && c.again() {
-		conn, err = c.dialRoute(ctx)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if c.f.ctx.Err() != nil {
+	if err == nil && c.f.ctx.Err() != nil {
 		relay.Reset(conn)
-		return nil, errChanged
+		return nil, errEnded
 	}
-	return conn, nil
+	return conn, err
 }
 
-// bound makes a context end with the flow too: a transport's does not, since it dials for whoever comes next.
-func (c *claim) bound(ctx context.Context) (context.Context, func()) {
+// bound makes a context end with the flow too. That of a transport outlives its request: another
+// may use the connection.
+func (c *permit) bound(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(c.f.ctx, cancel)
 	return ctx, func() { stop(); cancel() }
 }
 
-func (c *claim) dialRoute(ctx context.Context) (net.Conn, error) {
+func (c *permit) dialRoute(ctx context.Context) (net.Conn, error) {
 	e := c.f.e
-	r, d := c.now()
+	r := c.request
 	if e.direct(r) {
 		return c.dialChecked(ctx, e.fixed(r))
 	}
 	if e.config.UpstreamProxy != nil {
-		if err := c.commit(netip.AddrPort{}); err != nil {
+		if err := c.leadsTo(netip.AddrPort{}); err != nil {
 			return nil, err
 		}
 		return e.dialThroughProxy(ctx, r)
@@ -65,7 +60,7 @@ func (c *claim) dialRoute(ctx context.Context) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.checkAll(r, d, addrs); err != nil {
+	if err := c.checkAll(addrs); err != nil {
 		return nil, err
 	}
 	return c.dialChecked(ctx, addrs)
@@ -113,7 +108,8 @@ func (e *Engine) resolve(ctx context.Context, r policy.Request) ([]netip.AddrPor
 	return addrs, nil
 }
 
-// classOf is the class of an address that r leads to: public, where the user has said that the name leads to such addresses.
+// classOf is the class of an address that r leads to: public, where the user has said that the
+// name leads to such addresses.
 func (e *Engine) classOf(r policy.Request, addr netip.Addr) policy.Class {
 	class := e.locals.classify(addr)
 	if class.Mirror() && slices.ContainsFunc(e.config.PrivateHosts, func(host string) bool {
@@ -126,34 +122,33 @@ func (e *Engine) classOf(r policy.Request, addr netip.Addr) policy.Class {
 }
 
 // checkAll checks every address of an answer. One that is not allowed spoils
-// the whole answer: whoever mixes private addresses with public ones means no good.
-func (c *claim) checkAll(r policy.Request, d policy.Decision, addrs []netip.AddrPort) error {
-	e := c.f.e
-	e.mu.Lock()
-	p := e.policy
-	e.mu.Unlock()
+// the whole answer: honest ones don't mix private addresses with public ones.
+func (c *permit) checkAll(addrs []netip.AddrPort) error {
 	for _, addr := range addrs {
-		verdict := policy.CheckAddr(p, d, addr, e.classOf(r, addr.Addr()))
-		if verdict.Verdict != policy.Allow {
-			if r.Host != "" {
-				verdict.Reason = fmt.Sprintf("%s leads to %s", r.Host, verdict.Reason)
-			}
-			err := c.f.deny(c.event(), verdict)
-			if denied, ok := err.(*deniedError); ok { // what the host's resolver knows is not the sandbox's to know
-				denied.Reason = "it leads to an address that has to be allowed by itself"
-			}
-			return err
+		c.f.e.mu.Lock()
+		verdict := c.checkAddrLocked(c.decision, addr)
+		c.f.e.mu.Unlock()
+		if verdict.Verdict == policy.Allow {
+			continue
 		}
+		if host := c.request.Host; host != "" {
+			verdict.Reason = fmt.Sprintf("%s leads to %s", host, verdict.Reason)
+		}
+		err := c.f.deny(c.event(), verdict)
+		if denied, ok := err.(*deniedError); ok { // what the host's resolver knows is not the sandbox's to know
+			denied.Reason = "it leads to an address that has to be allowed by itself"
+		}
+		return err
 	}
 	return nil
 }
 
 // dialChecked connects to one of addrs: the families take turns, each try gets
 // a head start, and the first that succeeds is taken.
-func (c *claim) dialChecked(ctx context.Context, addrs []netip.AddrPort) (net.Conn, error) {
+func (c *permit) dialChecked(ctx context.Context, addrs []netip.AddrPort) (net.Conn, error) {
 	e := c.f.e
 	addrs = takeTurns(addrs)
-	if err := c.commit(addrs[0]); err != nil {
+	if err := c.leadsTo(addrs[0]); err != nil {
 		return nil, err
 	}
 	if len(addrs) == 1 {
@@ -197,8 +192,8 @@ type dialled struct {
 	err  error
 }
 
-func (c *claim) won(got dialled) (net.Conn, error) {
-	if err := c.commit(got.addr); err != nil {
+func (c *permit) won(got dialled) (net.Conn, error) {
+	if err := c.leadsTo(got.addr); err != nil {
 		relay.Reset(got.conn)
 		return nil, err
 	}
@@ -219,8 +214,8 @@ func (e *Engine) discard(race <-chan dialled, left int) {
 	})
 }
 
-// takeTurns orders addresses so that the families alternate, beginning with the first's, and cuts them to
-// as many as are tried.
+// takeTurns orders addresses so that the families alternate, beginning with the first's, and cuts
+// them to as many as are tried.
 func takeTurns(addrs []netip.AddrPort) []netip.AddrPort {
 	var families [2][]netip.AddrPort
 	for _, addr := range addrs {

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/netip"
 	"strings"
@@ -177,22 +176,5 @@ func TestDeadAddress(t *testing.T) {
 	defer w.mu.Unlock()
 	if w.timedOut {
 		t.Error("the dead address was waited for")
-	}
-}
-
-// Addresses are tried in turns of their families, and not without end.
-func TestTakeTurns(t *testing.T) {
-	for _, tt := range []struct{ addrs, want string }{
-		{"[::1]:1 [::2]:1 1.1.1.1:1", "[::1]:1 1.1.1.1:1 [::2]:1"},
-		{"1.1.1.1:1 1.1.1.2:1 [::1]:1 1.1.1.3:1", "1.1.1.1:1 [::1]:1 1.1.1.2:1 1.1.1.3:1"},
-		{"1.1.1.1:1 1.1.1.2:1 1.1.1.3:1 1.1.1.4:1 1.1.1.5:1 1.1.1.6:1 1.1.1.7:1", "1.1.1.1:1 1.1.1.2:1 1.1.1.3:1 1.1.1.4:1 1.1.1.5:1 1.1.1.6:1"},
-	} {
-		var addrs []netip.AddrPort
-		for text := range strings.FieldsSeq(tt.addrs) {
-			addrs = append(addrs, netip.MustParseAddrPort(text))
-		}
-		if got := strings.Trim(fmt.Sprint(takeTurns(addrs)), "[]"); got != strings.Trim(tt.want, "[]") {
-			t.Errorf("%s: %s, want %s", tt.addrs, got, tt.want)
-		}
 	}
 }

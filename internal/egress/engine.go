@@ -1,29 +1,37 @@
-// Package egress is the only way out of a sandbox. Every byte that leaves
-// passes through one Engine on the host: it answers DNS with synthetic
-// addresses, judges each connection by name, records the decision and only then
-// resolves, checks and dials. It holds no policy of its own.
+// Package egress is the only way out of a sandbox. Every byte that leaves passes through one
+// Engine on the host: it answers DNS with synthetic addresses, judges each connection by name,
+// records the decision and only then resolves, checks and dials. It holds no policy of its own.
 //
-// A connection becomes a flow. What a client says first is read only where a
-// protocol says that the client speaks first (TLS on 443, HTTP on 80), and has to
-// agree with the name that was judged; on other ports bytes are moved at once.
+// The way of a connection, and where each step is:
 //
-// Where rules are about requests, a secret is bound or a budget reads answers, the flow
-// is looked into: the client's TLS ends here (inspect.go), and each request is judged for itself, like those
-// in the clear and to the explicit proxy (requests.go), counted, given its secret and sent
-// on over TLS that is verified (roundtrip.go). What was judged is a claim, a connection or a request: a change of
-// the policy judges those that there are again, and ends what it does not allow any more.
+//	accept     a connection from inside becomes a flow: flow.go, transparent.go
+//	identify   whom it means: by its address (names.go), the explicit proxy (connect.go), TLS (tunnel.go), HTTP (heads.go)
+//	decide     the policy judges that; it becomes a permit: permit.go, readings.go
+//	connect    names are looked up, addresses checked and dialled: dial.go, upstream.go, transports.go
+//	relay      bytes are moved, unread: tunnel.go
+//	intercept  or TLS ends here (inspect.go, session.go, http.go), and each request is judged (requests.go), sent on with
+//	           its secret (forward.go, roundtrip.go) and answered (answers.go)
+//	audit      what was decided, how it ended, and what each host took: record.go, refused.go, traffic.go
 //
-// In the audit log a decision is one line, written before anything is done
-// about it; what can't be recorded is denied. What was allowed has a second line at its end, with
-// its bytes (of an HTTP request, those of the bodies) and how it ended. A name
-// that is asked for again and again in the DNS is recorded when it is first
-// allowed, and after each change of the policy.
+// What a client says first is read only where a protocol says that the client speaks first (TLS
+// on 443, HTTP on 80), and has to agree with the name that was judged. A connection is
+// intercepted where rules are about requests, a secret is bound or a budget reads answers.
 //
-// What is not closed here: names inside an encrypted connection that is not looked into, and inside
-// what is spoken on other ports than 80 and 443 (fronting, within the servers that an allowed name
-// leads to); and data carried in the labels of names below an allowed wildcard. A
-// ClientHello with an encrypted one inside is refused unless everything public is allowed,
-// which refuses browsers that send one for show until that is turned off in them.
+// A permit is on a connection: all of it, or one request. When the policy changes, each is judged
+// again, and a connection with one that is no longer allowed is reset. The others are not
+// touched.
+//
+// In the audit log a decision is one line, written before anything is done about it; what can't
+// be recorded is denied. What was allowed has a second line at its end, with its bytes (of an
+// HTTP request, those of the bodies) and how it ended. A name that is asked for again and again
+// in the DNS is recorded when it is first allowed, and after each change of the policy. Nothing
+// that is written has a secret in it.
+//
+// What is not closed here: names inside an encrypted connection that is not looked into, and
+// inside what is spoken on other ports than 80 and 443 (fronting, within the servers that an
+// allowed name leads to); and data carried in the labels of names below an allowed wildcard. A
+// ClientHello with an encrypted one inside is refused unless everything public is allowed, which
+// refuses browsers that send one for show until that is turned off in them.
 package egress
 
 import (
@@ -43,19 +51,9 @@ import (
 	"forage/internal/egress/dns"
 	"forage/internal/egress/relay"
 	"forage/internal/egress/sniff"
+	"forage/internal/netns"
 	"forage/internal/policy"
 )
-
-// Listeners are the listening ends of a sandbox's only way out; each may be
-// empty. The type is runtime.Listeners by another name, since rooms of one rank do not
-// know each other.
-type Listeners = struct {
-	Transparent []net.Listener   // redirected TCP; the destination is SO_ORIGINAL_DST
-	Proxy       []net.Listener   // explicit proxy (CONNECT and absolute-form)
-	Forwarded   []net.Listener   // connections that begin with a PROXY v2 header naming the destination
-	DNSStream   []net.Listener   // DNS over TCP
-	DNSPacket   []net.PacketConn // DNS over UDP
-}
 
 // Engine serves one sandbox's way out.
 type Engine struct {
@@ -79,13 +77,11 @@ type Engine struct {
 
 	mu        sync.Mutex
 	policy    policy.Policy
-	change    uint64 // counts changes of policy
 	flows     map[*flow]struct{}
-	claims    map[*claim]struct{}
+	permits   map[*permit]struct{}
 	servers   map[*dialledConn]struct{} // connections of transports
 	traffic   traffic
 	refused   refusals
-	counting  bool            // countBytes runs
 	told      map[string]bool // names in the DNS that are recorded as allowed since the last change
 	listeners []interface{ Close() error }
 	closed    bool
@@ -119,7 +115,7 @@ func New(config Config) (*Engine, error) {
 		heads:   sniff.NewBudget(headsBudget),
 		policy:  config.Policy,
 		flows:   make(map[*flow]struct{}),
-		claims:  make(map[*claim]struct{}),
+		permits: make(map[*permit]struct{}),
 		servers: make(map[*dialledConn]struct{}),
 		traffic: traffic{byHost: make(map[string]*hostCounts)},
 		told:    make(map[string]bool),
@@ -128,12 +124,14 @@ func New(config Config) (*Engine, error) {
 	e.locals.read = config.HostNetworks
 	e.secrets.Store(config.Credentials)
 	e.ctx, e.cancel = context.WithCancel(context.Background())
-	e.http, e.host = newHTTPSide(e), e.newHostTransport()
+	e.http = newHTTPSide(e)
+	e.host = e.http.newTransports().secure
+	e.host.DialContext = e.dialForHost
 	return e, nil
 }
 
 // Serve begins to serve the listeners, and returns. Close closes them.
-func (e *Engine) Serve(l Listeners) {
+func (e *Engine) Serve(l netns.Listeners) {
 	for _, listener := range l.Transparent {
 		if addr, ok := listener.Addr().(*net.TCPAddr); ok && addr.IP.To4() == nil {
 			e.hasIPv6.Store(true)
@@ -185,8 +183,8 @@ func (e *Engine) enter() bool {
 	return !e.closed
 }
 
-// SetPolicy changes the policy. Connections and requests that it does not allow any more
-// are reset, whatever they are doing; the others go on.
+// SetPolicy changes the policy. Connections that it does not allow any more, or a request on
+// them, are reset, whatever they are doing; the others go on.
 func (e *Engine) SetPolicy(p policy.Policy) { e.set(p, nil) }
 
 // Set is SetPolicy and SetCredentials at once: no request that one policy has allowed is given
@@ -201,22 +199,22 @@ func (e *Engine) set(p policy.Policy, with func()) {
 	if with != nil {
 		with()
 	}
-	e.change++
-	clear(e.told)
+	e.told = make(map[string]bool)
 	e.refused.forget(p, e.pins)
-	change := e.change
-	claims := slices.Collect(maps.Keys(e.claims))
-	e.mu.Unlock()
-	e.startCounting()
-	e.http.present(change)
-	var records []func()
-	for _, c := range claims {
-		if record := c.judgeAgain(); record != nil {
-			records = append(records, record)
+	ended := make(map[*permit]policy.Decision)
+	for c := range e.permits {
+		if d := c.judgeAgainLocked(); d.Verdict != policy.Allow {
+			ended[c] = d
 		}
 	}
-	for _, record := range records { // as slowly as denials may be
-		record()
+	e.mu.Unlock()
+	e.http.renew()
+	for c := range ended {
+		c.f.kill()
+	}
+	for c, d := range ended { // as slowly as denials may be
+		d.Reason = "the policy was changed: " + d.Reason
+		c.f.deny(c.event(), d) // it is over, recorded or not
 	}
 }
 

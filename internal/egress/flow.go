@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"sync/atomic"
 
 	"forage/internal/accept"
 	"forage/internal/audit"
@@ -19,18 +20,19 @@ type flow struct {
 	ctx    context.Context // ends with the flow
 	cancel context.CancelFunc
 	counts relay.Counts
-	check  func(sniff.Head) error // of ServeProxyConn; nil: anybody may ask
+	check  func(sniff.Head) error // of ServeProxyConn; nil: no check
 
 	hello *sniff.Share // what is held of its ClientHello
 
-	own   claim  // of the connection as a whole, where there is one
-	over  func() // ends its place in the account
-	limit error  // what the account had against it
+	own   permit      // of the connection as a whole, where there is one
+	over  func()      // ends its place in the account
+	limit error       // what the account had against it
+	spent atomic.Bool // it met the bound on bytes
+	late  atomic.Bool // it began when no bytes were left: it may be told so
 
 	// Guarded by e.mu.
 	upstream net.Conn // what it leads to
 	killed   bool
-	counted  int64 // bytes that the account knows of
 }
 
 // accept serves each connection to a listener with serve, which has taken
@@ -47,7 +49,8 @@ func (e *Engine) accept(listener net.Listener, serve func(*flow)) {
 
 func newFlow(e *Engine, client net.Conn) *flow {
 	f := &flow{e: e, client: client}
-	f.own = claim{f: f, end: f.kill, counts: &f.counts}
+	f.counts.In.Bound, f.counts.Out.Bound = f, f
+	f.own = permit{f: f, counts: &f.counts}
 	f.ctx, f.cancel = context.WithCancel(e.ctx)
 	return f
 }
@@ -81,11 +84,13 @@ func (e *Engine) start(conn net.Conn, serve func(*flow)) {
 	}()
 }
 
-// maxTurnedAway bounds the connections whose refusal waits for its turn, where there is no room for one more.
+// maxTurnedAway bounds the connections whose refusal waits for its turn, where there is no room
+// for one more.
 const maxTurnedAway = 64
 
-// turnAway refuses a connection that there is no room for. It is reset first: whoever comes in crowds must not take as
-// many open files as there are refusals that wait. Those beyond the bound are counted in the line of the next one.
+// turnAway refuses a connection that there is no room for. It is reset first: crowds must
+// not hold open files while their refusals wait. Those beyond the bound are counted in the line of
+// the next one.
 func (e *Engine) turnAway(f *flow) {
 	defer f.cancel()
 	relay.Reset(f.client)
@@ -112,16 +117,18 @@ func (f *flow) end() {
 	e.mu.Lock()
 	delete(e.flows, f)
 	<-e.slots // at once with its place among the flows: what is not counted any more takes no room
-	e.countLocked(f)
 	e.total.BytesIn += f.counts.In.Load()
 	e.total.BytesOut += f.counts.Out.Load()
 	e.mu.Unlock()
 	f.own.release()
 	f.over()
+	if f.spent.Load() {
+		f.denySpent()
+	}
 }
 
-// kill ends a flow from outside. Its connections are reset before whoever serves it hears of the end,
-// and closes them in order: what is cut off is not to look like all that there was.
+// kill ends a flow from outside. Its connections are reset before those who serve it hear of the end
+// and close them in order: what is cut off must not look complete.
 func (f *flow) kill() {
 	f.e.mu.Lock()
 	f.killed = true
@@ -142,7 +149,7 @@ func (f *flow) attach(upstream net.Conn) error {
 	f.e.mu.Unlock()
 	if killed {
 		relay.Reset(upstream)
-		return errChanged
+		return errEnded
 	}
 	return nil
 }

@@ -12,19 +12,18 @@ import (
 
 	"forage/internal/audit"
 	"forage/internal/egress/credential"
-	"forage/internal/egress/gitproto"
 	"forage/internal/egress/meter"
 	"forage/internal/egress/sniff"
 	"forage/internal/policy"
 )
 
-// job is what a request is forwarded for.
-type job struct {
+// exchange is a request that is forwarded, and its answer.
+type exchange struct {
 	s      *session
 	to     policy.Request
 	host   policy.Request // what the Host field says
 	scheme string         // towards the server
-	claim  *claim
+	permit *permit
 	ctx    context.Context // of the request, from its arrival to its end
 	event  audit.Event     // its lines in the audit log
 
@@ -34,19 +33,17 @@ type job struct {
 	applied  *credential.Applied
 	upgraded bool
 
-	mu       sync.Mutex
-	finished bool
-	refusal  *gitproto.Refusal
-	usage    meter.Usage
-	cost     float64
+	mu    sync.Mutex
+	usage meter.Usage
+	cost  float64
 }
 
-type jobKey struct{}
+type exchangeKey struct{}
 
-func jobOf(r *http.Request) *job { return r.Context().Value(jobKey{}).(*job) }
+func exchangeOf(r *http.Request) *exchange { return r.Context().Value(exchangeKey{}).(*exchange) }
 
 // pass judges a request and forwards it.
-func (h *httpSide) pass(w http.ResponseWriter, r *http.Request, j *job) {
+func (h *httpSide) pass(w http.ResponseWriter, r *http.Request, j *exchange) {
 	f := j.s.f
 	j.event = requestEvent(r)
 	select {
@@ -59,26 +56,22 @@ func (h *httpSide) pass(w http.ResponseWriter, r *http.Request, j *job) {
 	}
 	share, err := h.holdHead(r)
 	if err != nil {
-		h.refuse(w, r, j.s, f.deny(j.claimless(), policy.Decision{Rule: ruleHeads, Reason: err.Error()}))
+		h.refuse(w, r, j.s, f.deny(j.permitless(), policy.Decision{Rule: ruleHeads, Reason: err.Error()}))
 		return
 	}
 	defer share.Close()
-	ctx, cancel := context.WithCancelCause(context.WithValue(r.Context(), jobKey{}, j))
-	defer cancel(nil)
-	defer context.AfterFunc(f.ctx, func() { cancel(nil) })()
-	end := f.kill
-	if j.s.http2 {
-		end = func() { // the other requests on the connection go on
-			cancel(errChanged)
-			j.stopReading(w)
-		}
-		defer j.finish()
-	}
+	ctx, cancel := context.WithCancel(context.WithValue(r.Context(), exchangeKey{}, j))
+	defer cancel()
+	defer context.AfterFunc(f.ctx, cancel)()
 	j.ctx = ctx
-	j.claim, err = f.judgeRequest(asked(j.to, r), j.event, end)
-	defer j.claim.release()
+	named := j.to
+	if named.Host == "" {
+		named = j.host // an address, of which a name is asked, or the address itself
+	}
+	j.permit, err = f.judgeRequest(asked(j.to, r), readings(h.e.pins.request(asked(named, r)), r), j.event)
+	defer j.permit.release()
 	if err == nil {
-		err = j.mayGo(r)
+		err = j.mayGo()
 	}
 	if err != nil {
 		h.refuse(w, r, j.s, err)
@@ -87,15 +80,12 @@ func (h *httpSide) pass(w http.ResponseWriter, r *http.Request, j *job) {
 	h.send(ctx, w, r, j)
 }
 
-// mayGo judges what else there is to a request whose address, method and path are allowed: the
-// other ways to read it, its port and its budget.
-func (j *job) mayGo(r *http.Request) error {
+// mayGo judges what else there is to a request whose address, method and path are allowed: its
+// port and its budget.
+func (j *exchange) mayGo() error {
 	f := j.s.f
-	if err := j.judgeReadings(r); err != nil {
-		return err
-	}
 	if j.to.Port == tlsPort && j.scheme == "http" {
-		return f.deny(j.claim.event(), policy.Decision{Rule: "not-tls", Reason: "a request in the clear to the port of TLS"})
+		return f.deny(j.permit.event(), policy.Decision{Rule: "not-tls", Reason: "a request in the clear to the port of TLS"})
 	}
 	if err := f.admit(j.to.Host); err != nil {
 		return f.limited(j.event, j.to, err)
@@ -104,12 +94,12 @@ func (j *job) mayGo(r *http.Request) error {
 }
 
 // send forwards a request that may go, and records how it ends.
-func (h *httpSide) send(ctx context.Context, w http.ResponseWriter, r *http.Request, j *job) {
-	j.claim.count()
+func (h *httpSide) send(ctx context.Context, w http.ResponseWriter, r *http.Request, j *exchange) {
+	j.permit.count()
 	if !j.s.http2 {
 		http.NewResponseController(w).EnableFullDuplex() // a server may answer before it has read everything
 	}
-	counted := &countedWriter{ResponseWriter: w, count: &j.claim.counts.In}
+	counted := &countedWriter{ResponseWriter: w, count: &j.permit.counts.In}
 	j.writer = counted
 	defer func() { j.close(counted.status, counted.failure) }() // also when the handler is aborted
 	if r.Body != nil && r.Body != http.NoBody {
@@ -119,31 +109,14 @@ func (h *httpSide) send(ctx context.Context, w http.ResponseWriter, r *http.Requ
 			return
 		}
 		defer over()
-		j.body = &countedBody{ReadCloser: r.Body, count: &j.claim.counts.Out, in: r, over: over} // r itself: the server gives it the trailers
+		j.body = &countedBody{ReadCloser: r.Body, count: &j.permit.counts.Out, in: r, over: over} // r itself: the server gives it the trailers
 		r.Body = j.body
 	}
 	h.forward.ServeHTTP(counted, r.WithContext(ctx))
 }
 
-// stopReading makes reading the request's body fail: a transport that waits for
-// more of it does not see that the request is over.
-func (j *job) stopReading(w http.ResponseWriter) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if !j.finished {
-		http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0))
-	}
-}
-
-// finish says that the request's writer must not be used any more.
-func (j *job) finish() {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.finished = true
-}
-
 // close records how a request that was allowed has ended.
-func (j *job) close(status int, failure error) {
+func (j *exchange) close(status int, failure error) {
 	j.mu.Lock()
 	event, usage := j.event, j.usage
 	event.Cost = j.cost
@@ -156,13 +129,13 @@ func (j *job) close(status int, failure error) {
 		event.Secret = j.applied.Secret
 	}
 	event.Model, event.TokensIn, event.TokensOut = usage.Model, usage.Tokens()-usage.Out, usage.Out
-	j.claim.closing(event, failure)
+	j.permit.closing(event, failure)
 }
 
 // rewrite makes the request that is sent on: to what was judged, and to
 // nothing that a server could understand otherwise.
 func rewrite(p *httputil.ProxyRequest) {
-	j := jobOf(p.In)
+	j := exchangeOf(p.In)
 	p.Out.URL.Scheme = j.scheme
 	p.Out.URL.Host = j.to.Authority()
 	p.Out.URL.RawQuery = p.In.URL.RawQuery
@@ -175,6 +148,11 @@ func rewrite(p *httputil.ProxyRequest) {
 		p.Out.Header.Del("Upgrade")
 		p.Out.Header.Del("Connection")
 	}
+	if user := p.Out.URL.User; user != nil && p.Out.Header.Get("Authorization") == "" { // of http://USER:PASSWORD@HOST/
+		password, _ := user.Password()
+		p.Out.SetBasicAuth(user.Username(), password)
+	}
+	p.Out.URL.User = nil
 	p.Out.Header.Del("Http2-Settings")
 	p.Out.Header.Del("Host")
 	dropHosts(p.Out.Header)
@@ -197,7 +175,8 @@ type countedBody struct {
 // ruleHeads is the rule against more long heads than there is room for.
 const ruleHeads = "heads-limit"
 
-// holdHead makes a long head, and the copy of it that is sent on, count as long as its request takes.
+// holdHead makes a long head, and the copy of it that is sent on, count as long as its request
+// takes.
 func (h *httpSide) holdHead(r *http.Request) (*sniff.Share, error) {
 	size := len(r.RequestURI)
 	for name, values := range r.Header {
@@ -212,8 +191,8 @@ func (h *httpSide) holdHead(r *http.Request) (*sniff.Share, error) {
 	return share, share.Hold(2 * size)
 }
 
-// claimless is the job's event with the destination, before there is a claim.
-func (j *job) claimless() audit.Event {
+// permitless is the exchange's event with the destination, before there is a permit.
+func (j *exchange) permitless() audit.Event {
 	event := j.event
 	event.Host, event.Port = j.to.Dest(), j.to.Port
 	return event

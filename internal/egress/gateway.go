@@ -34,7 +34,7 @@ func (h *httpSide) serveGateway(w http.ResponseWriter, r *http.Request, s *sessi
 	if isOwnService(target) && port != tlsPort {
 		scheme = "http"
 	}
-	h.pass(w, out, &job{s: s, to: target, host: target, scheme: scheme})
+	h.pass(w, out, &exchange{s: s, to: target, host: target, scheme: scheme})
 }
 
 // cutGateway cuts the first part off a path.

@@ -14,7 +14,12 @@ const ruleHost = "host-mismatch"
 
 // checkHead refuses a head of HTTP/1 that names no place or two. What each
 // request may reach is judged when it is served.
-func (s *session) checkHead(h sniff.Head) error {
+func (s *session) checkHead(h sniff.Head) (err error) {
+	defer func() {
+		if err == nil {
+			s.asked.Add(1)
+		}
+	}()
 	if s.fixed != nil {
 		return checkServerHead(h)
 	}
@@ -58,6 +63,9 @@ func checkServerHead(h sniff.Head) error {
 // checkStream is checkServerHead for a request of HTTP/2, whose framing the
 // server has checked (RFC 9113, 8.3).
 func checkStream(r *http.Request) error {
+	if err := sniff.CheckRequest(r.Method, r.RequestURI); err != nil {
+		return err
+	}
 	if r.Method == http.MethodConnect || r.RequestURI[0] != '/' && (r.RequestURI != "*" || r.Method != http.MethodOptions) {
 		return &sniff.Error{Rule: "http-strict", Reason: "the HTTP request is one for a proxy"}
 	}
@@ -72,7 +80,7 @@ func checkStream(r *http.Request) error {
 	return nil
 }
 
-// cutScheme returns the authority of an absolute http URL.
+// cutScheme returns the authority of an absolute http URL, without user information.
 func cutScheme(target string) (authority string, ok bool) {
 	if len(target) < 7 || !strings.EqualFold(target[:7], "http://") {
 		return "", false
@@ -81,5 +89,5 @@ func cutScheme(target string) (authority string, ok bool) {
 	if end := strings.IndexAny(authority, "/?"); end >= 0 {
 		authority = authority[:end]
 	}
-	return authority, true
+	return authority[strings.LastIndexByte(authority, '@')+1:], true
 }

@@ -48,8 +48,9 @@ func hostNetworks() ([]netip.Prefix, error) {
 	return found, nil
 }
 
-// ConnectionsFor is how many connections each of so many engines in this process may have, so that none takes
-// the open files of another. So many of those that the process may have open are for something else.
+// ConnectionsFor is how many connections each of so many engines in this process may have, so
+// that none takes the open files of another. So many of those that the process may have open are
+// for something else.
 func ConnectionsFor(engines, elsewhere int) int {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {

@@ -8,11 +8,14 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"forage/internal/audit"
 	"forage/internal/egress/sniff"
+	"forage/internal/policy"
 )
 
 // httpSide serves the connections that speak HTTP: those to port 80, those to
@@ -32,9 +35,7 @@ type httpSide struct {
 	// bodies are the long bodies of requests that are under way: for each of them HTTP/2
 	// keeps as much room as the server's frames may be long, up to 512 KiB.
 	bodies chan struct{}
-
-	mu   sync.Mutex
-	outs *transports // of the present policy
+	outs   atomic.Pointer[transports]
 }
 
 // Bounds of HTTP with clients, beside those of sniff.Gate for HTTP/1.
@@ -59,7 +60,7 @@ func newHTTPSide(e *Engine) *httpSide {
 		ErrorLog:          quiet,
 		// OPTIONS * is for the server, and judged, like everything else.
 		DisableGeneralOptionsHandler: true,
-		HTTP2:                        &http.HTTP2Config{MaxConcurrentStreams: maxStreams, MaxReadFrameSize: maxFrame},
+		HTTP2:                        &http.HTTP2Config{MaxConcurrentStreams: maxStreams, MaxReadFrameSize: maxFrame, CountError: h.malformed},
 		ConnContext:                  func(ctx context.Context, c net.Conn) context.Context { return withSession(ctx, c) },
 	}
 	h.forward = httputil.ReverseProxy{
@@ -70,14 +71,21 @@ func newHTTPSide(e *Engine) *httpSide {
 		ModifyResponse: h.answered,
 		ErrorHandler:   h.failed,
 	}
-	h.outs = h.newTransports(0)
+	h.outs.Store(h.newTransports())
 	return h
+}
+
+// malformed records a request of HTTP/2 that the server has refused by itself.
+func (h *httpSide) malformed(what string) {
+	if strings.Contains(what, "_bad_") || strings.Contains(what, "userinfo") {
+		h.e.deny(h.e.ctx, audit.Event{Kind: audit.HTTP}, policy.Decision{Rule: "http-strict", Reason: "an HTTP/2 request is malformed (" + what + ")"})
+	}
 }
 
 func (h *httpSide) close() {
 	h.server.Close()
 	h.feed.Close()
-	h.present(0).close()
+	h.outs.Load().close()
 }
 
 // serve serves HTTP on a session's connection, and returns when that is closed.
@@ -125,7 +133,7 @@ func (s *session) conn() net.Conn {
 		s.http2 = true
 		return s.tls
 	}
-	c := &gateConn{Conn: &wire{Conn: s.f.client, s: s, prefix: s.prefix}, session: s}
+	c := &gateConn{Conn: &wire{Conn: s.f.client, s: s, prefix: s.prefix}, session: s, past: make(chan struct{})}
 	if s.tls != nil {
 		c.Conn = s.tls
 	}

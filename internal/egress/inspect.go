@@ -8,7 +8,6 @@ import (
 	"os"
 	"time"
 
-	"forage/internal/audit"
 	"forage/internal/egress/meter"
 	"forage/internal/egress/relay"
 	"forage/internal/egress/sniff"
@@ -22,7 +21,7 @@ const protocolHTTP2 = "h2"
 
 // looksInto says whether each request to a destination has to be looked at, so
 // that moving its bytes is not enough.
-// Ports of a host with a secret that nobody has named are looked into: many services answer at
+// Ports of a host with a secret that no rule names are looked into: many services answer at
 // more than one port, and the agent must not bring a credential of its own to the other.
 func (e *Engine) looksInto(r policy.Request, d policy.Decision) bool {
 	set := e.secrets.Load()
@@ -31,7 +30,7 @@ func (e *Engine) looksInto(r policy.Request, d policy.Decision) bool {
 }
 
 // isOwnService says whether a destination is a service of this machine, so that what is
-// said to it in the clear is heard by nobody else.
+// said to it in the clear stays on this machine.
 func isOwnService(r policy.Request) bool {
 	return r.Host == policy.HostName || r.Addr.IsValid() && policy.Classify(r.Addr) == policy.Loopback
 }
@@ -56,7 +55,7 @@ func (f *flow) inspectClear(r policy.Request, d policy.Decision, prefix []byte) 
 func (f *flow) intercept(r policy.Request, prefix []byte) (*session, error) {
 	authority := f.e.config.Authority
 	if authority == nil {
-		return nil, f.denyRequest(r, "not-inspected", "requests to it have to be looked at, and this sandbox trusts nobody who could")
+		return nil, f.denyRequest(r, "not-inspected", "requests to it have to be looked at, and this sandbox trusts no authority for that")
 	}
 	s := newSession(f, &r, nil)
 	s.secure = true
@@ -102,11 +101,6 @@ func (f *flow) readFirst(r policy.Request, read func() error) error {
 	return f.client.SetReadDeadline(time.Time{})
 }
 
-// denyRequest records that something allowed is refused after all.
-func (f *flow) denyRequest(r policy.Request, rule, reason string) error {
-	return f.deny(audit.Event{Kind: audit.Connect, Host: r.Dest(), Port: r.Port}, policy.Decision{Rule: rule, Reason: reason})
-}
-
 // wire is a connection from inside, beginning with what was read from it
 // before. It counts what is moved.
 type wire struct {
@@ -122,14 +116,22 @@ func (c *wire) Read(p []byte) (n int, err error) {
 	} else {
 		n, err = c.Conn.Read(p)
 	}
-	c.s.f.counts.Out.Add(int64(n))
-	return n, err
+	return n, c.moved(&c.s.f.counts.Out, n, err)
 }
 
 func (c *wire) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
-	c.s.f.counts.In.Add(int64(n))
-	return n, err
+	return n, c.moved(&c.s.f.counts.In, n, err)
+}
+
+// moved counts bytes, and ends the connection when they are too many.
+func (c *wire) moved(count *relay.Counter, n int, err error) error {
+	if spent := count.Moved(n); spent != nil {
+		c.s.failed(spent)
+		c.s.f.kill()
+		return spent
+	}
+	return err
 }
 
 func (c *wire) Close() error {

@@ -147,7 +147,8 @@ func (c dribble) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A tunnel to an address that is looked into after all is not ended by a policy that wants it to be.
+// A tunnel to an address that is looked into after all is not ended by a policy that wants it to
+// be.
 func TestSetPolicyKeepsATunnelThatIsLookedInto(t *testing.T) {
 	mixed := func(more ...forage.Rule) policy.Policy {
 		p, err := policy.Compile(forage.Network{Mode: forage.NetworkFull, Rules: append(more, inspected("a.example"))})
@@ -256,7 +257,8 @@ func TestNotInspected(t *testing.T) {
 	}
 }
 
-// On other ports what is looked into is TLS or, where nothing secret is at stake, HTTP in the clear.
+// On other ports what is looked into is TLS or, where nothing secret is at stake, HTTP in the
+// clear.
 func TestInterceptedOtherPorts(t *testing.T) {
 	s := newSecureWorld(t, looked(t, forage.Rule{Host: "a.example", Methods: []string{"GET"}}), nil)
 	site := &site{}

@@ -29,7 +29,8 @@ func (s *secureWorld) rawHTTP2(host string) *rawHTTP2 {
 	return &rawHTTP2{framer, 1}
 }
 
-// ask sends a request of these fields and returns the status of its answer; "" is a refusal without one.
+// ask sends a request of these fields and returns the status of its answer; "" is a refusal
+// without one.
 func (c *rawHTTP2) ask(t *testing.T, fields ...string) string {
 	t.Helper()
 	var block bytes.Buffer
@@ -97,7 +98,8 @@ func TestInterceptedAuthority(t *testing.T) {
 			want++
 		}
 	}
-	// What no server should understand ends the stream, or the connection, and never reaches the server.
+	// What no server should understand ends the stream, or the connection, and never reaches the
+	// server.
 	for name, fields := range map[string][]string{
 		"two paths":          {":method", "GET", ":scheme", "https", ":authority", "a.example", ":path", "/", ":path", "/x"},
 		"two authorities":    {":method", "GET", ":scheme", "https", ":authority", "a.example", ":authority", "b.example", ":path", "/"},

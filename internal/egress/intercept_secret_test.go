@@ -258,7 +258,8 @@ func TestGateway(t *testing.T) {
 	}
 }
 
-// Where the user's own machine is asked in the clear, the secret may go too; anywhere else it may not.
+// Where the user's own machine is asked in the clear, the secret may go too; anywhere else it may
+// not.
 func TestSecretInTheClear(t *testing.T) {
 	v := &vault{value: testSecret}
 	s := newSecureWorld(t, mustPolicy(t, "restricted", "host.forage.internal:8080", "a.example:8080", "pinned.example:8080"), func(c *Config) {
@@ -363,7 +364,8 @@ func TestSetKeepsSecretsWithTheirPolicy(t *testing.T) {
 	}
 }
 
-// A server that tells the value from before a rotation is not passed on, also where that came with new credentials.
+// A server that tells the value from before a rotation is not passed on, also where that came
+// with new credentials.
 func TestRotatedSecretIsHidden(t *testing.T) {
 	v := &vault{value: testSecret}
 	s := newSecureWorld(t, mustPolicy(t, "restricted", "a.example"), func(c *Config) { c.Credentials = bound(t, v, "", "a.example") })

@@ -1,33 +1,23 @@
 package egress
 
 import (
-	"context"
 	"errors"
-	"time"
 
 	"forage/internal/audit"
 	"forage/internal/egress/meter"
 	"forage/internal/policy"
 )
 
-// Bytes that are moved are told to the account now and then, where they are bounded: a
-// connection is not slowed down by counting, and may move what it can within that
-// time. While nothing is moved they are looked at less often.
-const (
-	countOften  = 250 * time.Millisecond
-	countSeldom = 4 * time.Second
-)
-
 // open takes a flow's place in the account, or notes what that has against it.
 func (f *flow) open() {
 	f.over = func() {}
+	f.late.Store(f.Left() == 0)
 	over, err := f.e.config.Account.Open()
 	if err != nil {
 		f.limit = err
 	} else {
 		f.over = over
 	}
-	f.e.startCounting()
 }
 
 // admit counts something that a flow is about to do. An error is a *meter.Limited.
@@ -35,7 +25,11 @@ func (f *flow) admit(host string) error {
 	if f.limit != nil {
 		return f.limit
 	}
-	return f.e.config.Account.Admit(host)
+	err := f.e.config.Account.Admit(host)
+	if err == nil {
+		f.late.Store(false)
+	}
+	return err
 }
 
 // limited records that a bound is reached. It returns what to tell about it: the
@@ -54,81 +48,31 @@ func (f *flow) limited(event audit.Event, r policy.Request, err error) error {
 	return limit
 }
 
-// startCounting makes countBytes run while there are flows, and bytes are bounded.
-func (e *Engine) startCounting() {
-	if e.config.Account.Bounds().BytesMax <= 0 {
-		return
+var errSpent = errors.New("the sandbox has moved as many bytes as it may")
+
+// Spend counts bytes that the flow has moved, as relay.Bound.
+func (f *flow) Spend(n int64) error {
+	if f.e.config.Account.Bytes(n) || f.late.Load() {
+		return nil
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.counting || e.closed {
-		return
-	}
-	e.counting = true
-	e.running.Add(1)
-	go func() {
-		defer e.running.Done()
-		wait := countOften
-		for more, moved := e.countBytes(); more && pause(e.ctx, wait); more, moved = e.countBytes() {
-			if wait = min(2*wait, countSeldom); moved {
-				wait = countOften
-			}
-		}
-	}()
+	f.spent.Store(true)
+	return errSpent
 }
 
-// countBytes tells the account what the flows have moved; when that is too
-// much, they are reset. more says that there are flows, moved that they have moved something.
-func (e *Engine) countBytes() (more, moved bool) {
-	e.mu.Lock()
-	var spent []*flow
-	for f := range e.flows {
-		before := f.counted
-		if !e.countLocked(f) {
-			spent = append(spent, f)
-		}
-		moved = moved || f.counted != before
+// Left is how many bytes the sandbox may still move.
+func (f *flow) Left() int64 { return f.e.config.Account.BytesLeft() }
+
+// denySpent records that a flow was ended because of the bound on bytes.
+func (f *flow) denySpent() {
+	event := audit.Event{Kind: audit.Connect}
+	if r := f.own.request; f.own.now().Verdict == policy.Allow {
+		event.Host, event.Port = r.Dest(), r.Port
 	}
-	more = len(e.flows) > 0 && e.config.Account.Bounds().BytesMax > 0
-	e.counting = more
-	e.mu.Unlock()
-	for _, f := range spent {
-		f.kill()
-		event := audit.Event{Kind: audit.Connect}
-		if r, d := f.own.now(); d.Verdict == policy.Allow {
-			event.Host, event.Port = r.Dest(), r.Port
-		}
-		f.deny(event, policy.Decision{Rule: "bytes-max", Reason: "the sandbox has moved as many bytes as it may"}) // it is over, recorded or not
-	}
-	return more, moved
+	f.deny(event, policy.Decision{Rule: "bytes-max", Reason: errSpent.Error()}) // it is over, recorded or not
 }
 
 // startCounts makes a flow count from here on: what was said about a tunnel is not of it.
 func (f *flow) startCounts() {
-	f.e.mu.Lock()
-	defer f.e.mu.Unlock()
-	f.e.countLocked(f)
 	f.counts.In.Store(0)
 	f.counts.Out.Store(0)
-	f.counted = 0
-}
-
-// countLocked tells the account what a flow has moved since the last time;
-// false says that there may be no more.
-func (e *Engine) countLocked(f *flow) bool {
-	moved := f.counts.In.Load() + f.counts.Out.Load()
-	n := moved - f.counted
-	f.counted = moved
-	return n <= 0 || e.config.Account.Bytes(n)
-}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

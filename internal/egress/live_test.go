@@ -11,13 +11,13 @@ import (
 	"os"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
 
 	"forage/internal/audit"
+	"forage/internal/netns"
 	"forage/internal/policy"
 )
 
@@ -38,7 +38,8 @@ func TestSetPolicy(t *testing.T) {
 	drop, _ := open("drop.example")
 	named, _ := open("named.example")
 	w.engine.SetPolicy(mustPolicy(t, "restricted", "keep.example", "*.example"))
-	// drop.example is still below the wildcard, named.example too, but its private address is not named.
+	// drop.example is still below the wildcard, named.example too, but its private address is not
+	// named.
 	expectReset(t, named)
 	io.WriteString(drop, "still\n")
 	expectLine(t, bufio.NewReader(drop), "still\n")
@@ -107,70 +108,11 @@ func TestConnectionLimit(t *testing.T) {
 	expectLine(t, bufio.NewReader(w.toName("a.example", 22)), "hello\n")
 }
 
-// When the counters say that a connection is over, there is room for another.
-func TestRoomForAnother(t *testing.T) {
-	w := newWorld(t, mustPolicy(t, "full"), nil)
-	client, server := tcpPair(t)
-	w.engine.start(server, func(f *flow) {
-		over := f.over
-		f.over = func() {
-			over()
-			if open, taken := w.engine.Counters().Open, len(w.engine.slots); open != taken {
-				t.Errorf("%d connections take the room of %d", open, taken)
-			}
-		}
-	})
-	io.ReadAll(client)
-	w.stop()
-}
-
-// lastWords is a connection that is told how it will be closed.
-type lastWords struct {
-	*net.TCPConn
-	told func()
-}
-
-func (c lastWords) SetLinger(seconds int) error {
-	c.told()
-	return c.TCPConn.SetLinger(seconds)
-}
-
-// What is ended from outside is reset before who serves it hears of that: it would close the
-// connection in order, and the client take what it got for all that there is.
-func TestEndsAreResets(t *testing.T) {
-	for name, end := range map[string]func(*flow){
-		"by the policy": func(f *flow) { f.kill() },
-		"by Close":      func(f *flow) { f.e.Close() },
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, mustPolicy(t, "full"), nil)
-			client, server := tcpPair(t)
-			served := make(chan *flow, 1)
-			var heard func() error
-			var first sync.Once // the world's end is another
-			conn := lastWords{server.(*net.TCPConn), func() {
-				first.Do(func() {
-					if heard() != nil {
-						t.Error("who serves it has heard of the end already")
-					}
-				})
-			}}
-			w.engine.start(conn, func(f *flow) {
-				served <- f
-				<-f.ctx.Done()
-			})
-			f := <-served
-			heard = f.ctx.Err
-			end(f)
-			expectReset(t, client)
-		})
-	}
-}
-
 // Clients that say nothing do not stay.
 func TestSilentClients(t *testing.T) {
 	w := newWorld(t, looked(t, inspected("a.example")), func(c *Config) { c.SniffTimeout = 200 * time.Millisecond })
-	// tunnel has been asked for already when it begins: on a busy machine the time is over before a client has said more.
+	// tunnel has been asked for already when it begins: on a busy machine the time is over before
+	// a client has said more.
 	tunnel := func(authority string) net.Conn {
 		client, server := tcpPair(t)
 		client.SetDeadline(time.Now().Add(patience))
@@ -232,7 +174,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	w.engine.SetPolicy(policy.Policy{}) // harmless
-	w.engine.Serve(Listeners{})
+	w.engine.Serve(netns.Listeners{})
 	w.stop()
 	eventually(t, "end of all goroutines", func() bool { return runtime.NumGoroutine() <= before })
 }

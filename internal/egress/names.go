@@ -20,14 +20,14 @@ func (e *Engine) judgeDNS() dns.Judge {
 		event.Host = name
 		e.mu.Lock()
 		d := policy.Decide(e.policy, e.pins.request(policy.Request{Host: name}))
-		told := e.told[name]
-		change := e.change
+		hasAddress := q.Type == "A" || q.Type == "AAAA"
+		told := e.told // of this policy
+		known := told[name]
 		e.mu.Unlock()
 		if d.Verdict != policy.Allow {
 			return e.denyName(event, d, dns.Denied)
 		}
 		answer := dns.Answer{Code: dns.Known}
-		hasAddress := q.Type == "A" || q.Type == "AAAA"
 		if hasAddress {
 			number, ok := e.names.Number(name)
 			if !ok {
@@ -36,10 +36,10 @@ func (e *Engine) judgeDNS() dns.Judge {
 			}
 			answer.Addr = e.syntheticAddr(q.Type, number)
 		}
-		if told && hasAddress {
+		if known && hasAddress {
 			return answer
 		}
-		if !e.tell(event, d, hasAddress, change) {
+		if !e.tell(event, d, hasAddress, told) {
 			return dns.Answer{Code: dns.Failed}
 		}
 		return answer
@@ -61,7 +61,7 @@ func (e *Engine) syntheticAddr(qtype string, number uint32) netip.Addr {
 // tell records that a name is allowed. It is told once for a name that has an
 // address, as long as the policy stays; questions without address have no bound of their
 // own, so they wait like denials.
-func (e *Engine) tell(event audit.Event, d policy.Decision, once bool, change uint64) bool {
+func (e *Engine) tell(event audit.Event, d policy.Decision, once bool, told map[string]bool) bool {
 	if !once && e.denials.Wait(e.ctx) != nil {
 		return false
 	}
@@ -70,9 +70,7 @@ func (e *Engine) tell(event audit.Event, d policy.Decision, once bool, change ui
 	}
 	if once {
 		e.mu.Lock()
-		if e.change == change {
-			e.told[event.Host] = true
-		}
+		told[event.Host] = true
 		e.mu.Unlock()
 	}
 	return true

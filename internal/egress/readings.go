@@ -19,36 +19,9 @@ const maxReadings = 16
 var (
 	methodFields = []string{"xhttpmethodoverride", "xmethodoverride", "xhttpmethod"}
 	methodParams = []string{"_method", "$httpmethod", "x-http-method-override", "x-method-override", "x-http-method"}
-	pathFields   = []string{"xoriginalurl", "xoriginaluri", "xrewriteurl", "xrewriteuri", "xforwardeduri", "xforwardedpath", "xenvoyoriginalpath"}
+	pathFields   = []string{"xoriginalurl", "xoriginaluri", "xrewriteurl", "xrewriteuri", "xforwardeduri", "xforwardedpath", "xoriginalpath", "xenvoyoriginalpath", "destination"}
 	hostFields   = []string{"xforwardedhost", "xforwardedserver", "xoriginalhost", "xhost", "xhostoverride", "xhttphostoverride", "forwarded"}
 )
-
-// judgeReadings judges a request, which was allowed as it is, in every other way that its
-// fields and its query may make a server read it: each has to be allowed. What a form in the body says
-// (_method) is not looked at.
-func (j *job) judgeReadings(r *http.Request) error {
-	to := j.to
-	if to.Host == "" {
-		to = j.host // an address, of which a name is asked, or the address itself
-	}
-	e := j.s.f.e
-	others := readings(e.pins.request(asked(to, r)), r)
-	if len(others) > maxReadings {
-		return j.s.f.deny(j.claim.event(), policy.Decision{Rule: policy.RuleMalformed, Reason: "servers may read the request in too many ways"})
-	}
-	own, was := j.claim.alsoRead(others) // before they are judged: a change of the policy from here on judges them again
-	for _, other := range others {
-		switch d := judgeReading(e.present(), own, was, other); {
-		case d.Verdict != policy.Allow:
-			return j.s.f.deny(j.claim.event(), d)
-		case d.Monitored && !was.Monitored:
-			if err := e.record(said(j.claim.event(), d)); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
 
 // judgeReading judges another way to read a request, of which itself p says was.
 func judgeReading(p policy.Policy, own policy.Request, was policy.Decision, other policy.Request) policy.Decision {
@@ -62,26 +35,8 @@ func judgeReading(p policy.Policy, own policy.Request, was policy.Decision, othe
 	return d
 }
 
-// alsoRead keeps the other ways to read a request. It returns the request, and what was said of it.
-func (c *claim) alsoRead(others []policy.Request) (policy.Request, policy.Decision) {
-	c.f.e.mu.Lock()
-	defer c.f.e.mu.Unlock()
-	c.others = others
-	return c.request, c.decision
-}
-
-// decideAgain is what p says of a claim in all ways to read it: the first that it denies, else of itself.
-func decideAgain(p policy.Policy, r policy.Request, others []policy.Request) policy.Decision {
-	d := policy.Decide(p, r)
-	for i := 0; i < len(others) && d.Verdict == policy.Allow; i++ {
-		if other := judgeReading(p, r, d, others[i]); other.Verdict != policy.Allow {
-			return other
-		}
-	}
-	return d
-}
-
-// readings are the ways in which a server may read a request, but for its own.
+// readings are the ways in which a server may read a request, but for its own. What a form in the
+// body says (_method) is not looked at.
 func readings(own policy.Request, r *http.Request) (all []policy.Request) {
 	methods, paths := []string{own.Method}, []string{own.Path}
 	for name, values := range r.Header {
@@ -116,7 +71,7 @@ func readings(own policy.Request, r *http.Request) (all []policy.Request) {
 }
 
 // mayOverride says whether a field can be one of those above; most are not.
-func mayOverride(name string) bool { return name[0]|0x20 == 'x' || name[0]|0x20 == 'f' }
+func mayOverride(name string) bool { return strings.IndexByte("xfd", name[0]|0x20) >= 0 }
 
 // methodsOf are the methods that a field's values name. Servers take them in any case.
 func methodsOf(values []string) (methods []string) {

@@ -14,8 +14,8 @@ import (
 	"forage/internal/policy"
 )
 
-// Refused is a destination that was refused, so that the user can be told how to allow it. All of it
-// but the rule and the count was said inside.
+// Refused is a destination that was refused, so that the user can be told how to allow it. All of
+// it but the rule and the count was said inside.
 type Refused struct {
 	Host   string `json:"host"`
 	Port   uint16 `json:"port,omitempty"`   // 0: only its name was asked for
@@ -52,7 +52,8 @@ func (e *Engine) way(r policy.Request, d policy.Decision) Way {
 	return Way{}
 }
 
-// wayOut tells the client how the user can allow what was refused, where the user is known to have a sandbox.
+// wayOut tells the client how the user can allow what was refused, where the user is known to
+// have a sandbox.
 func (e *Engine) wayOut(way Way) string {
 	switch {
 	case e.config.WayOut == nil:
@@ -64,7 +65,8 @@ func (e *Engine) wayOut(way Way) string {
 	return ""
 }
 
-// maxRefused bounds the destinations that are told apart: the last ones. Others have their lines in the audit log alone.
+// maxRefused bounds the destinations that are told apart: the last ones. Others have their lines
+// in the audit log alone.
 const maxRefused = 100
 
 type destKey struct {
@@ -124,7 +126,8 @@ func destination(text string) (name string, addr netip.Addr) {
 	return text, netip.Addr{}
 }
 
-// Refused are the destinations that were refused since the start and are not allowed now, the last one first.
+// Refused are the destinations that were refused since the start and are not allowed now, the
+// last one first.
 func (e *Engine) Refused() []Refused {
 	e.mu.Lock()
 	defer e.mu.Unlock()

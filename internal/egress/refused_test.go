@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestPrivateHosts: a mirror that the user has named may have an address that is not public; nothing else may, and no
-// name leads to this machine, its link or a metadata service.
+// TestPrivateHosts: a mirror that the user has named may have an address that is not public;
+// nothing else may, and no name leads to this machine, its link or a metadata service.
 func TestPrivateHosts(t *testing.T) {
 	w := newWorld(t, mustPolicy(t, "restricted", "a.corp", "mirror.example", "other.example"), func(c *Config) {
 		c.PrivateHosts = []string{"mirror.example", "*.corp"}
@@ -38,7 +38,8 @@ func TestPrivateHosts(t *testing.T) {
 	}
 }
 
-// TestRefused: what is refused is counted by destination, with what allows it, until it is allowed; there is an end to it.
+// TestRefused: what is refused is counted by destination, with what allows it, until it is
+// allowed; there is an end to it.
 func TestRefused(t *testing.T) {
 	w := newWorld(t, mustPolicy(t, "restricted", "leads.example"), nil)
 	w.name("leads.example", "10.0.0.9")

@@ -27,8 +27,7 @@ func (h *httpSide) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			panic(http.ErrAbortHandler)
 		}
 	} else {
-		s.serving.Store(true)
-		defer s.serving.Store(false)
+		defer s.asked.Add(-1)
 	}
 	switch {
 	case s.fixed != nil:
@@ -55,7 +54,7 @@ func (h *httpSide) serveFixed(w http.ResponseWriter, r *http.Request, s *session
 			return
 		}
 	}
-	j := &job{s: s, to: to, scheme: "http"}
+	j := &exchange{s: s, to: to, scheme: "http"}
 	port := uint16(httpPort)
 	if s.secure {
 		j.scheme, port = "https", tlsPort
@@ -90,7 +89,7 @@ func (h *httpSide) serveAbsolute(w http.ResponseWriter, r *http.Request, s *sess
 	if err != nil { // the gate would have refused it
 		panic(http.ErrAbortHandler)
 	}
-	h.pass(w, r, &job{s: s, to: target, host: target, scheme: "http"})
+	h.pass(w, r, &exchange{s: s, to: target, host: target, scheme: "http"})
 }
 
 // notProxied answers what is not a request for a proxy.
@@ -109,5 +108,8 @@ func asked(to policy.Request, r *http.Request) policy.Request {
 // requestEvent is what the audit says of a request. Its query may hold
 // secrets and stays out.
 func requestEvent(r *http.Request) audit.Event {
+	if sniff.CheckRequest(r.Method, r.RequestURI) != nil { // in a table it could be taken for something else
+		return audit.Event{Kind: audit.HTTP}
+	}
 	return audit.Event{Kind: audit.HTTP, Method: r.Method, Path: r.URL.EscapedPath()}
 }

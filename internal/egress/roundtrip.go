@@ -24,20 +24,23 @@ func (e *secretError) Error() string { return "the credential for " + e.host + "
 
 // roundTrip sends a request that was allowed, with what has to be put into it.
 func (h *httpSide) roundTrip(r *http.Request) (*http.Response, error) {
-	j := jobOf(r)
+	j := exchangeOf(r)
 	if err := h.e.config.Account.Prepare(j.to.Host, r); err != nil {
 		return nil, j.s.f.limited(j.event, j.to, err)
 	}
-	_, d := j.claim.now()
+	d := j.permit.now()
 	if d.Push != nil && r.Body != nil {
 		if r.Header.Get("Content-Encoding") != "" {
-			return nil, j.s.f.deny(j.claim.event(), policy.Decision{Rule: d.Rule, Reason: "a push that is encoded can't be read"})
+			return nil, j.s.f.deny(j.permit.event(), policy.Decision{Rule: d.Rule, Reason: "a push that is encoded can't be read"})
 		}
 		guarded, err := gitproto.Guard(r.Body, *d.Push)
 		if err != nil {
-			return nil, j.refused(err)
+			return nil, err
 		}
-		r.Body = &guardedBody{Reader: guarded, Closer: r.Body, j: j}
+		r.Body = struct {
+			io.Reader
+			io.Closer
+		}{guarded, r.Body}
 	}
 	answer, err := h.credentials(r, j)
 	if answer != nil && err == nil {
@@ -52,21 +55,21 @@ func (h *httpSide) roundTrip(r *http.Request) (*http.Response, error) {
 		j.sent = newFreeBody(r.Body, r.ContentLength)
 		r.Body = j.sent
 	}
-	res, err := h.present(j.claim.changed()).of(j.scheme, isWebSocket(r.Header)).RoundTrip(r)
+	res, err := h.outs.Load().of(j.scheme, isWebSocket(r.Header)).RoundTrip(r)
 	if err != nil {
 		j.unanswered(r)
-		return nil, j.refused(err)
+		return nil, err
 	}
 	return res, nil
 }
 
 // credentials puts the secret into a request that goes where others can't read it.
 // A request that is answered in place of the server has an answer.
-func (h *httpSide) credentials(r *http.Request, j *job) (answer *http.Response, err error) {
-	set := j.claim.credentials()
+func (h *httpSide) credentials(r *http.Request, j *exchange) (answer *http.Response, err error) {
+	set := j.permit.secrets
 	found := set.For(j.to.Dest(), j.to.Port)
 	strips := j.scheme != "https" && !isOwnService(j.to)
-	if _, d := j.claim.now(); found == nil && (strips || !d.Port) {
+	if found == nil && (strips || !j.permit.now().Port) {
 		found, strips = set.Near(j.to.Dest()), true
 	}
 	if found == nil && j.to.Host == "" { // an address, of which a name is asked
@@ -103,7 +106,7 @@ func (h *httpSide) credentials(r *http.Request, j *job) (answer *http.Response, 
 	return answer, nil
 }
 
-// withHint is what went wrong, and what to do: nobody but the audit log hears of it.
+// withHint is what went wrong, and what to do: only the audit log has it.
 func withHint(err error) string {
 	if hint := forage.Hint(err); hint != "" && !strings.Contains(err.Error(), hint) {
 		return err.Error() + ": " + hint
@@ -111,17 +114,10 @@ func withHint(err error) string {
 	return err.Error()
 }
 
-// changed is the policy that a claim was judged by last.
-func (c *claim) changed() uint64 {
-	c.f.e.mu.Lock()
-	defer c.f.e.mu.Unlock()
-	return c.change
-}
-
 // trace notes where a request goes, and keeps what the server says before its
 // answer, which is for next, from telling a secret. It takes the place of next: two traces in
 // one context cost more than all else that is done about a request here.
-func (j *job) trace(next *httptrace.ClientTrace) *httptrace.ClientTrace {
+func (j *exchange) trace(next *httptrace.ClientTrace) *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{
 		GotConn: func(info httptrace.GotConnInfo) {
 			conn, ok := keptOf(info.Conn)
@@ -131,7 +127,9 @@ func (j *job) trace(next *httptrace.ClientTrace) *httptrace.ClientTrace {
 			if j.sent != nil {
 				j.sent.gone = conn.gone
 			}
-			j.claim.uses(conn.addr)
+			if j.permit.leadsTo(conn.addr) != nil { // it was there already, and the policy has changed since
+				j.s.f.kill()
+			}
 		},
 		Got1xxResponse: func(status int, header textproto.MIMEHeader) error {
 			if status == http.StatusContinue && j.asksFirst() {
@@ -147,48 +145,11 @@ func (j *job) trace(next *httptrace.ClientTrace) *httptrace.ClientTrace {
 }
 
 // asksFirst says whether the client waits for 100 (Continue) before it sends its body.
-func (j *job) asksFirst() bool { return j.body != nil && j.body.in.Header.Get("Expect") != "" }
-
-// guardedBody is a push that is read along.
-type guardedBody struct {
-	io.Reader
-	io.Closer
-	j *job
-}
-
-func (b *guardedBody) Read(p []byte) (int, error) {
-	n, err := b.Reader.Read(p)
-	if err != nil && err != io.EOF {
-		b.j.refused(err)
-	}
-	return n, err
-}
-
-// Close leaves the rest of a push that is refused to refusePush.
-func (b *guardedBody) Close() error {
-	b.j.mu.Lock()
-	refused := b.j.refusal != nil
-	b.j.mu.Unlock()
-	if refused {
-		return nil
-	}
-	return b.Closer.Close()
-}
-
-// refused notes that a push is not allowed, if that is what err says.
-func (j *job) refused(err error) error {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	var refusal *gitproto.Refusal
-	if errors.As(err, &refusal) && j.refusal == nil {
-		j.refusal = refusal
-	}
-	return err
-}
+func (j *exchange) asksFirst() bool { return j.body != nil && j.body.in.Header.Get("Expect") != "" }
 
 // answered changes what a server answers before it is passed on.
 func (h *httpSide) answered(res *http.Response) error {
-	j := jobOf(res.Request)
+	j := exchangeOf(res.Request)
 	res.Header.Del("Alt-Svc") // another way to the server, that isn't judged
 	if len(res.Trailer) > 0 && !j.s.http2 {
 		res.Header.Del("Content-Length") // HTTP/2 has both, HTTP/1 either
@@ -210,7 +171,7 @@ func (h *httpSide) answered(res *http.Response) error {
 }
 
 // switched lets a connection leave HTTP when both sides have agreed on it.
-func (j *job) switched(res *http.Response, body io.ReadCloser) error {
+func (j *exchange) switched(res *http.Response, body io.ReadCloser) error {
 	if !isWebSocket(res.Header) || !isWebSocket(res.Request.Header) || j.s.http2 {
 		return errors.New("the server switched to a protocol that was not asked for")
 	}
@@ -221,22 +182,22 @@ func (j *job) switched(res *http.Response, body io.ReadCloser) error {
 		}{res.Body, w}
 	}
 	j.upgraded = true
-	j.s.left.Store(j.claim.counts)
+	j.s.left.Store(j.permit.counts)
 	j.s.gate.Open()
 	return nil
 }
 
 // unanswered counts a request to a language model that its client gave up before there was an
 // answer: a budget must not be gone round by not waiting.
-func (j *job) unanswered(r *http.Request) {
-	sent := j.claim.counts.Out.Load()
+func (j *exchange) unanswered(r *http.Request) {
+	sent := j.permit.counts.Out.Load()
 	if r.Method == http.MethodPost && r.Context().Err() != nil && sent > 0 && meter.Metered(j.to.Host) {
 		j.spent(meter.Unanswered(j.to.Host, sent))
 	}
 }
 
 // spent counts what a language model took.
-func (j *job) spent(u meter.Usage) {
+func (j *exchange) spent(u meter.Usage) {
 	e := j.s.f.e
 	cost := e.config.Account.Spend(u)
 	j.mu.Lock()
@@ -244,7 +205,7 @@ func (j *job) spent(u meter.Usage) {
 	j.mu.Unlock()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if host := j.claim.host; host != nil {
+	if host := j.permit.host; host != nil {
 		host.Tokens += u.Tokens()
 		host.Cost += cost
 	}

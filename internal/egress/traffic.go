@@ -64,9 +64,6 @@ func (t *traffic) makeRoom() bool {
 func (e *Engine) Traffic() []HostTraffic {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for f := range e.flows {
-		e.countLocked(f) // whoever asks for figures asks for those of the account too
-	}
 	now := make(map[*hostCounts]HostTraffic, len(e.traffic.byHost)+1)
 	for _, counts := range e.traffic.byHost {
 		now[counts] = counts.HostTraffic
@@ -74,7 +71,7 @@ func (e *Engine) Traffic() []HostTraffic {
 	if other := &e.traffic.other; other.Requests+other.Denied > 0 {
 		now[other] = other.HostTraffic
 	}
-	for c := range e.claims {
+	for c := range e.permits {
 		if c.host == nil {
 			continue
 		}

@@ -13,16 +13,6 @@ import (
 	"forage/internal/policy"
 )
 
-// transports send requests to servers. They keep connections, which the
-// policy has allowed that they belong to: another policy has others.
-type transports struct {
-	change uint64
-	clear  *http.Transport // HTTP/1 without TLS
-	secure *http.Transport // TLS, and HTTP/2 where the server has it
-	// upgrade is TLS with HTTP/1 alone: WebSocket is asked for in that.
-	upgrade *http.Transport
-}
-
 // Bounds of HTTP with servers.
 const (
 	maxIdle         = 256
@@ -34,16 +24,35 @@ const (
 	connWindow      = 2 << 20          // of all answers on a connection
 )
 
-func (h *httpSide) newTransports(change uint64) *transports {
+// transports send requests to servers, and keep connections for later ones.
+type transports struct {
+	clear   *http.Transport // HTTP/1 without TLS
+	secure  *http.Transport // TLS, and HTTP/2 where the server has it
+	upgrade *http.Transport // TLS with HTTP/1 alone: WebSocket is asked for in that
+}
+
+func (h *httpSide) newTransports() *transports {
 	h2 := new(http.Protocols)
 	h2.SetHTTP1(true)
 	h2.SetHTTP2(true)
 	h1 := new(http.Protocols)
 	h1.SetHTTP1(true)
-	t := &transports{change: change, clear: h.newTransport(h1), secure: h.newTransport(h2), upgrade: h.newTransport(h1)}
+	t := &transports{h.newTransport(h1), h.newTransport(h2), h.newTransport(h1)}
 	t.clear.Proxy, t.clear.ReadBufferSize = h.proxyFor, 32<<10
 	t.clear.DialContext = h.dialClear
 	return t
+}
+
+// renew forgets connections that were kept: an earlier policy has allowed them. Those in use end
+// when their requests do.
+func (h *httpSide) renew() {
+	old := h.outs.Swap(h.newTransports())
+	if h.e.enter() {
+		go func() { // a server that takes no goodbye is not waited for: there is something to cut
+			defer h.e.running.Done()
+			old.close()
+		}()
+	}
 }
 
 func (h *httpSide) newTransport(protocols *http.Protocols) *http.Transport {
@@ -83,27 +92,9 @@ func (t *transports) close() {
 	}
 }
 
-// present are the transports for what was judged by a policy or a later one.
-// Connections that an earlier one has allowed are forgotten: those in use end when their requests do.
-func (h *httpSide) present(change uint64) *transports {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.outs.change < change {
-		old := h.outs
-		h.outs = h.newTransports(change)
-		if h.e.enter() {
-			go func() { // a server that takes no goodbye is not waited for: there is something to cut
-				defer h.e.running.Done()
-				old.close()
-			}()
-		}
-	}
-	return h.outs
-}
-
 // proxyFor sends requests in the clear through the upstream proxy where there is one.
 func (h *httpSide) proxyFor(r *http.Request) (*url.URL, error) {
-	if h.e.direct(jobOf(r).to) {
+	if h.e.direct(exchangeOf(r).to) {
 		return nil, nil
 	}
 	return h.e.config.UpstreamProxy, nil
@@ -111,7 +102,7 @@ func (h *httpSide) proxyFor(r *http.Request) (*url.URL, error) {
 
 // dialClear connects for a request in the clear: to the upstream proxy where there is one.
 func (h *httpSide) dialClear(ctx context.Context, network, addr string) (net.Conn, error) {
-	j := ctx.Value(jobKey{}).(*job)
+	j := ctx.Value(exchangeKey{}).(*exchange)
 	if h.e.config.UpstreamProxy == nil || h.e.direct(j.to) {
 		return h.dial(ctx, network, addr)
 	}
@@ -119,10 +110,10 @@ func (h *httpSide) dialClear(ctx context.Context, network, addr string) (net.Con
 		return nil, net.ErrClosed
 	}
 	defer h.e.running.Done()
-	if err := j.claim.commit(netip.AddrPort{}); err != nil {
+	if err := j.permit.leadsTo(netip.AddrPort{}); err != nil {
 		return nil, err
 	}
-	ctx, cancel := j.claim.bound(ctx)
+	ctx, cancel := j.permit.bound(ctx)
 	defer cancel()
 	conn, err := h.e.dialProxy(ctx)
 	return h.e.keep(conn, netip.AddrPort{}, err)
@@ -130,7 +121,7 @@ func (h *httpSide) dialClear(ctx context.Context, network, addr string) (net.Con
 
 // dial connects for a request, which may then use another connection to the same place.
 func (h *httpSide) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	c := ctx.Value(jobKey{}).(*job).claim
+	c := ctx.Value(exchangeKey{}).(*exchange).permit
 	if !h.e.enter() {
 		return nil, net.ErrClosed
 	}
@@ -194,25 +185,8 @@ func keptOf(conn net.Conn) (dialled *dialledConn, ok bool) {
 // configuration gives and with its roots; the sandbox's policy has no say in it.
 func (e *Engine) HostTransport() http.RoundTripper { return e.host }
 
-func (e *Engine) newHostTransport() *http.Transport {
-	return &http.Transport{
-		DialContext:            e.dialForHost,
-		TLSClientConfig:        &tls.Config{RootCAs: e.config.RootCAs, MinVersion: tls.VersionTLS12},
-		TLSHandshakeTimeout:    dialTimeout,
-		ForceAttemptHTTP2:      true,
-		MaxIdleConns:           4,
-		IdleConnTimeout:        idleUpstream,
-		MaxResponseHeaderBytes: maxAnswerHead,
-	}
-}
-
+// dialForHost connects to where the host's own requests go, whatever the policy says.
 func (e *Engine) dialForHost(ctx context.Context, _, authority string) (net.Conn, error) {
-	conn, err := e.dialHost(ctx, authority)
-	return e.keep(conn, netip.AddrPort{}, err)
-}
-
-// dialHost connects to where the host's own requests go, whatever the policy says.
-func (e *Engine) dialHost(ctx context.Context, authority string) (net.Conn, error) {
 	to, err := policy.ParseAuthority(authority, 0)
 	if err != nil {
 		return nil, err
@@ -221,7 +195,8 @@ func (e *Engine) dialHost(ctx context.Context, authority string) (net.Conn, erro
 	addrs := e.fixed(to)
 	if len(addrs) == 0 {
 		if e.config.UpstreamProxy != nil {
-			return e.dialThroughProxy(ctx, to)
+			conn, err := e.dialThroughProxy(ctx, to)
+			return e.keep(conn, netip.AddrPort{}, err)
 		}
 		if addrs, err = e.resolve(ctx, to); err != nil {
 			return nil, err
@@ -230,7 +205,7 @@ func (e *Engine) dialHost(ctx context.Context, authority string) (net.Conn, erro
 	for _, addr := range takeTurns(addrs) {
 		var conn net.Conn
 		if conn, err = e.config.Dial(ctx, addr); err == nil {
-			return conn, nil
+			return e.keep(conn, netip.AddrPort{}, nil)
 		}
 	}
 	return nil, err

@@ -21,7 +21,7 @@ const (
 
 // tunnel serves a connection that was allowed. prefix was read from the client
 // before; upstream is nil where nothing has been dialled yet.
-func (f *flow) tunnel(c *claim, event audit.Event, prefix []byte, upstream net.Conn) {
+func (f *flow) tunnel(c *permit, event audit.Event, prefix []byte, upstream net.Conn) {
 	f.hello = f.e.heads.Share()
 	s, err := f.begin(c, event, prefix, &upstream)
 	f.hello.Close()
@@ -44,8 +44,8 @@ func (f *flow) tunnel(c *claim, event audit.Event, prefix []byte, upstream net.C
 
 // begin reads what has to be read of a connection before it may go on. It is then
 // looked into as HTTP where there is a session, else joined with upstream.
-func (f *flow) begin(c *claim, event audit.Event, prefix []byte, upstream *net.Conn) (*session, error) {
-	r, d := c.now()
+func (f *flow) begin(c *permit, event audit.Event, prefix []byte, upstream *net.Conn) (*session, error) {
+	r, d := c.request, c.now()
 	looks := f.e.looksInto(r, d)
 	if r.Port == httpPort {
 		return newSession(f, &r, prefix), nil
@@ -79,7 +79,7 @@ func (f *flow) begin(c *claim, event audit.Event, prefix []byte, upstream *net.C
 
 // join connects to what is not looked into, where that was not done before,
 // and passes on what was read.
-func (f *flow) join(c *claim, event audit.Event, prefix []byte, upstream *net.Conn) (err error) {
+func (f *flow) join(c *permit, event audit.Event, prefix []byte, upstream *net.Conn) (err error) {
 	if *upstream == nil {
 		if err := c.beWhole(event); err != nil {
 			return err
@@ -95,7 +95,9 @@ func (f *flow) join(c *claim, event audit.Event, prefix []byte, upstream *net.Co
 		if _, err := (*upstream).Write(prefix); err != nil {
 			return err
 		}
-		f.counts.Out.Add(int64(len(prefix)))
+		if err := f.counts.Out.Moved(len(prefix)); err != nil {
+			return err
+		}
 	}
 	if c.request.Port == tlsPort {
 		return f.watchRetry(c.request, *upstream)
@@ -115,7 +117,9 @@ func (f *flow) watchRetry(r policy.Request, upstream net.Conn) error {
 		if _, err := f.client.Write(wire); err != nil {
 			return err
 		}
-		f.counts.In.Add(int64(len(wire)))
+		if err := f.counts.In.Moved(len(wire)); err != nil {
+			return err
+		}
 	}
 	if err == io.EOF { // as it would be without us
 		return upstream.SetReadDeadline(time.Time{})
@@ -133,9 +137,10 @@ func (f *flow) watchRetry(r policy.Request, upstream net.Conn) error {
 	if _, err := f.checkHello(r, again); err != nil {
 		return err
 	}
-	_, err = upstream.Write(wire)
-	f.counts.Out.Add(int64(len(wire)))
-	return err
+	if _, err = upstream.Write(wire); err != nil {
+		return err
+	}
+	return f.counts.Out.Moved(len(wire))
 }
 
 // sniffTLS reads the ClientHello and holds its name against the one that was

@@ -47,7 +47,7 @@ func proxyPort(u *url.URL) (uint16, error) {
 }
 
 // dialProxy connects to the upstream proxy itself, which is where the
-// configuration says: its address is nobody's to check.
+// configuration says: its address is not checked.
 func (e *Engine) dialProxy(ctx context.Context) (net.Conn, error) {
 	u := e.config.UpstreamProxy
 	port, err := proxyPort(u)

@@ -27,6 +27,7 @@ import (
 
 	"forage"
 	"forage/internal/audit"
+	"forage/internal/netns"
 	"forage/internal/policy"
 )
 
@@ -169,7 +170,7 @@ func newWorld(t testing.TB, p policy.Policy, change func(*Config)) *world {
 	if w.dnsPacket, err = net.ListenPacket("udp", "127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}
-	w.engine.Serve(Listeners{
+	w.engine.Serve(netns.Listeners{
 		Forwarded: []net.Listener{w.forwarded}, Proxy: []net.Listener{w.proxy},
 		DNSStream: []net.Listener{w.dnsStream}, DNSPacket: []net.PacketConn{w.dnsPacket},
 	})

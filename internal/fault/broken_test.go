@@ -82,7 +82,8 @@ func TestReadOnlyState(t *testing.T) {
 	w.must("up", "before")
 	w.must("stop", "before")
 	w.await("the supervisor, which has a file open there, to end", func() bool { reap(); return len(processes()) == 0 })
-	// The kernel takes the mounts of an ended namespace apart after its last process: until then the disk has a writer.
+	// The kernel takes the mounts of an ended namespace apart after its last process: until then
+	// the disk has a writer.
 	w.await("the state folder to become read-only", func() bool {
 		err := unix.Mount("", w.state, "", unix.MS_REMOUNT|unix.MS_RDONLY, "mode=0700,size=1m")
 		if err != nil && !errors.Is(err, unix.EBUSY) {

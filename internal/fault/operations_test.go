@@ -1,6 +1,6 @@
 package fault
 
-// operation is what is killed at each of its steps.
+// operation is what is killed on its way.
 type operation struct {
 	name       string
 	before     []string // commands, one argument for the shell each, that make what it is about and leave nothing running
@@ -86,19 +86,14 @@ var operations = []operation{
 		check: "$forage exec other -- git log --format=%s | grep said-work && $forage exec other -- cat new",
 	},
 	{
-		name: "fork of a folder", before: []string{"$forage up box -w $files && $forage stop box"}, do: "$forage fork box other",
-		done: forked, check: "$forage exec other -- cat file7",
-	},
-	{
 		name: "quarantine", before: []string{inWorktree + worked + " && echo hazard > $state/workspaces/box/.envrc"},
 		do: "$forage quarantine box", work: append([]string{"hazard"}, theWork...), check: "! test -e $state/workspaces/box/.envrc",
 	},
 	{name: "gc", before: []string{inWorktree + "$forage stop box && rm $state/sandboxes/box.json"}, do: "$forage gc", check: noTree},
 	{name: "reset", before: []string{inWorktree + worked}, do: "$forage reset box", work: theWork, check: "$forage exec box -- cat new"},
-	{name: "supervisor of up", do: "$forage up box --git-worktree $repo", supervisor: true, done: running, check: "$forage exec box -- git status"},
 	{
-		name: "supervisor of commits", before: []string{inWorktree + worked},
-		do: `$forage start box && $forage exec box -- sh -c 'git commit -q --allow-empty -m more' && $forage stop box`, supervisor: true,
+		name: "import", before: []string{inWorktree + worked},
+		do: `$forage start box && $forage exec box -- sh -c 'rm -f "$(git rev-parse --git-dir)"/*.lock; git commit -q --allow-empty -m more' && $forage stop box`, supervisor: true,
 		work: theWork, check: "cd $repo && git log --format=%s forage-box | grep more",
 	},
 }

@@ -2,18 +2,13 @@ package fault
 
 import (
 	"bytes"
-	"cmp"
-	"encoding/json"
 	"fmt"
 	"io/fs"
-	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -24,57 +19,31 @@ import (
 	"forage/internal/testgit"
 )
 
-// usual are the operations that are killed in each run, at one step each; `make soak` has all.
-var usual = []string{"up --git-worktree", "down --force", "apply", "snapshot restore", "fork"}
+// usual is how often each operation is killed in each run: 30 times in all. A soak kills each 20
+// times, which is more than 500.
+var usual = map[string]int{"import": 7, "apply": 7, "snapshot restore": 7, "down --force": 7, "up --git-worktree": 1, "fork": 1}
 
-// TestKilledAtEachStep kills what changes files before a change that it is about to make, looks whether everything is there still
-// and does it again. A soak takes one change in ten of each operation, other runs the same few each time.
-// FORAGE_FAULT_SEED has them be others, FORAGE_FAULT_STRIDE is another number than ten, FORAGE_FAULT_STEP is one of each operation.
-func TestKilledAtEachStep(t *testing.T) {
-	seed, step := number(t, "FORAGE_FAULT_SEED"), number(t, "FORAGE_FAULT_STEP")
-	stride := cmp.Or(number(t, "FORAGE_FAULT_STRIDE"), 10)
-	all := testdir.Soak()
-	if seed == 0 && all {
-		seed = int(time.Now().UnixNano())
-	}
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(uint64(seed), 0))
+// TestKilledInOperation kills what changes files somewhere on its way, checks that everything is
+// there still, and does it again.
+func TestKilledInOperation(t *testing.T) {
 	for _, o := range operations {
-		if !all && step == 0 && !slices.Contains(usual, o.name) {
+		times := usual[o.name]
+		if testdir.Soak() {
+			times = 20
+		}
+		if times == 0 {
 			continue
 		}
 		t.Run(strings.ReplaceAll(o.name, " ", "_"), func(t *testing.T) {
 			s := newSteps(t, o)
-			first, last := step, 0
-			switch {
-			case step > 0:
-			case all:
-				first, last = 1+random.IntN(stride), math.MaxInt
-			default:
-				first = 1 + random.IntN(s.count())
+			begun := time.Now()
+			s.interrupted(patience)
+			took := time.Since(begun)
+			for range times {
+				s.kill(time.Duration(rand.Int64N(int64(took))))
 			}
-			killed := 0
-			for step := first; s.kill(step); step += stride {
-				if killed++; step >= last {
-					break
-				}
-			}
-			t.Logf("killed at %d steps, from step %d on", killed, first)
 		})
 	}
-}
-
-func number(t *testing.T, variable string) int {
-	t.Helper()
-	text := os.Getenv(variable)
-	if text == "" {
-		return 0
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
 }
 
 // steps is one operation in a world of its own, which each round finds as it was at first.
@@ -110,7 +79,7 @@ func newSteps(t *testing.T, o operation) *steps {
 
 func (s *steps) base() string { return filepath.Dir(s.state) }
 
-// temporary is a folder in which nobody leaves anything.
+// temporary is a folder in which nothing is left.
 func (s *steps) temporary() string { return filepath.Join(s.base(), "tmp") }
 
 // host runs a program of the host.
@@ -142,28 +111,17 @@ func (s *steps) shell(script string) (string, error) {
 	return out.String(), err
 }
 
-// count is how many steps the operation has.
-func (s *steps) count() int {
-	s.t.Helper()
-	answer, output := s.trace(math.MaxInt)
-	s.killAll()
-	if answer.Steps == 0 {
-		s.t.Fatalf("it has no steps:\n%s", output)
-	}
-	return answer.Steps
-}
-
-// kill kills the operation before a step, and says whether there was one.
-func (s *steps) kill(step int) bool {
+// kill kills the operation after a time.
+func (s *steps) kill(after time.Duration) {
 	t := s.t
 	t.Helper()
 	s.killAll()
 	s.host("rm", "-rf", s.base())
 	s.host("cp", "-a", s.saved, s.base())
-	answer, output := s.trace(step)
+	output := s.interrupted(after)
 	s.await("what outlives the kill by itself to end", func() bool { reap(); return len(processes()) == len(s.supervisors()) })
 	var trail strings.Builder
-	fmt.Fprintf(&trail, "killed before step %d of %d, %s (exit %d)\n%s", step, answer.Steps, answer.At, answer.Exit, output)
+	fmt.Fprintf(&trail, "killed after %v\n%s", after, output)
 	failed := false
 	fail := func(format string, args ...any) {
 		t.Helper()
@@ -199,7 +157,7 @@ func (s *steps) kill(step int) bool {
 			fail("after the kill: %s is lost", text)
 		}
 	}
-	if step%2 == 0 {
+	if rand.IntN(2) == 0 {
 		if out, err := do("$forage gc"); err != nil {
 			fail("gc: %v\n%s", err, out)
 		}
@@ -232,42 +190,32 @@ func (s *steps) kill(step int) bool {
 	if failed {
 		t.Errorf("%s", trail.String())
 	}
-	return answer.Killed
 }
 
-// trace runs the operation under a tracer.
-func (s *steps) trace(step int) (traced, string) {
+// interrupted runs the operation until it is killed after a time, or the supervisor that it
+// starts is, and returns what it says.
+func (s *steps) interrupted(after time.Duration) string {
 	s.t.Helper()
-	how, err := json.Marshal(tracing{Supervisor: s.supervisor, Step: step, Quiet: []string{filepath.Join(s.runtime, ".scratch")}})
-	if err != nil {
-		s.t.Fatal(err)
-	}
 	script := s.do
 	if !s.supervisor {
 		script = "exec " + script
 	}
 	cmd := s.command(script)
-	cmd.Path, cmd.Args = os.Args[0], append([]string{os.Args[0]}, cmd.Args...)
-	cmd.Args[1] = "/bin/sh"
-	cmd.Env = append(cmd.Env, tracingVariable+"="+string(how))
-	var out, messages bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &messages
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &out, patience
 	if err := cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
-	timer := time.AfterFunc(patience, func() { cmd.Process.Kill() })
+	timer := time.AfterFunc(after, func() {
+		if s.supervisor {
+			s.killSupervisorNow()
+			return
+		}
+		cmd.Process.Kill()
+	})
 	defer timer.Stop()
-	var answer traced
-	if err := cmd.Wait(); err != nil {
-		s.t.Fatalf("tracing: %v\n%s", err, messages.String())
-	}
-	if err := json.Unmarshal(out.Bytes(), &answer); err != nil {
-		s.t.Fatalf("%v: %s", err, out.String())
-	}
-	if answer.Refused != "" {
-		s.t.Skip("processes can't be traced here: " + answer.Refused)
-	}
-	return answer, messages.String()
+	_ = cmd.Wait() // it was killed, or not
+	return out.String()
 }
 
 // everything is what its owner finds on this host: in files, and in commits that a ref keeps.

@@ -29,19 +29,11 @@ const patience = 4 * time.Minute
 var program string // the built forage-ctl
 
 func TestMain(m *testing.M) {
-	os.Exit(testMain(m))
-}
-
-func testMain(m *testing.M) int {
-	if text := os.Getenv(tracingVariable); text != "" {
-		return trace(text)
-	}
 	// Orphans become this process's children, so that none gets out of sight.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+		panic(err)
 	}
-	return testprogram.Main(m, &program)
+	os.Exit(testprogram.Main(m, &program))
 }
 
 // world is one user's Forage: folders of its own and a workspace whose files are counted.
@@ -225,7 +217,7 @@ func (w *world) clean() {
 		}
 		for _, entry := range entries {
 			kept := strings.HasPrefix(entry.Name(), "run-") || // a run's audit log stays
-				strings.HasPrefix(entry.Name(), ".tmp-") || entry.Name() == ".store.lock" // until they are old; until the next command
+				strings.HasPrefix(entry.Name(), ".tmp-") // until they are old
 			if dir == w.runtime {
 				kept = entry.Name() == ".scratch" // what killed processes left there goes when it is old
 			}
@@ -238,7 +230,8 @@ func (w *world) clean() {
 	w.repositoryIsClean()
 }
 
-// repositoryIsClean fails the test if anything of a sandbox is left in the repository, or in our places for one.
+// repositoryIsClean fails the test if anything of a sandbox is left in the repository, or in our
+// places for one.
 func (w *world) repositoryIsClean() {
 	w.t.Helper()
 	for _, command := range [][]string{{"for-each-ref", "--format=%(refname)"}, {"worktree", "list", "--porcelain"}, {"status", "--porcelain"}, {"fsck", "--strict"}} {
@@ -273,7 +266,8 @@ func (w *world) intact() {
 	}
 }
 
-// mounted are the mounts where this test runs, as far as they are in the world: others come and go with other tests.
+// mounted are the mounts where this test runs, as far as they are in the world: others come and go
+// with other tests.
 func (w *world) mounted() []string {
 	w.t.Helper()
 	text, err := os.ReadFile("/proc/self/mountinfo")

@@ -83,18 +83,6 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-func TestSignalRequests(t *testing.T) {
-	sb := up(t, setup{})
-	session, err := sb.rawClient().NewSession()
-	must(t, err)
-	must(t, session.Start("trap 'exit 9' USR1; touch begun; while :; do sleep 0.01; done"))
-	sb.begun()
-	must(t, session.Signal(ssh.SIGUSR1))
-	if err := session.Wait(); err == nil || err.(*ssh.ExitError).ExitStatus() != 9 {
-		t.Errorf("ended with %v", err)
-	}
-}
-
 func TestChannelsAreBounded(t *testing.T) {
 	sb := up(t, setup{})
 	client := sb.rawClient()
@@ -158,7 +146,7 @@ func TestGarbageInsteadOfSSH(t *testing.T) {
 	}
 }
 
-// Programs are started only after the init commands, whoever logs in before.
+// Programs are started only after the init commands, also for early logins.
 func TestProgramsWaitForReady(t *testing.T) {
 	sb := boot(t, setup{})
 	client := sb.dial()

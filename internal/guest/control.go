@@ -7,7 +7,7 @@ import (
 	"io"
 	"time"
 
-	"forage/internal/frames"
+	"forage/internal/control"
 	"forage/internal/guest/session"
 )
 
@@ -17,17 +17,17 @@ const maxWaiting = 16
 // obey does what comes over the control channel. It returns when everything
 // inside has ended: after Stop, or at once when the channel ends.
 func (g *guest) obey() error {
-	questions := make(chan frames.Frame, maxWaiting)
+	questions := make(chan control.Frame, maxWaiting)
 	defer close(questions)
 	go g.answer(questions)
 	stopped := make(chan struct{})
-	received := make(chan frames.Frame)
+	received := make(chan control.Frame)
 	lost := make(chan error, 1)
 	go g.receive(received, lost)
 	for stopping := false; ; {
 		select {
 		case frame := <-received:
-			if frame.Kind == frames.Stop {
+			if frame.Kind == control.Stop {
 				if !stopping {
 					stopping = true
 					go func() { defer close(stopped); g.end(grace(frame)) }()
@@ -53,7 +53,7 @@ func (g *guest) obey() error {
 }
 
 // receive passes frames on until the channel ends.
-func (g *guest) receive(received chan<- frames.Frame, lost chan<- error) {
+func (g *guest) receive(received chan<- control.Frame, lost chan<- error) {
 	for {
 		frame, files, err := g.options.Conn.Receive()
 		for _, file := range files {
@@ -67,8 +67,8 @@ func (g *guest) receive(received chan<- frames.Frame, lost chan<- error) {
 	}
 }
 
-func grace(frame frames.Frame) time.Duration {
-	var body frames.StopBody
+func grace(frame control.Frame) time.Duration {
+	var body control.StopBody
 	if frame.Decode(&body) != nil {
 		return 0
 	}
@@ -76,16 +76,16 @@ func grace(frame frames.Frame) time.Duration {
 }
 
 // answer handles one frame after the other.
-func (g *guest) answer(questions <-chan frames.Frame) {
+func (g *guest) answer(questions <-chan control.Frame) {
 	begun := false
 	for frame := range questions {
-		var reply frames.Frame
+		var reply control.Frame
 		var err error
 		switch {
-		case frame.Kind == frames.Go && !begun:
+		case frame.Kind == control.Go && !begun:
 			begun = true
 			reply, err = g.goAhead()
-		case frame.Kind == frames.Query:
+		case frame.Kind == control.Query:
 			reply, err = g.query(frame)
 		default:
 			err = fmt.Errorf("%w: %s", errUnexpected, frame.Kind)
@@ -97,28 +97,28 @@ func (g *guest) answer(questions <-chan frames.Frame) {
 			g.options.Conn.Close() // which ends everything
 			return
 		}
-		if reply.Kind == frames.Ready {
+		if reply.Kind == control.Ready {
 			settle()
 		}
 	}
 }
 
-func (g *guest) goAhead() (frames.Frame, error) {
+func (g *guest) goAhead() (control.Frame, error) {
 	step, err := g.begin()
 	if err == nil {
-		return frames.Frame{Kind: frames.Ready}, nil
+		return control.Frame{Kind: control.Ready}, nil
 	}
-	return frames.Encode(frames.Failed, failure(step, err))
+	return control.Encode(control.Failed, failure(step, err))
 }
 
 // answerLimit bounds how long tmux may take to say how it is: the host waits
 // longer, for some that ask before it, too. To start the agent's window it has as long as at first.
 const answerLimit = 4 * time.Second
 
-func (g *guest) query(frame frames.Frame) (frames.Frame, error) {
-	var query frames.QueryBody
+func (g *guest) query(frame control.Frame) (control.Frame, error) {
+	var query control.QueryBody
 	if err := frame.Decode(&query); err != nil {
-		return frames.Frame{}, err
+		return control.Frame{}, err
 	}
 	limit := answerLimit
 	if query.What == "window" {
@@ -126,7 +126,7 @@ func (g *guest) query(frame frames.Frame) (frames.Frame, error) {
 	}
 	ctx, cancel := context.WithTimeout(g.ctx, limit)
 	defer cancel()
-	answer := frames.AnswerBody{Session: session.None}
+	answer := control.AnswerBody{Session: session.None}
 	var err error
 	if g.session != nil {
 		if query.What == "window" {
@@ -143,5 +143,5 @@ func (g *guest) query(frame frames.Frame) (frames.Frame, error) {
 	if err != nil {
 		answer.Error = bounded(err.Error())
 	}
-	return frames.Encode(frames.Answer, answer)
+	return control.Encode(control.Answer, answer)
 }

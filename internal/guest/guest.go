@@ -21,10 +21,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage"
-	"forage/internal/frames"
+	"forage/internal/control"
 	"forage/internal/guest/boot"
+	"forage/internal/guest/forward"
 	"forage/internal/guest/session"
 	"forage/internal/guest/sshd"
+	"forage/internal/netns"
 )
 
 // The words that main finds as argv[0] of a process that the guest started
@@ -43,9 +45,9 @@ func SFTP() int { return sshd.SFTP() }
 
 // Options is what the runtime hands to the guest. The guest owns it from then on.
 type Options struct {
-	Conn   *frames.Conn
+	Conn   *control.Conn
 	Config json.RawMessage // a Config
-	SSH    *os.File        // listening unix socket
+	SSH    net.Listener    // where clients reach it
 	Log    *os.File        // write end of the log's pipe; nil without a session
 	// Program is where this program can be executed inside; it is started again as
 	// the limit shim and as the SFTP server. "" is /proc/self/exe.
@@ -53,6 +55,10 @@ type Options struct {
 	// Confine puts on the calling thread what everything started inside
 	// inherits and this process must not have. Nil: nothing.
 	Confine func() error
+	// Forward are the sandbox's own listening sockets where the host can't have them: what comes
+	// there goes over a stream that Open opens.
+	Forward netns.Listeners
+	Open    func() (net.Conn, error)
 	// LogFolders are where the FIFO for the agent's output may be made; the
 	// first that can be written is. Nil is forage.RunPath, /run and /tmp.
 	LogFolders []string
@@ -81,6 +87,7 @@ func Serve(options Options) error {
 		return err
 	}
 	go g.sshd.Serve(g.listener)
+	forward.Serve(options.Forward, options.Open)
 	return g.obey()
 }
 
@@ -101,7 +108,7 @@ type guest struct {
 }
 
 func newGuest(options Options) (*guest, error) {
-	g := &guest{options: options, ready: make(chan struct{})}
+	g := &guest{options: options, listener: options.SSH, ready: make(chan struct{})}
 	if err := json.Unmarshal(options.Config, &g.config); err != nil {
 		return nil, fmt.Errorf("reading the guest's configuration: %w", err)
 	}
@@ -117,10 +124,6 @@ func newGuest(options Options) (*guest, error) {
 	}); err != nil {
 		return nil, err
 	}
-	if g.listener, err = net.FileListener(options.SSH); err != nil {
-		return nil, fmt.Errorf("the SSH socket: %w", err)
-	}
-	options.SSH.Close()
 	g.sshd, err = sshd.New(sshd.Options{
 		Program:        options.Program,
 		HostKey:        g.config.HostKey,
@@ -213,31 +216,31 @@ func (g *guest) end(grace time.Duration) {
 }
 
 // refuse waits for the host to say Go, and tells it then why the guest can't be used.
-func refuse(conn *frames.Conn, cause error) {
+func refuse(conn *control.Conn, cause error) {
 	for {
 		frame, files, err := conn.Receive()
 		for _, file := range files {
 			file.Close()
 		}
-		if err != nil || frame.Kind == frames.Stop {
+		if err != nil || frame.Kind == control.Stop {
 			return
 		}
-		if frame.Kind != frames.Go {
+		if frame.Kind != control.Go {
 			continue
 		}
-		reply, err := frames.Encode(frames.Failed, failure("starting the guest", cause))
+		reply, err := control.Encode(control.Failed, failure("starting the guest", cause))
 		if err != nil || conn.Send(reply) != nil {
 			return
 		}
 	}
 }
 
-func failure(step string, err error) frames.Failure {
-	return frames.Failure{Step: step, Error: bounded(err.Error()), Hint: forage.Hint(err)}
+func failure(step string, err error) control.Failure {
+	return control.Failure{Step: step, Error: bounded(err.Error()), Hint: forage.Hint(err)}
 }
 
 // maxText bounds what is said of an error, in bytes: frames to the host are
-// small (frames.FromGuest), and JSON may need six bytes for one.
+// small (control.FromGuest), and JSON may need six bytes for one.
 const maxText = 9 << 10
 
 func bounded(text string) string {

@@ -8,6 +8,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,7 +23,7 @@ import (
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/sys/unix"
 
-	"forage/internal/frames"
+	"forage/internal/control"
 	"forage/internal/guest"
 	"forage/internal/guest/guestclient"
 	"forage/internal/sshkeys"
@@ -119,7 +120,7 @@ func pid1(args []string) error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return err
 	}
-	conn, err := frames.New(os.NewFile(3, "control"), frames.FromHost())
+	conn, err := control.New(os.NewFile(3, "control"), control.FromHost())
 	if err != nil {
 		return err
 	}
@@ -127,7 +128,11 @@ func pid1(args []string) error {
 	if err != nil {
 		return err
 	}
-	options := guest.Options{Conn: conn, Config: config, SSH: os.NewFile(4, "ssh"), LogFolders: []string{args[1]}}
+	ssh, err := net.FileListener(os.NewFile(4, "ssh"))
+	if err != nil {
+		return err
+	}
+	options := guest.Options{Conn: conn, Config: config, SSH: ssh, LogFolders: []string{args[1]}}
 	if args[0] == "log" {
 		options.Log = os.NewFile(5, "log")
 	}
@@ -174,7 +179,7 @@ type sandbox struct {
 	t      testing.TB
 	dir    string
 	socket string
-	conn   *frames.Conn
+	conn   *control.Conn
 	signer ssh.Signer
 	host   ssh.PublicKey
 	log    *os.File
@@ -244,9 +249,9 @@ func boot(t testing.TB, s setup) *sandbox {
 
 func (sb *sandbox) start(s setup, config guest.Config) {
 	t := sb.t
-	hostEnd, guestEnd, err := frames.Pair()
+	hostEnd, guestEnd, err := control.Pair()
 	must(t, err)
-	sb.conn, err = frames.New(hostEnd, frames.FromGuest())
+	sb.conn, err = control.New(hostEnd, control.FromGuest())
 	must(t, err)
 	listener, err := unixsock.Listen(sb.socket)
 	must(t, err)
@@ -319,13 +324,13 @@ func (sb *sandbox) start(s setup, config guest.Config) {
 func up(t testing.TB, s setup) *sandbox {
 	t.Helper()
 	sb := boot(t, s)
-	if frame := sb.ask(frames.Frame{Kind: frames.Go}); frame.Kind != frames.Ready {
+	if frame := sb.ask(control.Frame{Kind: control.Go}); frame.Kind != control.Ready {
 		t.Fatalf("the guest answered %s %s", frame.Kind, frame.Body)
 	}
 	return sb
 }
 
-func (sb *sandbox) ask(frame frames.Frame) frames.Frame {
+func (sb *sandbox) ask(frame control.Frame) control.Frame {
 	sb.t.Helper()
 	must(sb.t, sb.conn.Send(frame))
 	sb.conn.SetReadDeadline(time.Now().Add(patience))
@@ -334,26 +339,27 @@ func (sb *sandbox) ask(frame frames.Frame) frames.Frame {
 	return answer
 }
 
-func (sb *sandbox) query(what string) frames.AnswerBody {
+func (sb *sandbox) query(what string) control.AnswerBody {
 	sb.t.Helper()
-	frame, err := frames.Encode(frames.Query, frames.QueryBody{What: what})
+	frame, err := control.Encode(control.Query, control.QueryBody{What: what})
 	must(sb.t, err)
-	var answer frames.AnswerBody
+	var answer control.AnswerBody
 	must(sb.t, sb.ask(frame).Decode(&answer))
 	return answer
 }
 
-// answered asks until there is an answer: on a busy machine tmux may take longer than the guest waits for it.
-func (sb *sandbox) answered(what string) frames.AnswerBody {
+// answered asks until there is an answer: on a busy machine tmux may take longer than the guest
+// waits for it.
+func (sb *sandbox) answered(what string) control.AnswerBody {
 	sb.t.Helper()
-	var answer frames.AnswerBody
+	var answer control.AnswerBody
 	eventually(sb.t, "tmux answers "+what, func() bool { answer = sb.query(what); return answer.Error == "" })
 	return answer
 }
 
 func (sb *sandbox) stop(grace time.Duration) {
 	sb.t.Helper()
-	frame, err := frames.Encode(frames.Stop, frames.StopBody{GraceMillis: grace.Milliseconds()})
+	frame, err := control.Encode(control.Stop, control.StopBody{GraceMillis: grace.Milliseconds()})
 	must(sb.t, err)
 	must(sb.t, sb.conn.Send(frame))
 }
@@ -433,4 +439,4 @@ func eventually(t testing.TB, what string, condition func() bool) {
 	}
 }
 
-var goFrame = frames.Frame{Kind: frames.Go}
+var goFrame = control.Frame{Kind: control.Go}

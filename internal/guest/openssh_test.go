@@ -17,7 +17,6 @@ import (
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/sys/unix"
 
-	"forage/internal/guest"
 	"forage/internal/testdir"
 )
 
@@ -122,18 +121,6 @@ func TestOpenSSHLarge(t *testing.T) {
 	}
 }
 
-func TestOpenSSHClosedReader(t *testing.T) {
-	sb := up(t, setup{})
-	cmd := sb.openSSH().ssh("yes")
-	out, err := cmd.StdoutPipe()
-	must(t, err)
-	must(t, cmd.Start())
-	io.ReadFull(out, make([]byte, 100))
-	out.Close()
-	eventually(t, "yes ended", func() bool { return len(sb.processes()) == 0 })
-	cmd.Wait()
-}
-
 func TestOpenSSHTerminal(t *testing.T) {
 	sb := up(t, setup{})
 	client := sb.openSSH()
@@ -196,29 +183,6 @@ func TestOpenSSHFiles(t *testing.T) {
 		if out, err := sftp.CombinedOutput(); err == nil {
 			t.Errorf("%s could be read: %s", path, out)
 		}
-	}
-}
-
-func TestFiles(t *testing.T) {
-	sb := up(t, setup{config: func(c *guest.Config) { c.TasksMax = 200 }}) // the limit shim starts the server too
-	files, err := sb.dial().SFTP(t.Context())
-	must(t, err)
-	defer files.Close()
-	file, err := files.Create("written")
-	must(t, err)
-	_, err = io.Copy(file, random(20<<20))
-	must(t, err)
-	must(t, file.Close())
-	file, err = files.Open("written")
-	must(t, err)
-	h := sha256.New()
-	_, err = io.Copy(h, file)
-	must(t, err)
-	if got, want := fmt.Sprintf("%x", h.Sum(nil)), digest(random(20<<20)); got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-	if _, err := files.Open("/proc/1/environ"); err == nil {
-		t.Error("PID 1's files are open")
 	}
 }
 

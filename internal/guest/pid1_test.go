@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"forage/internal/frames"
+	"forage/internal/control"
 	"forage/internal/guest"
 	"forage/internal/guest/guestclient"
 )
@@ -135,14 +135,6 @@ func TestStopKillsAfterGrace(t *testing.T) {
 	}
 }
 
-func TestControlEndDuringStop(t *testing.T) {
-	sb := up(t, setup{})
-	background(sb, stubborn)
-	sb.stop(time.Hour)
-	time.AfterFunc(100*time.Millisecond, func() { sb.conn.Close() })
-	sb.waitEnd()
-}
-
 // An interactive shell ignores SIGTERM; its terminal is taken away.
 func TestStopEndsInteractiveShells(t *testing.T) {
 	sb := up(t, setup{})
@@ -152,13 +144,13 @@ func TestStopEndsInteractiveShells(t *testing.T) {
 	sb.waitEnd()
 }
 
-func failure(t *testing.T, sb *sandbox) frames.Failure {
+func failure(t *testing.T, sb *sandbox) control.Failure {
 	t.Helper()
-	frame := sb.ask(frames.Frame{Kind: frames.Go})
-	if frame.Kind != frames.Failed {
+	frame := sb.ask(control.Frame{Kind: control.Go})
+	if frame.Kind != control.Failed {
 		t.Fatalf("answered %s", frame.Kind)
 	}
-	var failure frames.Failure
+	var failure control.Failure
 	must(t, frame.Decode(&failure))
 	return failure
 }
@@ -185,14 +177,6 @@ func TestInitCommandFails(t *testing.T) {
 	if _, err := os.Stat(sb.dir + "/work/never"); err == nil {
 		t.Error("the next one ran nevertheless")
 	}
-}
-
-func TestStopDuringInit(t *testing.T) {
-	sb := boot(t, setup{config: func(c *guest.Config) { c.Init = []string{stubborn} }})
-	must(t, sb.conn.Send(frames.Frame{Kind: frames.Go}))
-	sb.begun()
-	sb.stop(200 * time.Millisecond)
-	sb.waitEnd()
 }
 
 func TestBadConfiguration(t *testing.T) {
@@ -234,13 +218,6 @@ func TestTasksMax(t *testing.T) {
 	}
 	if _, _, code := sb.run("sh", "-c", "kill -KILL $$"); code != 137 {
 		t.Errorf("code %d", code)
-	}
-}
-
-func TestKillFirst(t *testing.T) {
-	sb := up(t, setup{config: func(c *guest.Config) { c.KillFirst = true }})
-	if stdout, _, _ := sb.run("cat", "/proc/self/oom_score_adj"); stdout != "500\n" {
-		t.Errorf("got %q", stdout)
 	}
 }
 

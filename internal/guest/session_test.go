@@ -152,30 +152,7 @@ func TestAgentGetsExactArguments(t *testing.T) {
 	}
 }
 
-// Nor about a single argument, which tmux would give to a shell.
-func TestAgentWithoutArguments(t *testing.T) {
-	sb := boot(t, setup{log: true, config: func(c *guest.Config) {
-		c.Session, c.Command = true, []string{c.Dir + "/it's $(my) #{agent};"}
-	}})
-	must(t, os.WriteFile(sb.dir+"/work/it's $(my) #{agent};", []byte("#!/bin/sh\necho this is it\n"), 0o755))
-	log := sb.collectLog()
-	sb.ready()
-	eventually(t, "the agent printed", func() bool { return strings.Contains(log.String(), "this is it") })
-}
-
-// A host that doesn't read the log holds nobody up, and is told what it missed.
-func TestSlowLog(t *testing.T) {
-	sb := up(t, withAgent("sh", "-c", "head -c 2000000 /dev/zero | tr '\\0' x; echo; echo finished; touch done; exec cat"))
-	eventually(t, "the agent went on", func() bool { _, err := os.Stat(sb.dir + "/work/done"); return err == nil })
-	log := sb.collectLog()
-	eventually(t, "the log is read", func() bool { return len(log.String()) > 30000 })
-	sb.tmux("send-keys", "-t", "forage:agent", "later", "Enter")
-	eventually(t, "the loss is said", func() bool {
-		return strings.Contains(log.String(), "bytes of output were not logged]") && strings.Contains(log.String(), "later")
-	})
-}
-
-// Whoever answers in tmux's place can neither hang the guest nor break it.
+// A program that answers in tmux's place can neither hang the guest nor break it.
 func TestHostileTmux(t *testing.T) {
 	sb := up(t, withAgent("cat"))
 	sb.tmux("kill-server")

@@ -93,7 +93,7 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// What is typed after the program ended stays for whoever reads next.
+// What is typed after the program ended stays for the next reader.
 func TestInputIsNotEaten(t *testing.T) {
 	sb := up(t, setup{})
 	for range 20 {
@@ -124,28 +124,6 @@ func TestTerminalOutputIsWhole(t *testing.T) {
 	}
 }
 
-// A terminal without input sees the end of a pipe as end of file.
-func TestTerminalEndOfInput(t *testing.T) {
-	sb := up(t, setup{})
-	for _, in := range []string{"whole line\n", "half a line", ""} {
-		var out bytes.Buffer
-		done := make(chan error, 1)
-		go func() {
-			_, err := sb.dial().Run(t.Context(), guestclient.Command{Argv: []string{"cat"}, TTY: true}, guestclient.Stdio{In: strings.NewReader(in), Out: &out})
-			done <- err
-		}()
-		select {
-		case err := <-done:
-			must(t, err)
-		case <-time.After(patience):
-			t.Fatalf("%q: cat still runs", in)
-		}
-		if !strings.Contains(out.String(), strings.TrimSpace(in)) {
-			t.Errorf("%q: got %q", in, out.String())
-		}
-	}
-}
-
 // A terminal that disappears takes the program with it.
 func TestTerminalDisappears(t *testing.T) {
 	sb := up(t, setup{})
@@ -167,20 +145,11 @@ func TestTerminalDisappears(t *testing.T) {
 	eventually(t, "nothing is left", func() bool { return len(sb.processes()) == 0 })
 }
 
-func TestTerminalOfMissingProgram(t *testing.T) {
-	sb := up(t, setup{})
-	var out, errOut bytes.Buffer
-	exit, err := sb.dial().Run(t.Context(), guestclient.Command{Argv: []string{"no-such-program"}, TTY: true}, guestclient.Stdio{Out: &out, Err: &errOut})
-	must(t, err)
-	if exit.Code() != 127 || !strings.Contains(errOut.String(), "no-such-program: not found inside the sandbox\r\nhint: install it ") {
-		t.Errorf("code %d, %q", exit.Code(), errOut.String())
-	}
-}
-
 // Signals of the client's process are the program's; the second one kills it.
 func TestSignalsAreForwarded(t *testing.T) {
 	sb := up(t, setup{})
-	// Also where whoever runs the tests has some of them ignored, as nohup(1) does: what is handled here is not.
+	// Also where the tests' caller has some of them ignored, as nohup(1) does: what is handled here
+	// is not.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGINT, unix.SIGHUP)
 	for _, test := range []struct {
 		name    string

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// feed passes on what a program is to read while it runs. Once the program has ended, nobody waits for what is still to
-// come: it may be waited for in vain, since what would be asked next depends on what the program has answered.
-// A nil feed has nothing.
+// feed passes on what a program is to read while it runs. Once the program has ended, feed does not
+// wait for the rest: what would be asked next depends on what the program has answered. A nil feed
+// has nothing.
 type feed struct {
 	in          io.Reader
 	ours, child *os.File

@@ -13,8 +13,8 @@ var held struct {
 	files []*os.File
 }
 
-// Hold has each program that outlives this process have a lock of ours open too, until release is called: if we are killed,
-// nobody gets the lock before what that program does is done.
+// Hold has each program that outlives this process have a lock of ours open too, until release is
+// called: if we are killed, the lock is held until that program is done.
 func Hold(lock *os.File) (release func()) {
 	held.Lock()
 	defer held.Unlock()

@@ -30,11 +30,12 @@ const (
 	DefaultOutput  = 1 << 20 // bytes of each stream
 )
 
-// endDelay is how long a program that was asked to end, or outlives us, has to end when nobody waits for it any more. It takes
-// a moment, on a busy machine a long one.
+// endDelay is how long a program that was asked to end, or outlives us, has to end when its caller
+// waits no more. It takes a moment, on a busy machine a long one.
 const endDelay = 30 * time.Second
 
-// outputDelay is how long the output of a program that has ended, or was killed, is waited for: what it started may hold it open.
+// outputDelay is how long the output of a program that has ended, or was killed, is waited for:
+// what it started may hold it open.
 var outputDelay = 10 * time.Second
 
 // ErrNoProgram says that a program is not in the system's folders.
@@ -53,19 +54,21 @@ type Command struct {
 	Dir     string        // "" is the root folder
 	Timeout time.Duration // 0 is DefaultTimeout
 	Output  int           // bytes of each stream that are kept; 0 is DefaultOutput
-	// Memory bounds, in bytes, what the program may have for itself, from a moment after its start on: getrlimit(2),
-	// RLIMIT_DATA. 0 is without a bound
+	// Memory bounds, in bytes, what the program may have for itself, from a moment after its start
+	// on: getrlimit(2), RLIMIT_DATA. 0 is without a bound
 	Memory uint64
-	// CPU bounds the processor's time that the program may take, in whole seconds: getrlimit(2), RLIMIT_CPU. 0 is without a
-	// bound. Unlike Timeout it leaves one that waits its time, for a slow disk or on a busy machine
+	// CPU bounds the processor's time that the program may take, in whole seconds: getrlimit(2),
+	// RLIMIT_CPU. 0 is without a bound. Unlike Timeout it leaves one that waits its time, for a
+	// slow disk or on a busy machine
 	CPU time.Duration
-	// Locks says that the program takes locks that outlive it if it is killed, and lets them go when it is asked to
-	// end: it is asked first, also when this process dies.
+	// Locks says that the program takes locks that outlive it if it is killed, and lets them go
+	// when it is asked to end: it is asked first, also when this process dies.
 	Locks bool
-	// Outlives says that the program ends by itself in a moment and is not to be kept from it, whether the context ends or this
-	// process dies: asked to end in the instant in which it takes a lock, it would leave that. It is killed only if it takes
-	// much longer than that moment; what it has done is done, and no error because of the context.
-	// Whoever waits for a lock of ours waits for it too: see Hold.
+	// Outlives says that the program ends by itself in a moment and is not to be kept from it,
+	// whether the context ends or this process dies: asked to end in the instant in which it takes
+	// a lock, it would leave that. It is killed only if it takes much longer than that moment; what
+	// it has done is done, and no error because of the context. A process that waits for a lock of
+	// ours waits for it too: see Hold.
 	Outlives bool
 	Writer   io.Writer // gets standard output, all of it, in the place of Output.Stdout; when it fails, so does the program
 }
@@ -82,9 +85,9 @@ func (o overdue) Error() string { return fmt.Sprintf("it has not ended within %v
 
 func (overdue) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// Run runs c and waits for it. The error is ErrNoProgram, ErrCPU, the context's, context.DeadlineExceeded at c.Timeout, or an
-// *exec.ExitError; the output is there in each case. What the command started is
-// killed with it.
+// Run runs c and waits for it. The error is ErrNoProgram, ErrCPU, the context's,
+// context.DeadlineExceeded at c.Timeout, or an *exec.ExitError; the output is there in each case.
+// What the command started is killed with it.
 func Run(ctx context.Context, c Command) (Output, error) {
 	if len(c.Argv) == 0 {
 		return Output{}, errors.New("running a program: no name")
@@ -166,7 +169,8 @@ func (c Command) prepare(ctx context.Context, program string) *exec.Cmd {
 	return cmd
 }
 
-// bound bounds a process that was just started, and what that starts. One that has ended already needs no bound.
+// bound bounds a process that was just started, and what that starts. One that has ended already
+// needs no bound.
 func (c Command) bound(pid int) error {
 	var errs []error
 	if c.Memory > 0 {
@@ -182,7 +186,8 @@ func (c Command) bound(pid int) error {
 	return err
 }
 
-// boundTo sets both limits of getrlimit(2), to the hard one if that is less: only root may have more.
+// boundTo sets both limits of getrlimit(2), to the hard one if that is less: only root may have
+// more.
 func boundTo(pid, resource int, most uint64) error {
 	var now unix.Rlimit
 	if err := unix.Prlimit(pid, resource, nil, &now); err != nil {
@@ -192,7 +197,8 @@ func boundTo(pid, resource int, most uint64) error {
 	return unix.Prlimit(pid, resource, &unix.Rlimit{Cur: most, Max: most}, nil)
 }
 
-// spent says whether a program was killed for the time it took, which the kernel counts for that by ticks.
+// spent says whether a program was killed for the time it took, which the kernel counts for that by
+// ticks.
 func spent(state *os.ProcessState, bound time.Duration) bool {
 	status, ok := state.Sys().(syscall.WaitStatus)
 	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL && state.UserTime()+state.SystemTime() >= bound/2

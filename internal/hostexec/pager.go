@@ -8,9 +8,10 @@ import (
 	"syscall"
 )
 
-// Pager starts the user's own pager on the user's terminal, with the user's whole environment: it is theirs, as
-// an editor is. command is a command line for the shell, as git and man take PAGER, and never comes from a
-// repository or a sandbox. show writes what is to be read; that the reader leaves before its end is no error.
+// Pager starts the user's own pager on the user's terminal, with the user's whole environment: it
+// is theirs, as an editor is. command is a command line for the shell, as git and man take PAGER,
+// and never comes from a repository or a sandbox. show writes what is to be read; that the reader
+// leaves before its end is no error.
 func Pager(command string, terminal *os.File, show func(io.Writer) error) error {
 	shell, err := Find("sh")
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// stream passes a program's output on while it runs, and what is left of it then: for as long as that takes whoever reads, who
-// may have a pager open. A nil stream passes nothing on.
+// stream passes a program's output on while it runs, and then the rest. It waits until the reader
+// has finished: a pager may be open. A nil stream passes nothing on.
 type stream struct {
 	out         io.Writer
 	ours, child *os.File
@@ -39,7 +39,7 @@ func (s *stream) begin() {
 	s.child.Close()
 	go func() {
 		err := s.copy()
-		s.ours.Close() // or the program would wait for somebody to read
+		s.ours.Close() // or the program would wait for a reader
 		s.done <- err
 	}()
 }
@@ -69,7 +69,8 @@ func (s *stream) copy() error {
 	}
 }
 
-// end waits for the rest, when the program has ended. Once nobody waits for it any more, out is left to itself after a while.
+// end waits for the rest, when the program has ended. Once its caller waits no more, out is left to
+// itself after a while.
 func (s *stream) end(ctx context.Context) error {
 	if s == nil {
 		return nil

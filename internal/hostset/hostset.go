@@ -19,7 +19,7 @@ import (
 	"forage"
 	"forage/internal/hostexec"
 	"forage/internal/policy"
-	"forage/internal/preset"
+	"forage/internal/provider"
 )
 
 // Set is what was found out about one set.
@@ -68,7 +68,7 @@ func Find(ctx context.Context, name string, configured map[string][]string, call
 // Resolve finds the set of that name, which has no "@". The error says what to write where the tool
 // can't be asked.
 func Resolve(ctx context.Context, name string, caller Caller) (Set, error) {
-	if hosts := preset.SetHosts(name); hosts != nil {
+	if hosts := provider.SetHosts(name); hosts != nil {
 		return Set{Hosts: hosts}, nil
 	}
 	ask, ok := tools[name]
@@ -76,7 +76,7 @@ func Resolve(ctx context.Context, name string, caller Caller) (Set, error) {
 		return Set{}, unknown(name)
 	}
 	if caller.Trust == nil {
-		return Set{}, notFound(name, errors.New("nobody's tools are asked here"))
+		return Set{}, notFound(name, errors.New("no tools are asked here"))
 	}
 	caller.Path = slices.DeleteFunc(slices.Clone(caller.Path), func(dir string) bool { return !caller.Trust(dir) })
 	getenv := caller.Getenv
@@ -110,7 +110,7 @@ func notFound(name string, err error) error {
 func unknown(name string) error {
 	return forage.WithHint(
 		forage.Errorf(forage.ErrUsage, "there is no set of hosts @%s", name),
-		"there are @"+strings.Join(preset.SetNames(), " @")+", and those of [hostSets] in the configuration")
+		"there are @"+strings.Join(provider.SetNames(), " @")+", and those of [hostSets] in the configuration")
 }
 
 // tools ask for the sets of package registries.

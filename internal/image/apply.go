@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -16,10 +15,7 @@ import (
 // downloads is how many layers are fetched at once.
 const downloads = 3
 
-// stall is how long a download may give nothing before it is begun again.
-const stall = time.Minute
-
-// tries is how often a layer's download is begun.
+// tries is how often a layer's download is begun: unstalled ends one that gives nothing any more.
 const tries = 3
 
 // applyTo applies all layers to t, from the lowest, downloading the others meanwhile
@@ -105,13 +101,8 @@ func (l layer) downloadOnce(ctx context.Context, path string, m *meter) (n int64
 	}
 	stop := context.AfterFunc(ctx, func() { from.Close() })
 	defer stop()
-	stuck := time.AfterFunc(stall, func() { from.Close() })
-	defer stuck.Stop()
 	content := newHashing(ctx, from, l.size)
-	n, err = io.Copy(to, &counted{content, func(n int) {
-		stuck.Reset(stall)
-		m.add("downloading", 0, int64(n))
-	}})
+	n, err = io.Copy(to, &counted{content, func(n int) { m.add("downloading", 0, int64(n)) }})
 	if err == nil {
 		err = content.check("blob", l.blob)
 	}

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/hostile"
 )
 
 // The cache, below its folder (0700, the caller's):
@@ -139,14 +140,14 @@ func (c cache) unpack(ctx context.Context, p *picture, id, name string, o Option
 	if err := unix.Syncfs(int(t.root.Fd())); err != nil {
 		return fmt.Errorf("writing to disk: %w", err)
 	}
-	if err := removeTree(c.tree(id)); err != nil { // one without its record, if any
+	if err := hostile.RemoveAll(c.tree(id)); err != nil { // one without its record, if any
 		return err
 	}
 	return os.Rename(fresh, c.tree(id))
 }
 
-// temporary makes a folder that is known to be in use while this process holds it, and
-// removed afterwards. Prune removes those that nobody holds.
+// temporary makes a folder that is known to be in use while this process holds it, and removed
+// afterwards. Prune removes those that no process holds.
 func (c cache) temporary() (path string, done func() error, err error) {
 	const tries = 100 // Prune may take a folder for left over before it is locked
 	for range tries {
@@ -159,7 +160,7 @@ func (c cache) temporary() (path string, done func() error, err error) {
 		}
 		var st unix.Stat_t
 		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil && unix.Fstat(int(f.Fd()), &st) == nil && st.Nlink > 0 {
-			return path, func() error { return errors.Join(removeTree(path), f.Close()) }, nil
+			return path, func() error { return errors.Join(hostile.RemoveAll(path), f.Close()) }, nil
 		}
 		f.Close()
 	}
@@ -182,8 +183,8 @@ func (c cache) lock(ctx context.Context, id string) (unlock func(), err error) {
 	}
 }
 
-// tryLock takes the lock of a tree, unix.LOCK_SH or LOCK_EX, if it is free. The lock's file stays: taking
-// it away would let two processes lock different files of the same name.
+// tryLock takes the lock of a tree, unix.LOCK_SH or LOCK_EX, if it is free. The lock's file stays:
+// taking it away would let two processes lock different files of the same name.
 func (c cache) tryLock(id string, how int) (unlock func(), ok bool, err error) {
 	f, err := os.OpenFile(filepath.Join(c.dir, "locks", id), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {

@@ -223,7 +223,7 @@ func asOrdinaryUser(t *testing.T) bool {
 	return true
 }
 
-// bothUsers runs f as whoever runs the tests and, if that is root, as an ordinary user.
+// bothUsers runs f as the tests' user and, if that is root, as an ordinary user.
 func bothUsers(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	t.Run("ordinary", func(t *testing.T) {

@@ -123,9 +123,8 @@ func pictureOf(what string, m *v1.Manifest, rawConfig []byte, opener func(v1.Des
 	return p, nil
 }
 
-// pick chooses the entry of an index that has the tag (if one is given) and
-// runs on this machine. Several images and no tag is an error: guessing would
-// run something that nobody named.
+// pick chooses the entry of an index that has the tag (if one is given) and runs on this machine.
+// Several images and no tag is an error: guessing would run something that was not named.
 func pick(index []byte, tag string) (v1.Descriptor, error) {
 	m, err := v1.ParseIndexManifest(strings.NewReader(string(index)))
 	if err != nil {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"forage/internal/hostile"
 )
 
 // Tree is an unpacked image in the cache.
@@ -24,7 +26,8 @@ type Tree struct {
 	Used     time.Time `json:"used"` // when Resolve last gave it
 }
 
-// List tells what the cache holds, the longest unused first. A cache that is not there holds nothing.
+// List tells what the cache holds, the longest unused first. A cache that is not there holds
+// nothing.
 func List(cacheDir string) ([]Tree, error) {
 	c, err := existingCache(cacheDir)
 	if err != nil {
@@ -100,8 +103,8 @@ func Prune(cacheDir string, o PruneOptions) (removed []string, err error) {
 	return append(removed, left...), errors.Join(append(errs, err)...)
 }
 
-// pruneTree removes a tree unless somebody makes it or has used it since it was looked at.
-// It is renamed first, so that half a tree never has its name.
+// pruneTree removes a tree unless a process makes it or has used it since the look. It is renamed
+// first, so that half a tree never has its name.
 func (c cache) pruneTree(id string, used time.Time, dryRun bool) (bool, error) {
 	unlock, ok, err := c.tryLock(id, unix.LOCK_EX)
 	if !ok {
@@ -122,7 +125,7 @@ func (c cache) pruneTree(id string, used time.Time, dryRun bool) (bool, error) {
 	return err == nil, errors.Join(err, done())
 }
 
-// pruneLeftovers removes what nobody is working in.
+// pruneLeftovers removes what no process works in.
 func (c cache) pruneLeftovers(dryRun bool) (removed []string, err error) {
 	entries, err := os.ReadDir(filepath.Join(c.dir, "tmp"))
 	if err != nil {
@@ -138,7 +141,7 @@ func (c cache) pruneLeftovers(dryRun bool) (removed []string, err error) {
 		}
 		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
 			if !dryRun {
-				errs = append(errs, removeTree(path))
+				errs = append(errs, hostile.RemoveAll(path))
 			}
 			removed = append(removed, path)
 		}

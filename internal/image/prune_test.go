@@ -1,18 +1,12 @@
 package image
 
 import (
-	"context"
-	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
 	"forage"
 )
@@ -85,116 +79,4 @@ func TestPrune(t *testing.T) {
 	if err != nil || again[0] != other[0] {
 		t.Errorf("unpacked again: %v, %v", again, err)
 	}
-}
-
-// TestPruneBesideResolve removes trees as quickly as they are made.
-func TestPruneBesideResolve(t *testing.T) {
-	img, want := sample(t)
-	fs := forage.Rootfs{Kind: forage.RootfsOCI, Ref: writeLayout(t, mutate.IndexAddendum{Add: img})}
-	cacheDir := t.TempDir()
-	ctx, stop := context.WithCancel(t.Context())
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for ctx.Err() == nil {
-			if _, err := Prune(cacheDir, PruneOptions{Unused: time.Minute}); err != nil {
-				t.Error(err)
-			}
-			stale(t, cacheDir)
-		}
-	})
-	for range 50 {
-		lower, _, err := Resolve(t.Context(), fs, cacheDir, Options{})
-		if err != nil {
-			t.Error(err)
-		}
-		if len(lower) == 1 {
-			checkWhole(t, lower[0], want)
-		}
-	}
-	stop()
-	wg.Wait()
-}
-
-// stale makes every tree look unused for long.
-func stale(t testing.TB, cacheDir string) {
-	records, err := filepath.Glob(filepath.Join(cacheDir, "trees-1/*/tree.json"))
-	if err != nil {
-		t.Error(err)
-	}
-	old := time.Now().Add(-time.Hour)
-	for _, r := range records {
-		_ = os.Chtimes(r, old, old) // it may be gone
-	}
-}
-
-// checkWhole fails if a tree that is there lacks something.
-func checkWhole(t testing.TB, tree string, want map[string]string) {
-	t.Helper()
-	for name := range want {
-		_, err := os.Lstat(filepath.Join(tree, name))
-		if _, gone := os.Lstat(tree); err != nil && gone == nil {
-			t.Errorf("half a tree: %v", err)
-		}
-	}
-}
-
-// TestKilled kills a process in the middle of unpacking.
-func TestKilled(t *testing.T) {
-	if ref, cacheDir := os.Getenv("IMAGE_TEST_REF"), os.Getenv("IMAGE_TEST_CACHE"); ref != "" {
-		_, _, err := Resolve(t.Context(), forage.Rootfs{Kind: forage.RootfsImage, Ref: ref}, cacheDir, Options{})
-		t.Fatalf("not killed: %v", err)
-	}
-	img, want := sample(t)
-	server := newRegistry(t)
-	ref := server.push(t, img)
-	layers, err := img.Layers()
-	if err != nil {
-		t.Fatal(err)
-	}
-	last, err := layers[1].Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
-	reached := make(chan struct{})
-	var once sync.Once
-	server.intercept(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-		if strings.HasSuffix(r.URL.Path, last.String()) {
-			once.Do(func() { close(reached) })
-			<-r.Context().Done()
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-	cacheDir := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestKilled$")
-	cmd.Env = append(os.Environ(), "IMAGE_TEST_REF="+ref, "IMAGE_TEST_CACHE="+cacheDir)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	select {
-	case <-reached:
-		if err := cmd.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		<-ended
-	case err := <-ended:
-		t.Fatalf("the child asks for no layer: %v", err)
-	}
-	if trees, err := List(cacheDir); len(trees) > 0 || err != nil {
-		t.Errorf("the cache believes %v, %v", trees, err)
-	}
-	server.intercept(func(w http.ResponseWriter, r *http.Request, next http.Handler) { next.ServeHTTP(w, r) })
-	lower, _, err := Resolve(t.Context(), forage.Rootfs{Kind: forage.RootfsImage, Ref: ref}, cacheDir, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, contents(t, lower[0])); diff != "" {
-		t.Errorf("tree (-want +got):\n%s", diff)
-	}
-	if removed, err := Prune(cacheDir, PruneOptions{InUse: lower}); len(removed) != 1 || err != nil {
-		t.Errorf("removed %v, %v", removed, err)
-	}
-	checkClean(t, cacheDir)
 }

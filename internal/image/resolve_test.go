@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -310,7 +309,7 @@ func TestResolveErrors(t *testing.T) {
 	}
 	for _, tt := range tests {
 		ctx, cancel := t.Context(), func() {}
-		if strings.HasPrefix(tt.fs.Ref, "192.0.2.1") { // nobody answers
+		if strings.HasPrefix(tt.fs.Ref, "192.0.2.1") { // no answer comes
 			ctx, cancel = context.WithTimeout(ctx, 5*time.Second)
 		}
 		_, _, err := Resolve(ctx, tt.fs, filepath.Join(outside, "cache"), Options{})
@@ -441,7 +440,8 @@ func TestResolveLyingRegistry(t *testing.T) {
 	checkClean(t, cacheDir)
 }
 
-// TestResolveNeedsTLS: a registry elsewhere must not be asked in the clear, nor send us to a service here.
+// TestResolveNeedsTLS: a registry elsewhere must not be asked in the clear, nor send us to a
+// service here.
 func TestResolveNeedsTLS(t *testing.T) {
 	var asked atomic.Int64
 	service := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
@@ -497,53 +497,6 @@ func TestResolveLogin(t *testing.T) {
 	}
 }
 
-func TestResolveCancelled(t *testing.T) {
-	img, _ := sample(t)
-	server := newRegistry(t)
-	fs := forage.Rootfs{Kind: forage.RootfsImage, Ref: server.push(t, img)}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	server.intercept(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-		if strings.Contains(r.URL.Path, "/blobs/") && ctx.Err() == nil {
-			cancel()
-			<-r.Context().Done()
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-	cacheDir := t.TempDir()
-	if _, _, err := Resolve(ctx, fs, cacheDir, Options{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v", err)
-	}
-	checkClean(t, cacheDir)
-}
-
-func TestResolveAtOnce(t *testing.T) {
-	img, want := sample(t)
-	fs := forage.Rootfs{Kind: forage.RootfsOCI, Ref: writeLayout(t, mutate.IndexAddendum{Add: img})}
-	cacheDir := t.TempDir()
-	var unpacked atomic.Int64
-	var wg sync.WaitGroup
-	for range 20 {
-		wg.Go(func() {
-			var once sync.Once
-			lower, _, err := Resolve(t.Context(), fs, cacheDir, Options{Progress: func(Progress) { once.Do(func() { unpacked.Add(1) }) }})
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			if diff := cmp.Diff(want, contents(t, lower[0])); diff != "" {
-				t.Errorf("tree (-want +got):\n%s", diff)
-			}
-		})
-	}
-	wg.Wait()
-	if n := unpacked.Load(); n != 1 {
-		t.Errorf("unpacked %d times", n)
-	}
-	checkClean(t, cacheDir)
-}
-
 // TestResolveFullDisk unpacks to a disk that is too small.
 func TestResolveFullDisk(t *testing.T) {
 	if os.Geteuid() != 0 {
@@ -554,7 +507,7 @@ func TestResolveFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := unix.Unmount(disk, unix.MNT_DETACH); err != nil { // whoever looks at all mounts holds it for a moment
+		if err := unix.Unmount(disk, unix.MNT_DETACH); err != nil { // a process that looks at all mounts holds it for a moment
 			t.Error(err)
 		}
 	}()

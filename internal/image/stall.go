@@ -8,11 +8,12 @@ import (
 	"time"
 )
 
-// stallLimit is how long a registry may send nothing. What is large takes its time, but something of it always comes.
+// stallLimit is how long a registry may send nothing. What is large takes its time, but something
+// of it always comes.
 var stallLimit = 2 * time.Minute
 
-// unstalled gives up a registry that sends nothing any more: a stopped or hanging one keeps its connections, so that nothing
-// else ends the wait for it.
+// unstalled gives up a registry that sends nothing any more: a stopped or hanging one keeps its
+// connections, so that nothing else ends the wait for it.
 type unstalled struct{ next http.RoundTripper }
 
 func (u unstalled) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -44,7 +45,7 @@ type unstalledBody struct {
 func (b *unstalledBody) Read(p []byte) (int, error) {
 	b.silence.Reset(b.limit)
 	n, err := b.ReadCloser.Read(p)
-	b.silence.Stop() // whoever reads may take longer than the registry
+	b.silence.Stop() // the reader may take longer than the registry
 	if err != nil && err != io.EOF && b.ctx.Err() != nil {
 		err = context.Cause(b.ctx)
 	}

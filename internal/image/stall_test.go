@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestStalledRegistry: a registry that sends nothing any more, be it before its answer or within, is given up; one that is
-// asked slowly is not.
+// TestStalledRegistry: a registry that sends nothing any more, be it before its answer or within,
+// is given up; one that is asked slowly is not.
 func TestStalledRegistry(t *testing.T) {
 	defer func(before time.Duration) { stallLimit = before }(stallLimit)
 	end := make(chan struct{})

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"forage/internal/hostile"
 )
 
 // tree is a folder that layers are applied to. Every path of an image is
@@ -100,7 +102,7 @@ func (t *tree) apply(h *tar.Header, content io.Reader) error {
 	case tar.TypeLink:
 		err = t.link(parent, base, h.Linkname)
 	default:
-		return removeAt(parent, base, nil)
+		return hostile.RemoveAt(parent, base, nil)
 	}
 	if err != nil {
 		return err
@@ -204,7 +206,7 @@ func (t *tree) replacing(parent int, base string, make func() error) error {
 	if err != unix.EEXIST {
 		return err
 	}
-	if err := removeAt(parent, base, nil); err != nil {
+	if err := hostile.RemoveAt(parent, base, nil); err != nil {
 		return err
 	}
 	return make()

@@ -15,6 +15,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"forage"
+	"forage/internal/hostile"
 )
 
 func TestApply(t *testing.T) {
@@ -176,7 +177,7 @@ func testHostile(t *testing.T) {
 			if err != nil && !errors.Is(err, forage.ErrStart) {
 				t.Errorf("error %v is of no kind", err)
 			}
-			if err := removeTree(rootfs); err != nil {
+			if err := hostile.RemoveAll(rootfs); err != nil {
 				t.Errorf("removing the tree: %v", err)
 			}
 			want := map[string]string{"canary": "file -rw------- alive"}
@@ -301,7 +302,7 @@ func unpackHostile(t *testing.T, layers ...[]byte) {
 			t.Errorf("%q is %s", name, what)
 		}
 	}
-	if err := removeTree(rootfs); err != nil {
+	if err := hostile.RemoveAll(rootfs); err != nil {
 		t.Errorf("removing: %v", err)
 	}
 	if diff := cmp.Diff(map[string]string{"canary": "file -rw------- alive"}, contents(t, outside)); diff != "" {

@@ -17,20 +17,22 @@ var rooms = []room{
 	{"policy", 0, "pure rules: a decision must not depend on the system"},
 	{"hostexec", 0, "starting a host program needs nothing but the standard library"},
 	{"term", 0, "escaping and tables work on strings, wherever they come from"},
-	{"frames", 0, "the control channel is spoken by host and guest, which share nothing else"},
+	{"control", 0, "the control channel is spoken by host and guest, which share nothing else"},
 	{"accept", 0, "who is let in is decided above"},
+	{"mux", 0, "many streams over one, whatever they carry"},
 	{"unixsock", 0, "long socket paths are a matter of the kernel alone"},
 	{"pipe", 0, "reading from a pipe whose writers die is a matter of the kernel alone"},
 	{"sshkeys", 0, "keys are made and read the same on both sides"},
 	{"probe", 0, "attacks from inside, knowing nothing of what it attacks"},
-	{"agent", 0, "facts about agents, which everybody may look up"},
-	{"preset", 0, "facts about services, which everybody may look up"},
+	{"agent", 0, "facts about agents, for every room"},
+	{"provider", 0, "facts about services: how their credentials look, which hosts they have"},
 	{"screen", 0, "a terminal in memory: bytes in, text out"},
-	{"follow", 0, "reading a file that grows is a matter of the kernel alone"},
+	{"tail", 0, "reading a file that grows is a matter of the kernel alone"},
 	{"rootfs", 0, "the view of the host is the same for every runtime"},
 	{"seccomp", 0, "the filter is the same for every runtime"},
 	{"landlock", 0, "the rules of the domain are the same for every runtime"},
 	{"mount", 0, "mounting by descriptor is a matter of the kernel alone"},
+	{"hostile", 0, "hostile folders are walked and removed the same by everybody"},
 
 	{"secrets", 1, "reads values where they are kept; who may have them is decided above"},
 
@@ -45,7 +47,7 @@ var rooms = []room{
 
 	{"runtime", 2, "isolates; it knows no records, no policy and no SSH"},
 	{"workspace", 2, "prepares files; it doesn't know what will run on them"},
-	{"suggest", 2, "turns what was recorded into rules; it knows no sandbox"},
+	{"recommend", 2, "turns what was recorded into rules; it knows no sandbox"},
 	{"egress", 2, "judges traffic; it doesn't know what runtime it comes from"},
 	{"skills", 2, "turns a plan and a project's files into text; it doesn't know who reads it"},
 	{"inject", 2, "what agents find inside; it doesn't know what runtime puts it there"},
@@ -54,7 +56,7 @@ var rooms = []room{
 
 	{"guest", 3, "runs inside: what it links, the sandbox's first process carries"},
 
-	{"outlet", 3, "the wiring of egress is the same for a sandbox and for the proxy"},
+	{"egressconfig", 3, "the wiring of egress is the same for a sandbox and for the proxy"},
 
 	{"proxy", 4, "egress as a service of its own: it knows no sandbox"},
 	{"supervisor", 4, "realises a plan, the guest's configuration included; the one place where runtime, egress and guest meet"},
@@ -73,16 +75,17 @@ var testRooms = map[string]string{
 	"testdir":     "folders and ports for suites",
 }
 
-// implementations are packages below a room that others may import besides the
-// room's own: whoever is listed, for the reason given. cmd and tests may always.
+// implementations are packages below a room that others may import besides the room's own, for the
+// reason given. cmd and tests may always.
 var implementations = []struct{ importer, imported, why string }{
 	{"internal/supervisor", "internal/runtime/", "its registry makes the runtime that the plan names"},
 	{"internal/supervisor", "internal/workspace/", "its registry makes the workspace that the plan names"},
 	{"internal/supervisor", "internal/guest/guestclient", "asks the guest whether it is ready"},
+	{"internal/guest/forward", "internal/egress/relay", "forwards connections as egress joins them"},
 	{"internal/supervisor", "internal/egress/", "makes what an engine needs that lives as long as a sandbox: authority, account, credentials"},
 	{"internal/supervisor", "internal/secrets/login", "puts an agent's login inside, with placeholders"},
-	{"internal/outlet", "internal/secrets/login", "opens the sources of secrets, logins among them"},
-	{"internal/outlet", "internal/egress/", "what an engine needs, for sandboxes and for the proxy"},
+	{"internal/egressconfig", "internal/secrets/login", "opens the sources of secrets, logins among them"},
+	{"internal/egressconfig", "internal/egress/", "what an engine needs, for sandboxes and for the proxy"},
 	{"internal/inject", "internal/secrets/login", "placeholders look like the tokens of a login"},
 	{"internal/proxy", "internal/egress/", "makes the parts of each client's engine, and reads the first head before the engine is known"},
 	{"internal/sandbox", "internal/workspace/", "reviews, applies, snapshots and looks through workspaces, whatever their kind"},
@@ -105,6 +108,7 @@ var confined = []struct{ module, where, why string }{
 	{"github.com/spf13/", "cmd/forage-ctl", "flags are parsed in one place; guest and supervisor never load it"},
 	{"github.com/google/go-containerregistry/", "internal/image", "heavy: only what pulls images pays for it"},
 	{"github.com/google/nftables", "internal/netns", "rules of a namespace are made in one place"},
+	{"github.com/libp2p/go-yamux/", "internal/mux", "how much the other side can make us keep is decided in one place"},
 	{"github.com/vishvananda/netlink", "internal/netns", "links and routes of a namespace are made in one place"},
 	{"github.com/pelletier/go-toml/", "internal/config internal/hostset", "strictness of our own files is decided in one place; other tools' files are read as they are"},
 }

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 
 	"forage/internal/config"
-	"forage/internal/preset"
+	"forage/internal/provider"
 )
 
 // Caller is who has credentials, as far as they are looked for.
@@ -18,7 +18,7 @@ type Caller struct {
 // service's variable in the caller's environment, else the login of the service's
 // agent. Its value is not read. False says that the caller has neither.
 func Automatic(name string, caller Caller) (config.Secret, bool) {
-	service, ok := preset.Lookup(name)
+	service, ok := provider.Lookup(name)
 	if !ok {
 		return config.Secret{}, false
 	}

@@ -8,7 +8,7 @@ import (
 
 	"forage"
 	"forage/internal/config"
-	"forage/internal/preset"
+	"forage/internal/provider"
 	"forage/internal/secrets/login"
 	"forage/internal/term"
 )
@@ -24,7 +24,7 @@ type Scope struct {
 // Binding is what a secret's configuration comes to, with what is built in for
 // its service where it says nothing.
 func Binding(name string, secret config.Secret, scope Scope) (forage.Binding, error) {
-	service, err := PresetOf(name, secret)
+	service, err := ServiceOf(name, secret)
 	if err != nil {
 		return forage.Binding{}, err
 	}
@@ -45,7 +45,7 @@ func Binding(name string, secret config.Secret, scope Scope) (forage.Binding, er
 		return b, err
 	}
 	service.Uses = uses // which say whether it is one that signs
-	b.Placeholder = preset.Placeholder(service, scope.Sandbox, name)
+	b.Placeholder = provider.Placeholder(service, scope.Sandbox, name)
 	return b, nil
 }
 
@@ -53,11 +53,11 @@ func Binding(name string, secret config.Secret, scope Scope) (forage.Binding, er
 func (s Scope) findHosts(secret string, uses []forage.SecretUse) error {
 	for _, use := range uses {
 		for i, host := range use.Hosts {
-			prefix, set, found := strings.Cut(host, preset.SetMark)
+			prefix, set, found := strings.Cut(host, provider.SetMark)
 			if !found {
 				continue
 			}
-			err := fmt.Errorf("the host of %s%s is not known here", preset.SetMark, set)
+			err := fmt.Errorf("the host of %s%s is not known here", provider.SetMark, set)
 			var hosts []string
 			if s.Set != nil {
 				hosts, err = s.Set(set)
@@ -71,30 +71,30 @@ func (s Scope) findHosts(secret string, uses []forage.SecretUse) error {
 	return nil
 }
 
-// PresetOf is the preset that a secret names, or that of its own name or login;
-// the zero Preset is none. A secret of another name for other hosts has no part in the
+// ServiceOf is the service that a secret names, or that of its own name or login;
+// the zero Service is none. A secret of another name for other hosts has no part in the
 // variables of the service, which are the service's own secret's.
-func PresetOf(name string, secret config.Secret) (preset.Preset, error) {
-	p, err := presetOf(name, secret)
+func ServiceOf(name string, secret config.Secret) (provider.Service, error) {
+	p, err := serviceOf(name, secret)
 	if name != p.Name && len(secret.Hosts) > 0 {
 		p.Env = nil
 	}
 	return p, err
 }
 
-func presetOf(name string, secret config.Secret) (preset.Preset, error) {
+func serviceOf(name string, secret config.Secret) (provider.Service, error) {
 	if secret.Preset != "" {
-		p, ok := preset.Lookup(secret.Preset)
+		p, ok := provider.Lookup(secret.Preset)
 		if !ok {
 			return p, forage.WithHint(
-				forage.Errorf(forage.ErrUsage, "secret %s: there is no preset %q", name, secret.Preset), nearest(secret.Preset, preset.Names()))
+				forage.Errorf(forage.ErrUsage, "secret %s: there is no preset %q", name, secret.Preset), nearest(secret.Preset, provider.Names()))
 		}
 		return p, nil
 	}
-	if p, ok := preset.Lookup(name); ok {
+	if p, ok := provider.Lookup(name); ok {
 		return p, nil
 	}
-	p, _ := preset.ForLogin(secret.Login)
+	p, _ := provider.ForLogin(secret.Login)
 	return p, nil
 }
 
@@ -106,12 +106,12 @@ func nearest(name string, known []string) string {
 }
 
 // sourceOf says where the value is.
-func sourceOf(name string, secret config.Secret, service preset.Preset, scope Scope) (forage.SecretSource, error) {
+func sourceOf(name string, secret config.Secret, service provider.Service, scope Scope) (forage.SecretSource, error) {
 	source := forage.SecretSource{File: secret.File, Env: secret.Env, Command: slices.Clone(secret.Command), Keyring: secret.Keyring}
 	if secret.Login != "" {
 		file := secret.LoginFile
 		if file == "" {
-			own, ok := preset.ForLogin(secret.Login)
+			own, ok := provider.ForLogin(secret.Login)
 			if !ok || scope.Home == "" {
 				return source, forage.WithHint(
 					forage.Errorf(forage.ErrUsage, "secret %s: there is no usual place for its login", name), "say where with loginFile")
@@ -130,7 +130,7 @@ func sourceOf(name string, secret config.Secret, service preset.Preset, scope Sc
 
 // usesOf says how the secret is put into which requests: as the configuration
 // says, and as is usual for the service where it does not.
-func usesOf(name string, secret config.Secret, service preset.Preset) ([]forage.SecretUse, error) {
+func usesOf(name string, secret config.Secret, service provider.Service) ([]forage.SecretUse, error) {
 	usual := service.Uses
 	if secret.Login != "" {
 		usual = service.LoginUses
@@ -165,7 +165,7 @@ func usesOf(name string, secret config.Secret, service preset.Preset) ([]forage.
 func noHosts(name string) error {
 	return forage.WithHint(
 		forage.Errorf(forage.ErrUsage, "secret %s does not say where it may go", name),
-		"add hosts to [secrets."+name+"], or preset: "+strings.Join(preset.Names(), ", "))
+		"add hosts to [secrets."+name+"], or preset: "+strings.Join(provider.Names(), ", "))
 }
 
 // saysHow says whether the configuration says how requests carry the secret.

@@ -9,13 +9,13 @@ import (
 
 	"forage"
 	"forage/internal/config"
-	"forage/internal/preset"
+	"forage/internal/provider"
 )
 
 func TestBinding(t *testing.T) {
 	scope := Scope{Sandbox: "box", Home: "/home/me"}
-	lookup := func(name string) preset.Preset {
-		p, ok := preset.Lookup(name)
+	lookup := func(name string) provider.Service {
+		p, ok := provider.Lookup(name)
 		if !ok {
 			t.Fatalf("no preset %s", name)
 		}
@@ -152,8 +152,8 @@ func TestRegistriesAreTheUsers(t *testing.T) {
 
 // TestPlaceholdersHaveTheirShape: agents look at how keys begin.
 func TestPlaceholdersHaveTheirShape(t *testing.T) {
-	for _, name := range preset.Names() {
-		p, _ := preset.Lookup(name)
+	for _, name := range provider.Names() {
+		p, _ := provider.Lookup(name)
 		b, err := Binding(name, config.Secret{Env: "X"}, Scope{Sandbox: "box", Set: registry})
 		if err != nil || !strings.HasPrefix(b.Placeholder, p.Prefix) || len(b.Placeholder) < 20 {
 			t.Errorf("%s: %q (%v)", name, b.Placeholder, err)

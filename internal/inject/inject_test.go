@@ -12,7 +12,7 @@ import (
 
 	"forage"
 	"forage/internal/config"
-	"forage/internal/preset"
+	"forage/internal/provider"
 )
 
 func TestMerge(t *testing.T) {
@@ -45,13 +45,13 @@ func TestPlaceholders(t *testing.T) {
 		{Command: []string{"a"}, Secret: "model", AuthEnvVar: "MY_KEY", BaseURLEnvVar: "MY_URL"},
 		{Command: []string{"b"}, Secret: "other", AuthEnvVar: "OTHER_KEY", BaseURLEnvVar: "OTHER_URL"},
 	}
-	bind := func(name string, secret config.Secret) (forage.Binding, preset.Preset) {
+	bind := func(name string, secret config.Secret) (forage.Binding, provider.Service) {
 		b, err := Binding(name, secret, Scope{Sandbox: "box", Home: "/home/me"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		b.Placeholder = "PLACEHOLDER"
-		service, err := PresetOf(name, secret)
+		service, err := ServiceOf(name, secret)
 		if err != nil {
 			t.Fatal(err)
 		}

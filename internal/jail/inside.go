@@ -55,7 +55,7 @@ func front(text string) int {
 		return 64
 	}
 	c.Stdin, c.Stdout = os.Stdin, os.Stdout
-	// Whoever started us may end without a word.
+	// The host's process may end without a word.
 	err := errors.Join(unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0), c.Run(context.Background()))
 	var exit interface{ ExitCode() int }
 	if err != nil {
@@ -123,8 +123,10 @@ func (p plan) build() error {
 			return fmt.Errorf("making the link %s: %w", l.Path, err)
 		}
 	}
-	if err := show(root, "/dev/null", mount.Device); err != nil {
-		return err
+	for _, device := range []string{"/dev/null", "/dev/urandom"} {
+		if err := show(root, device, mount.Device); err != nil {
+			return err
+		}
 	}
 	for i, at := range p.paths() {
 		if p.Root {
@@ -233,7 +235,8 @@ func (p plan) bound() error {
 	return nil
 }
 
-// confine gives up what the calling thread has and the program must not: the thread is the one that executes it.
+// confine gives up what the calling thread has and the program must not: the thread is the one that
+// executes it.
 func confine() error {
 	if err := unix.CloseRange(statusFD, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("closing descriptors: %w", err)

@@ -1,11 +1,13 @@
-// Package jail runs one program of the host (git, jj) over data that an agent wrote, in a sandbox that lives as long
-// as the program: no network, nothing visible but the system's folders and the paths that are named, nothing writable but
-// the scratch folders that are named, no capabilities, bounded. Whoever takes the program over gets none of the user's
-// files, secrets or processes. It is not for the agent itself: that is internal/runtime.
+// Package jail runs one program of the host (git, jj) over data that an agent wrote, in a sandbox
+// that lives as long as the program: no network, nothing visible but the system's folders and the
+// paths that are named, nothing writable but the scratch folders that are named, no capabilities,
+// bounded. An attacker in that program gets none of the user's files, secrets or processes. It is
+// not for the agent itself: that is internal/runtime.
 //
-// The program starts itself once more, under the name in [Name], in new namespaces; that process builds the walls
-// around itself and then becomes the program. It does so in this package's init: a start takes half the time when
-// nothing else has been initialised, and a test program needs no code for it.
+// The program starts itself once more, under the name in [Name], in new namespaces; that process
+// builds the walls around itself and then becomes the program. It does so in this package's init: a
+// start takes half the time when nothing else has been initialised, and a test program needs no
+// code for it.
 package jail
 
 import (
@@ -41,6 +43,7 @@ type Command struct {
 
 	Stdin  io.Reader `json:"-"` // nil is /dev/null; an *os.File is handed on as it is
 	Stdout io.Writer `json:"-"` // nil is /dev/null
+	Stderr io.Writer `json:"-"` // gets standard error, at most maxWarnings of it
 }
 
 // Limits bound a command; of each, 0 is the default.
@@ -61,9 +64,12 @@ var ErrOutput = errors.New("its output is larger than allowed")
 // maxStderr is how much of standard error is kept for an error, in bytes.
 const maxStderr = 2 << 10
 
+// maxWarnings bounds Command.Stderr, in bytes.
+const maxWarnings = 1 << 20
+
 // Run runs the command and waits for its end. The error has the end of standard error, escaped; an
-// `interface{ ExitCode() int }` is in its chain when the program ended by itself. With ctx, Limits.Time and this
-// process, all that the command started ends.
+// `interface{ ExitCode() int }` is in its chain when the program ended by itself. With ctx,
+// Limits.Time and this process, all that the command started ends.
 func (c Command) Run(ctx context.Context) error {
 	if len(c.Args) == 0 {
 		return errors.New("running a program in a jail: no name")
@@ -108,6 +114,9 @@ func (c Command) run(ctx context.Context) error {
 	}
 	stderr := &tail{}
 	cmd.Stderr = stderr
+	if c.Stderr != nil {
+		cmd.Stderr = io.MultiWriter(stderr, &bounded{w: c.Stderr, left: maxWarnings, over: func() { giveUp(ErrOutput) }})
+	}
 
 	runtime.LockOSThread() // with the thread that started it the program ends: prctl(2), PR_SET_PDEATHSIG
 	defer runtime.UnlockOSThread()
@@ -141,7 +150,8 @@ type plan struct {
 // nobody is who the program is when root calls: a user who owns nothing.
 const nobody = 0x6ffffffe
 
-// plan finds the program; for root it makes the mounts, on which the caller's files belong to nobody.
+// plan finds the program; for root it makes the mounts, on which the caller's files belong to
+// nobody.
 func (c Command) plan(limits Limits) (_ plan, files []*os.File, err error) {
 	p := plan{Command: c, ID: mount.Owner{UID: os.Geteuid(), GID: os.Getegid()}}
 	p.Limits = limits
@@ -214,8 +224,9 @@ func (l Limits) orDefault() Limits {
 	return l
 }
 
-// Argv is a command line that runs the command with the standard streams that it is given, and passes its exit status
-// on. It is for programs that start one. Arguments that are added to it are ignored.
+// Argv is a command line that runs the command with the standard streams that it is given, and
+// passes its exit status on. It is for programs that start one. Arguments that are added to it are
+// ignored.
 func (c Command) Argv() ([]string, error) {
 	text, err := json.Marshal(c)
 	if err != nil {

@@ -3,12 +3,12 @@
 // make sockets, FIFOs or devices in folders that the host sees too. It is a second
 // wall: nothing relies on it alone, and where a kernel has less of it, Active says so.
 //
-// Use: PID 1 calls Confine on the locked OS thread that starts everything of the
-// agent's. The domain is inherited by what that thread forks, and not shared with
-// PID 1's other threads. That thread must not be the process's first: signals to a process
-// are judged by its first thread's domain, and the agent could signal PID 1 after all.
-// (A main function that calls runtime.LockOSThread before anything else, and
-// never unlocks, keeps every other goroutine off it.) Available says what Confine would reach, for doctor.
+// Use: PID 1 calls Confine on the locked OS thread that starts everything of the agent's. The
+// domain is inherited by what that thread forks, and not shared with PID 1's other threads. That
+// thread must not be the process's first: signals to a process are judged by its first thread's
+// domain, and the agent could signal PID 1 after all. (A main function that calls
+// runtime.LockOSThread before anything else, and never unlocks, keeps every other goroutine off
+// it.) Available says what Confine would reach, for doctor.
 package landlock
 
 import (

@@ -220,17 +220,3 @@ func TestFirstThreadIsRefused(t *testing.T) {
 	}
 	<-onFirst
 }
-
-func BenchmarkConfine(b *testing.B) {
-	for range min(b.N, 1) { // sixteen domains at most can be stacked
-		done := make(chan error)
-		go func() {
-			runtime.LockOSThread()
-			_, err := Confine(Options{Sockets: []string{"/tmp", "/dev/shm"}})
-			done <- err
-		}()
-		if err := <-done; err != nil {
-			b.Fatal(err)
-		}
-	}
-}

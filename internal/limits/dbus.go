@@ -134,7 +134,7 @@ func (m *busManager) job(ctx context.Context, method string, args ...any) error 
 	if err != nil {
 		return err
 	}
-	// systemd emits signals only while somebody has subscribed.
+	// systemd emits signals only to subscribers.
 	if err := m.call(ctx, "Subscribe", nil); err != nil {
 		return err
 	}

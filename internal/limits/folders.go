@@ -14,7 +14,8 @@ import (
 	"forage"
 )
 
-// cpuPeriod is the span over which processor time is counted, in microseconds: the kernel's default.
+// cpuPeriod is the span over which processor time is counted, in microseconds: the kernel's
+// default.
 const cpuPeriod = 100_000
 
 // setting is a file in a group's folder and what is written to it.

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// killTimeout bounds how long removal waits for killed processes to be gone.
-// On a busy machine they take a while; one that sleeps in the kernel (a dead NFS server) outlives any signal.
+// killTimeout bounds how long removal waits for killed processes to be gone. On a busy machine they
+// take a while; one that sleeps in the kernel (a dead NFS server) outlives any signal.
 const killTimeout = 30 * time.Second
 
 // removeFolders empties and removes groups. It goes on after an error.
@@ -67,23 +67,18 @@ func removeTree(path string) error {
 	return unix.Rmdir(path)
 }
 
-// killAll kills every process in a group and in those below it.
+// killAll kills every process in a group: under cgroup v2 those in groups below it too. Under v1
+// there are none, since no sandbox sees the hierarchy.
 func killAll(path string) error {
-	// cgroup v2 since Linux 5.14; it takes those below along.
-	if err := os.WriteFile(path+"/cgroup.kill", []byte("1"), 0); err == nil {
+	if err := os.WriteFile(path+"/cgroup.kill", []byte("1"), 0); err == nil { // since Linux 5.14
 		return nil
 	}
-	return filepath.WalkDir(path, func(dir string, e fs.DirEntry, err error) error {
-		if err != nil || !e.IsDir() {
-			return nil // gone meanwhile
+	for _, pid := range members(path) {
+		if err := killMember(path, pid); err != nil {
+			return err
 		}
-		for _, pid := range members(dir) {
-			if err := killMember(dir, pid); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // members are the processes in a group, as this namespace numbers them.

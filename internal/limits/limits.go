@@ -6,10 +6,10 @@
 // The other limits are not its business: tasksMax is RLIMIT_NPROC, diskMax the size
 // of a tmpfs, wallClock a timer.
 //
-// Use: Find says whether and with what; Enforcer.Apply makes the group, Group.Add
-// puts the sandbox's first process in before it starts anything. The holder keeps
-// Group.Ref, and whoever cleans up later calls Remove with it, or List to find what
-// nobody remembers. Where no such limit is asked for, nothing is read, opened or made.
+// Use: Find says whether and with what; Enforcer.Apply makes the group, Group.Add puts the
+// sandbox's first process in before it starts anything. The holder keeps Group.Ref. A later
+// clean-up calls Remove with it, or List to find groups without a record. Where no such limit is
+// asked for, nothing is read, opened or made.
 package limits
 
 import (

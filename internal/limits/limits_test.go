@@ -79,7 +79,7 @@ func child(t *testing.T, role string, attr *syscall.SysProcAttr) (*exec.Cmd, *os
 	return cmd, w, &out
 }
 
-// testName is a sandbox name that nobody else uses.
+// testName is a sandbox name that no other test uses.
 func testName(t *testing.T) string {
 	return "test-" + strconv.Itoa(os.Getpid()) + "-" + strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
 }
@@ -164,7 +164,7 @@ func TestRemoveKillsAndIsIdempotent(t *testing.T) {
 	if err != nil || found[name] != g.Ref() {
 		t.Errorf("the list has %q, want %q; %v", found[name], g.Ref(), err)
 	}
-	for range 2 { // by somebody who has the name alone, and again
+	for range 2 { // by the name alone, and again
 		if err := Remove(found[name]); err != nil {
 			t.Fatal(err)
 		}

@@ -11,7 +11,8 @@ import (
 	"forage"
 )
 
-// list finds our groups on this host, as sandbox name to Ref. Places that can't be read are reported beside what was found.
+// list finds our groups on this host, as sandbox name to Ref. Places that can't be read are
+// reported beside what was found.
 func list() (map[string]string, error) {
 	env := Host()
 	found := map[string]string{}

@@ -17,7 +17,7 @@ import (
 // Owner is a user and a group of the host's.
 type Owner struct{ UID, GID int }
 
-// Mapped is CloneTree for root, who hands the mount to a process that is somebody else: what belongs to
+// Mapped is CloneTree for root, who hands the mount to a process of another user: what belongs to
 // disk on disk belongs to the process, whose ids are inside; what the process makes belongs to disk
 // on disk: mount_setattr(2), "ID-mapped mounts".
 func Mapped(fd int, attrs uint64, disk, inside Owner) (*os.File, error) {

@@ -36,7 +36,8 @@ func CloneTree(fd int, attrs uint64) (int, error) {
 	return CloneAt(fd, "", unix.AT_RECURSIVE, attrs)
 }
 
-// CloneAt is CloneTree for path below dir; flags is 0 or unix.AT_RECURSIVE. The last part of path is not followed.
+// CloneAt is CloneTree for path below dir; flags is 0 or unix.AT_RECURSIVE. The last part of path
+// is not followed.
 func CloneAt(dir int, path string, flags uint, attrs uint64) (int, error) {
 	fd, err := unix.OpenTree(dir, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_SYMLINK_NOFOLLOW|flags)
 	if err != nil {
@@ -73,7 +74,8 @@ func Attach(mount, dir int, path string) error {
 	return nil
 }
 
-// Option is one parameter of a file system, a key and a value: fsconfig(2). Without a value it is a flag.
+// Option is one parameter of a file system, a key and a value: fsconfig(2). Without a value it is a
+// flag.
 type Option [2]string
 
 // New makes a file system of that kind and returns it as a detached mount.

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -56,7 +57,7 @@ func insideTCP(t *testing.T) {
 		{"127.0.0.1:53", "dns 127.0.0.1:53"},
 		{"127.0.0.1:18080", "proxy 127.0.0.1:18080"},
 		{"[::1]:18080", "proxy [::1]:18080"},
-		// Somebody who connects to our own listener is recognisable by the address.
+		// A connection to our own listener is recognisable by the address.
 		{"127.0.0.1:61080", "transparent 127.0.0.1:61080"},
 	} {
 		got, err := get("tcp", tc.address)
@@ -152,8 +153,9 @@ func insideUDP(t *testing.T) {
 	}
 }
 
-// unanswered sends until there is an answer or a refusal, and returns that: the kernel leaves refusals out where the machine
-// has sent many (net.ipv4.icmp_msgs_per_sec). What is dropped is a timeout in the end.
+// unanswered sends until there is an answer or a refusal, and returns that: the kernel leaves
+// refusals out where the machine has sent many (net.ipv4.icmp_msgs_per_sec). What is dropped is a
+// timeout in the end.
 func unanswered(c net.Conn) error {
 	for end := time.Now().Add(patience); ; {
 		if _, err := c.Write([]byte("quic")); err != nil { // a refusal of what was sent before
@@ -191,7 +193,7 @@ func insideUndo(t *testing.T) {
 			var ifr [40]byte
 			copy(ifr[:], "t0")
 			ifr[16] = unix.IFF_TUN
-			_, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), unix.TUNSETIFF, ptr(&ifr))
+			_, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), unix.TUNSETIFF, uintptr(unsafe.Pointer(&ifr)))
 			if errno != 0 {
 				return errno
 			}

@@ -99,17 +99,19 @@ func (e endpoint) address() string {
 	return fmt.Sprintf("127.0.0.1:%d", e.port)
 }
 
-// Listeners are the host's ends of Network.Files.
+// Listeners are the listening ends of a sandbox's only way out, as egress serves them: the host's
+// ends of Network.Files, or Forwarded. Each may be empty.
 type Listeners struct {
-	Transparent []net.Listener // redirected TCP; empty unless Report.Redirected
-	Proxy       []net.Listener
-	DNSStream   []net.Listener
-	DNSPacket   []net.PacketConn
+	Transparent []net.Listener   // redirected TCP, see Destination; empty unless Report.Redirected
+	Proxy       []net.Listener   // explicit proxy (CONNECT and absolute-form)
+	Forwarded   []net.Listener   // connections that begin with a PROXY v2 header naming the destination
+	DNSStream   []net.Listener   // DNS over TCP
+	DNSPacket   []net.PacketConn // DNS over UDP
 }
 
 // Close closes all of them.
 func (l Listeners) Close() {
-	for _, list := range [][]net.Listener{l.Transparent, l.Proxy, l.DNSStream} {
+	for _, list := range [][]net.Listener{l.Transparent, l.Proxy, l.Forwarded, l.DNSStream} {
 		for _, ln := range list {
 			ln.Close()
 		}

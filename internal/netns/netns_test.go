@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"testing"
 
-	"forage/internal/frames"
+	"forage/internal/control"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,13 +25,13 @@ const roleEnv = "FORAGE_NETNS_TEST"
 
 // spawn starts the named test inside fresh namespaces, with a control channel
 // as descriptor 3.
-func spawn(t *testing.T, test string, flags uintptr) (*exec.Cmd, *frames.Conn) {
+func spawn(t *testing.T, test string, flags uintptr) (*exec.Cmd, *control.Conn) {
 	t.Helper()
-	host, guest, err := frames.Pair()
+	host, guest, err := control.Pair()
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := frames.New(host, frames.FromGuest())
+	conn, err := control.New(host, control.FromGuest())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,12 +66,12 @@ func unprivileged(id int) int {
 
 // inside returns the control channel when this process is the one that spawn
 // started for this test, and skips otherwise.
-func inside(t *testing.T) *frames.Conn {
+func inside(t *testing.T) *control.Conn {
 	t.Helper()
 	if os.Getenv(roleEnv) != t.Name() {
 		t.Skip("runs in a namespace only, started by TestNamespace")
 	}
-	conn, err := frames.New(os.NewFile(3, "control"), frames.FromHost())
+	conn, err := control.New(os.NewFile(3, "control"), control.FromHost())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestNamespace(t *testing.T) {
 	}
 	defer l.Close()
 	serve(l)
-	if err := conn.Send(frames.Frame{Kind: frames.Go}); err != nil {
+	if err := conn.Send(control.Frame{Kind: control.Go}); err != nil {
 		t.Fatal(err)
 	}
 	if err := cmd.Wait(); err != nil {
@@ -203,7 +203,7 @@ func TestInside(t *testing.T) {
 		t.Fatal(err)
 	}
 	body, _ := json.Marshal(n.Report)
-	if err := conn.Send(frames.Frame{Kind: frames.Listeners, Body: body}, n.Files()...); err != nil {
+	if err := conn.Send(control.Frame{Kind: control.Listeners, Body: body}, n.Files()...); err != nil {
 		t.Fatal(err)
 	}
 	n.Close()

@@ -1,4 +1,5 @@
-// Package pipe reads what others write into pipes, for as long as they live. It starts and ends nobody.
+// Package pipe reads what others write into pipes, for as long as they live. It starts and ends no
+// process.
 package pipe
 
 import (
@@ -13,9 +14,10 @@ import (
 // Size is how many bytes a pipe holds.
 const Size = 64 << 10
 
-// Copy copies what is written into the pipe of which src is our end, until its end or, once ended is closed, until all that is
-// in the pipe then is copied. The pipe's end alone is not to be waited for: whoever writes can put the other end into a message
-// that nobody receives (unix(7), SCM_RIGHTS), and it stays open when they are dead. src is the caller's to close.
+// Copy copies what is written into the pipe of which src is our end, until its end or, once ended
+// is closed, until all that is in the pipe then is copied. The pipe's end alone is not to be waited
+// for: a writer can put the other end into a message that is never received (unix(7), SCM_RIGHTS),
+// and it stays open when they are dead. src is the caller's to close.
 func Copy(dst io.Writer, src *os.File, ended <-chan struct{}) error {
 	finished := make(chan struct{})
 	defer close(finished)
@@ -58,7 +60,8 @@ func copyNow(dst io.Writer, src *os.File, buf []byte) error {
 	}
 }
 
-// ReadNow reads what can be read at once from a file that can be given deadlines, whatever the deadline; 0 is nothing.
+// ReadNow reads what can be read at once from a file that can be given deadlines, whatever the
+// deadline; 0 is nothing.
 func ReadNow(file *os.File, buf []byte) int {
 	raw, err := file.SyscallConn()
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 // patience is how long anything may take that must happen.
 const patience = 5 * time.Minute
 
-// copying is Copy of what is said into a pipe that stays open at its other end until it is told to close.
+// copying is Copy of what is said into a pipe that stays open at its other end until it is told to
+// close.
 func copying(t *testing.T, said string, ended <-chan struct{}, close bool) (string, error) {
 	t.Helper()
 	read, write, err := os.Pipe()
@@ -44,7 +45,8 @@ func TestCopyToTheEnd(t *testing.T) {
 	}
 }
 
-// TestCopyOfTheDead: somebody has the other end open still when all who wrote are dead; what they wrote is copied.
+// TestCopyOfTheDead: another process has the other end open still when all who wrote are dead; what
+// they wrote is copied.
 func TestCopyOfTheDead(t *testing.T) {
 	ended := make(chan struct{})
 	close(ended)
@@ -55,7 +57,8 @@ func TestCopyOfTheDead(t *testing.T) {
 	}
 }
 
-// TestCopyWaitsUntilTheyEnd: what is written while it copies is not missed, and the end of those who write is seen while it waits.
+// TestCopyWaitsUntilTheyEnd: what is written while it copies is not missed, and the end of those
+// who write is seen while it waits.
 func TestCopyWaitsUntilTheyEnd(t *testing.T) {
 	read, write, err := os.Pipe()
 	if err != nil {

@@ -108,12 +108,11 @@ func RuleText(r forage.Rule) string {
 	return strings.Join(words, " ")
 }
 
-// Compile makes a policy of a network as it is written. Its mode "" is none; the entries
-// it allows are "host", "host:port", "*.suffix",
-// "*.suffix:port", "address", "address:port" or "[v6]:port". Without a port any port is
-// allowed. "*.suffix" is every name below suffix, not suffix itself. What is not
-// public has to be named with its port. "@NAME" stands for the hosts in Sets. The error names the entry or the rule, and what
-// was expected of it.
+// Compile makes a policy of a network as it is written. Its mode "" is none; the entries it allows
+// are "host", "host:port", "*.suffix", "*.suffix:port", "address", "address:port" or "[v6]:port".
+// Without a port any port is allowed. "*.suffix" is every name below suffix, not suffix itself.
+// What is not public has to be named with its port. "@NAME" stands for the hosts in Sets. The error
+// names the entry or the rule, and what was expected of it.
 func Compile(network forage.Network) (Policy, error) {
 	p := Policy{
 		names:   make(map[string][]*rule),

@@ -148,7 +148,7 @@ func (p Policy) judgePort(r Request, all []candidate) (Decision, bool) {
 	if r.Method == "" {
 		return connection(r, allows, denies), false
 	}
-	return judgeRequest(r, allows, denies)
+	return judgeRequest(r, allows, denies), false
 }
 
 // unnamed says what can't be allowed without being named.

@@ -73,7 +73,7 @@ func proposals(p Policy, r Request, d Decision) []Change {
 	}
 	switch git := gitProposal(r); {
 	case claimed != "" && git != nil:
-		changes = append(changes, Change{Rule: &forage.Rule{Host: claimed, Git: git}}) // never a path: nobody would look at what is pushed
+		changes = append(changes, Change{Rule: &forage.Rule{Host: claimed, Git: git}}) // never a path: pushes would not be judged
 	case claimed != "" && r.Method != "" && path == nil: // what can't be written is not worth allowing all of the host
 	case claimed != "":
 		changes = append(changes, Change{Rule: &forage.Rule{Host: claimed, Methods: method, Paths: path}})
@@ -96,12 +96,11 @@ func proposed(r Request) (methods, paths []string) {
 	if checkMethod(r.Method) == nil {
 		methods = []string{r.Method}
 	}
-	path, ok := cleanPath(r.Path)
-	if !ok { // it may have no more than escaped slashes
-		path = decode(upperEscapes(r.Path), mustEscape)
-	}
-	if r.Method != "" && !strings.Contains(path, "*") && checkGlob(path) == nil {
-		paths = []string{path}
+	if all, ok := readings(r.Path, false); ok && r.Method != "" {
+		path := "/" + strings.Join(all[0], "/")
+		if !strings.Contains(path, "*") && checkGlob(path) == nil {
+			paths = []string{path}
+		}
 	}
 	return methods, paths
 }
@@ -122,7 +121,7 @@ func hostText(r Request) string {
 
 // gitProposal is a rule for the repository that r asks for; nil if r is no request of git's.
 func gitProposal(r Request) *forage.GitRule {
-	all, ok := readings(r.Path)
+	all, ok := readings(r.Path, false)
 	if !ok || len(all) != 1 {
 		return nil
 	}

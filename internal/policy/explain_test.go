@@ -75,7 +75,7 @@ func TestExplanationsAreTrue(t *testing.T) {
 	})
 }
 
-// apply makes a change to a network as somebody would in a file.
+// apply makes a change to a network as a user would in a file.
 func apply(n forage.Network, c policy.Change, t *rapid.T) forage.Network {
 	n.Allow, n.Rules = slices.Clone(n.Allow), slices.Clone(n.Rules)
 	if c.Mode != "" {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"forage"
 )
@@ -45,7 +47,7 @@ func parseRef(text string) (*glob, error) {
 	case strings.HasPrefix(text, "/") || strings.HasSuffix(text, "/"):
 		return nil, fmt.Errorf("%.80q: expected a branch without / at either end, such as agent/*", text)
 	case strings.HasPrefix(text, "+") || strings.Contains(text, ":"):
-		return nil, fmt.Errorf("%.80q: expected a name, not a refspec: nothing is ever forced", text)
+		return nil, fmt.Errorf("%.80q: expected a name, not a refspec", text)
 	}
 	if !strings.HasPrefix(text, "refs/") {
 		text = "refs/heads/" + text
@@ -54,18 +56,16 @@ func parseRef(text string) (*glob, error) {
 		text += "/*" // below, not the ref itself
 	}
 	g, err := parseGlob("/" + text)
-	if err == nil && !isRef(strings.ReplaceAll(text, "*", "x")) {
+	if err == nil && !IsRef(strings.ReplaceAll(text, "*", "x")) {
 		err = fmt.Errorf("%.80q is not a name that git gives to refs", text)
 	}
 	return g, err
 }
 
-// AllowsRef says whether a push by that rule may create a ref or move it
-// forward. It says nothing of the kind of update: forced ones and deletions
-// are never allowed, and the ref's new value alone doesn't show which it is. A name
+// AllowsRef says whether a push by that rule may create or move a ref. A name
 // that git itself would not give (git-check-ref-format(1)) is never allowed.
 func AllowsRef(rule forage.GitRule, ref string) bool {
-	if !isRef(ref) {
+	if !IsRef(ref) {
 		return false
 	}
 	path := segments(ref)
@@ -77,17 +77,21 @@ func AllowsRef(rule forage.GitRule, ref string) bool {
 	return false
 }
 
-// isRef says whether ref is a full name by git-check-ref-format(1), with
-// something below a kind: refs/heads/main.
-func isRef(ref string) bool {
+// IsRef says whether ref is a full name by git-check-ref-format(1), with something below a kind
+// (refs/heads/main), that no terminal acts on and no program takes for an option.
+func IsRef(ref string) bool {
 	parts := strings.Split(ref, "/")
-	if len(ref) > maxGlob || len(parts) < 3 || parts[0] != "refs" || strings.HasSuffix(ref, ".") ||
-		strings.Contains(ref, "..") || strings.Contains(ref, "@{") || strings.ContainsAny(ref, " ~^:?*[\\") ||
-		strings.ContainsFunc(ref, isControl) {
+	if len(ref) > maxGlob || !utf8.ValidString(ref) || len(parts) < 3 || parts[0] != "refs" || strings.HasSuffix(ref, ".") ||
+		strings.Contains(ref, "..") || strings.Contains(ref, "@{") {
+		return false
+	}
+	if strings.ContainsFunc(ref, func(c rune) bool {
+		return unicode.IsControl(c) || unicode.Is(unicode.Cf, c) || unicode.IsSpace(c) || strings.ContainsRune(`~^:?*[\`, c)
+	}) {
 		return false
 	}
 	for _, part := range parts {
-		if part == "" || part[0] == '.' || strings.HasSuffix(part, ".lock") {
+		if part == "" || part == "@" || part[0] == '.' || part[0] == '-' || strings.HasSuffix(part, ".lock") {
 			return false
 		}
 	}

@@ -40,6 +40,7 @@ const (
 	RuleNone        = "network-none"    // the mode allows nothing
 	RuleFull        = "network-full"    // the mode allows everything public
 	RuleMalformed   = "malformed"       // not a name or an address that can be judged
+	RulePath        = "ambiguous-path"  // servers may read the path differently, and a rule names paths
 	RuleReserved    = "reserved-name"   // a name that never leaves the host
 	RuleLocalName   = "local-name"      // a name without a dot, not named with its port
 	RulePrivate     = "private-address" // not a public address, not named with its port

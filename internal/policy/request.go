@@ -46,13 +46,14 @@ func (r *rule) most() grade {
 }
 
 // judgeRequest judges a request by every way to read its path: each has to be allowed.
-func judgeRequest(r Request, allows, denies []candidate) (d Decision, wall bool) {
+func judgeRequest(r Request, allows, denies []candidate) (d Decision) {
 	ways := [][]string{nil}
-	if slices.ContainsFunc(allows, candidate.asksPath) || slices.ContainsFunc(denies, candidate.asksPath) {
-		if read, ok := readings(r.Path); ok {
+	ruled := slices.ContainsFunc(denies, candidate.asksPath)
+	if ruled || slices.ContainsFunc(allows, candidate.asksPath) {
+		if read, ok := readings(r.Path, ruled); ok {
 			ways = read
 		} else if !wholly(allows, denies) {
-			return denied(RuleMalformed, "a path that servers may read in too many ways"), true
+			return denied(RulePath, fmt.Sprintf("servers may read the path %.200q in more than one way, and a rule names paths", r.Path))
 		}
 	}
 	var unallowed *Decision
@@ -63,7 +64,7 @@ func judgeRequest(r Request, allows, denies []candidate) (d Decision, wall bool)
 		}
 		switch {
 		case named:
-			return found, false
+			return found
 		case unallowed != nil:
 		case found.Verdict != Allow:
 			unallowed = &found
@@ -75,9 +76,9 @@ func judgeRequest(r Request, allows, denies []candidate) (d Decision, wall bool)
 		}
 	}
 	if unallowed != nil {
-		return *unallowed, false
+		return *unallowed
 	}
-	return d, false
+	return d
 }
 
 func (c candidate) asksPath() bool { return len(c.paths)+len(c.git) > 0 }
@@ -126,9 +127,9 @@ func judgeReading(r Request, path []string, allows, denies []candidate) (d Decis
 	return d, false
 }
 
-// pick finds the rule that allows a request: the one with the most special
-// path, and of those one that names methods before one that doesn't. What git asks of
-// a repository is a matter of the rules about git that are the most special for it, if there are some.
+// pick finds the rule that allows a request: the one with the most special path, and of those one
+// that names methods before one that doesn't. What git asks of a repository is a matter of the
+// rules about git that are the most special for it, if there are some.
 func pick(r Request, path []string, allows []candidate) (best candidate, special grade, push *forage.GitRule) {
 	if at, ok := gitRank(path, allows); ok {
 		for _, c := range allows {

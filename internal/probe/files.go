@@ -13,7 +13,7 @@ import (
 	"forage"
 )
 
-// hostPlaces hold what must not be visible inside, whoever the caller is.
+// hostPlaces hold what must not be visible inside, for any caller.
 var hostPlaces = []string{
 	"/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/ssh", "/etc/ssl/private", "/etc/machine-id",
 	"/root", "/boot", "/srv", "/mnt", "/media", "/var/log", "/var/run/docker.sock", "/run/docker.sock", "/run/dbus", "/run/user",

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,7 +13,7 @@ import (
 )
 
 // identityWalls are about who the agent is.
-func identityWalls() []wall {
+func identityWalls(opts Options) []wall {
 	status := ownStatus()
 	field := func(name, key, want string) wall {
 		return wall{"identity", name, func(context.Context) error {
@@ -45,7 +46,7 @@ func identityWalls() []wall {
 			return must(true, "none")
 		}},
 		{"identity", "inherited descriptors", inheritedDescriptors},
-		{"identity", "the host's environment", foreignEnvironment},
+		{"identity", "the host's environment", func(context.Context) error { return foreignEnvironment(opts.Environment) }},
 	}
 }
 
@@ -93,24 +94,16 @@ func inheritedDescriptors(context.Context) error {
 	return must(true, "none but the standard streams")
 }
 
-// allowedEnvironment are the variables that a sandbox gives to what runs in
-// it; others would come from the host.
-var allowedEnvironment = strings.Fields(`PATH HOME USER LOGNAME SHELL TERM COLORTERM LANG LC_ALL TZ PWD TMPDIR
-	FORAGE_SANDBOX AGENT_SANDBOX XDG_RUNTIME_DIR PIP_BREAK_SYSTEM_PACKAGES
-	HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY http_proxy https_proxy all_proxy no_proxy
-	SSL_CERT_FILE SSL_CERT_DIR NODE_EXTRA_CA_CERTS NODE_USE_ENV_PROXY REQUESTS_CA_BUNDLE CURL_CA_BUNDLE GIT_SSL_CAINFO
-	CARGO_HTTP_CAINFO PIP_CERT AWS_CA_BUNDLE DENO_CERT NIX_SSL_CERT_FILE
+// sessionVariables are those that a command can be given beside its sandbox's.
+var sessionVariables = strings.Fields(`COLORTERM LC_ALL TZ PWD TMPDIR TMUX_TMPDIR XDG_RUNTIME_DIR SSL_CERT_DIR NODE_USE_ENV_PROXY
 	GIT_AUTHOR_NAME GIT_AUTHOR_EMAIL GIT_COMMITTER_NAME GIT_COMMITTER_EMAIL`)
 
-func foreignEnvironment(context.Context) error {
+// foreignEnvironment looks for variables that the sandbox is not given: they come from the host.
+func foreignEnvironment(given []string) error {
 	for _, entry := range os.Environ() {
 		name, _, _ := strings.Cut(entry, "=")
-		known := false
-		for _, allowed := range allowedEnvironment {
-			known = known || name == allowed
-		}
-		if !known {
-			return nil
+		if !slices.Contains(given, name) && !slices.Contains(sessionVariables, name) {
+			return through(name + " is set")
 		}
 	}
 	return fmt.Errorf("%d variables, all ours", len(os.Environ()))

@@ -44,8 +44,10 @@ func kernelWalls(opts Options) []wall {
 		reading("kernel", "/proc/kcore"),
 		reading("kernel", "/proc/keys"),
 	}
-	if !opts.NestedNamespaces {
+	if !opts.NestedNamespaces { // else its /proc is whole
 		walls = append(walls,
+			reading("kernel", "/proc/kallsyms"),
+			reading("kernel", "/proc/cmdline"),
 			call("making a user namespace", unix.SYS_UNSHARE, unix.CLONE_NEWUSER, 0, 0),
 			call("making a user namespace by clone3", unix.SYS_CLONE3, 0, 0, 0))
 	}

@@ -23,9 +23,9 @@ import (
 	"forage/internal/egress/credential"
 	"forage/internal/egress/meter"
 	"forage/internal/egress/tlsmitm"
+	"forage/internal/egressconfig"
 	"forage/internal/hostset"
 	"forage/internal/inject"
-	"forage/internal/outlet"
 	"forage/internal/policy"
 	"forage/internal/secrets"
 )
@@ -37,7 +37,7 @@ type plan struct {
 	name     string
 	client   config.ProxyClient
 	engine   egress.Config
-	facts    string // what an engine can't change while it runs
+	sum      string // of all that the engine is made of: a change takes another engine
 	traffic  forage.Traffic
 	bindings []forage.Binding
 	env      map[string]string // what the secrets' sources need of it
@@ -65,10 +65,7 @@ func (s *Service) planClient(loaded *config.Config, name string) (p plan, err er
 	if err := findSets(loaded, &template.Network); err != nil {
 		return p, err
 	}
-	if p.engine, err = outlet.EngineConfig(name, template.Network, loaded.Network); err != nil {
-		return p, err
-	}
-	if p.facts, err = factsOf(loaded.Network); err != nil {
+	if p.engine, err = egressconfig.Engine(name, template.Network, loaded.Network); err != nil {
 		return p, err
 	}
 	const later = 1 // client that may be added while it runs
@@ -84,10 +81,22 @@ func (s *Service) planClient(loaded *config.Config, name string) (p plan, err er
 	for _, b := range p.bindings {
 		s.takeEnv(p.env, b.Source)
 	}
-	return p, nil
+	p.sum, err = p.sumOf(template.Network, loaded.Network)
+	return p, err
 }
 
-// findSets finds the hosts of the sets that a template names. The tools of whoever runs the service
+// sumOf tells apart what engines are made of, the content of files included.
+func (p plan) sumOf(network forage.Network, facts forage.NetworkFacts) (string, error) {
+	hash := sha256.New()
+	err := json.NewEncoder(hash).Encode([]any{network, network.Sets, facts, p.bindings, p.env})
+	for _, file := range append(p.secretFiles(), facts.UpstreamCA) {
+		content, _ := os.ReadFile(file) // what can't be read is told when it is needed
+		fmt.Fprintf(hash, "%q", content)
+	}
+	return hex.EncodeToString(hash.Sum(nil)), err
+}
+
+// findSets finds the hosts of the sets that a template names. The tools of the service's own user
 // are not asked for a registry: it serves others.
 func findSets(loaded *config.Config, network *forage.Network) error {
 	network.Sets = map[string][]string{}
@@ -102,7 +111,7 @@ func findSets(loaded *config.Config, network *forage.Network) error {
 }
 
 // bindings are those of the template's secrets that are configured. Unlike a sandbox's, a client's
-// are not looked for in the environment and the logins of whoever runs the service.
+// are not looked for in the environment and the logins of the service's own user.
 func (s *Service) bindings(loaded *config.Config, template forage.Template, name string) ([]forage.Binding, error) {
 	wanted := slices.Clone(template.Secrets)
 	for _, agent := range template.Agents {
@@ -140,7 +149,7 @@ func placeholders(loaded *config.Config, template forage.Template, bindings []fo
 	}
 	var parts []inject.Contribution
 	for _, b := range bindings {
-		service, err := inject.PresetOf(b.Secret, loaded.Secrets[b.Secret])
+		service, err := inject.ServiceOf(b.Secret, loaded.Secrets[b.Secret])
 		if err != nil {
 			return nil, err
 		}
@@ -163,20 +172,6 @@ func (s *Service) takeEnv(env map[string]string, source forage.SecretSource) {
 	}
 }
 
-// factsOf tells apart what an engine is made with and can't change.
-func factsOf(facts forage.NetworkFacts) (string, error) {
-	text, err := json.Marshal(facts)
-	if err != nil {
-		return "", err
-	}
-	if facts.UpstreamCA == "" {
-		return string(text), nil
-	}
-	roots, err := os.ReadFile(facts.UpstreamCA)
-	sum := sha256.Sum256(roots)
-	return string(text) + hex.EncodeToString(sum[:]), err
-}
-
 // client is one whom the service serves.
 type client struct {
 	life      context.Context
@@ -195,14 +190,14 @@ func (s *Service) newClient(p plan) (_ *client, err error) {
 	c.life, c.end = context.WithCancel(context.Background())
 	defer func() {
 		if err != nil {
-			err = errors.Join(fmt.Errorf("proxy.clients.%s: %w", p.name, err), c.close())
+			err = errors.Join(forage.WithHint(fmt.Errorf("proxy.clients.%s: %w", p.name, err), forage.Hint(err)), c.close())
 		}
 	}()
 	if c.log, err = audit.Open(filepath.Join(s.dir, p.name+".audit.jsonl"), p.name); err != nil {
 		return nil, err
 	}
 	ledger := filepath.Join(s.dir, p.name+".traffic.json")
-	c.account, c.ledger, err = outlet.OpenAccount(p.traffic, ledger, func(err error) { s.log.Error("counting", "client", p.name, "error", err) })
+	c.account, c.ledger, err = egressconfig.OpenAccount(p.traffic, ledger, func(err error) { s.log.Error("counting", "client", p.name, "error", err) })
 	if err != nil {
 		return nil, err
 	}
@@ -212,37 +207,31 @@ func (s *Service) newClient(p plan) (_ *client, err error) {
 	if c.engine, err = s.newEngine(c, p); err != nil {
 		return nil, err
 	}
-	set, err := c.credentials(p, c.engine)
-	if err != nil {
-		return nil, err
-	}
-	c.engine.SetCredentials(set)
 	return c, nil
 }
 
-// newEngine makes an engine without credentials.
+// newEngine makes an engine for a client. What it puts into requests ends with the client.
 func (s *Service) newEngine(c *client, p plan) (*egress.Engine, error) {
-	e := p.engine
-	e.Audit, e.Authority, e.Account, e.Dial = c.log, c.authority, c.account, s.options.dial
-	return egress.New(e)
-}
-
-// credentials are what is put into a client's requests.
-func (c *client) credentials(p plan, engine *egress.Engine) (*credential.Set, error) {
-	sources, err := outlet.Sources(c.life, p.bindings, p.env, engine.HostTransport, c.secretFailed)
+	made := p.engine
+	made.Audit, made.Authority, made.Account, made.Dial = c.log, c.authority, c.account, s.options.dial
+	engine, err := egress.New(made)
 	if err != nil {
-		return nil, fmt.Errorf("proxy.clients.%s: %w", p.name, err)
+		return nil, err
 	}
-	set, err := credential.Compile(p.bindings, sources)
-	if err != nil {
-		return nil, forage.WithHint(fmt.Errorf("proxy.clients.%s: %w", p.name, err), forage.Hint(err))
+	sources, err := egressconfig.Sources(c.life, p.bindings, p.env, engine.HostTransport, c.secretFailed)
+	if err == nil {
+		var set *credential.Set
+		if set, err = credential.Compile(p.bindings, sources); err == nil {
+			engine.SetCredentials(set)
+			return engine, nil
+		}
 	}
-	return set, nil
+	return nil, errors.Join(err, engine.Close())
 }
 
 // secretFailed puts on record what is wrong with a secret; the client is not told.
 func (c *client) secretFailed(secret string, err error) {
-	_ = c.log.Record(outlet.SourceFailed(secret, err)) // the request is refused all the same
+	_ = c.log.Record(egressconfig.SourceFailed(secret, err)) // the request is refused all the same
 }
 
 // publish writes a client's authority to where it is expected.
@@ -274,10 +263,14 @@ func (c *client) close() error {
 
 // filesOf are the files that a plan depends on beside the configuration.
 func (p plan) filesOf() []string {
-	var files []string
+	files := p.secretFiles()
 	if p.client.Token != nil && p.client.Token.File != "" {
 		files = append(files, p.client.Token.File)
 	}
+	return files
+}
+
+func (p plan) secretFiles() (files []string) {
 	for _, b := range p.bindings {
 		if b.Source.File != "" {
 			files = append(files, b.Source.File)

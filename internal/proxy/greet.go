@@ -157,8 +157,8 @@ func (c *tlsConn) SetLinger(seconds int) error {
 	return nil
 }
 
-// Close says goodbye first, as TLS wants it, which a client that does not read
-// can hold up; a reset waits for nobody.
+// Close says goodbye first, as TLS wants it, which a client that does not read can hold up; a reset
+// does not wait.
 func (c *tlsConn) Close() error {
 	if c.abrupt.Load() {
 		return c.NetConn().Close()

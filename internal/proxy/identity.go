@@ -37,7 +37,7 @@ type peer struct {
 	names []string // in its certificate, which has been verified, of ListenTLS
 }
 
-// Reasons why nobody is served. They say nothing of tokens.
+// Reasons why a client is not served. They say nothing of tokens.
 var (
 	errNoToken      = errors.New("it brought no token")
 	errWrongToken   = errors.New("no client has its token")

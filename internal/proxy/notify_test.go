@@ -1,13 +1,11 @@
 package proxy
 
 import (
-	"log/slog"
 	"net"
 	"os"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -72,32 +70,5 @@ func TestInherited(t *testing.T) {
 	env["LISTEN_PID"] = "1"
 	if got, err := inherited(getenv, first, at); got != nil || err != nil {
 		t.Errorf("those of another process: %v, %v", got, err)
-	}
-}
-
-// TestSayWaitsForNobody: a service manager that reads nothing holds nothing up.
-func TestSayWaitsForNobody(t *testing.T) {
-	at := &net.UnixAddr{Name: testdir.Plain(t) + "/notify.sock", Net: "unixgram"}
-	manager, err := net.ListenUnixgram("unixgram", at)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer manager.Close()
-	full, err := net.DialUnix("unixgram", nil, at)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer full.Close()
-	for err == nil {
-		full.SetWriteDeadline(time.Now().Add(100 * time.Millisecond)) // no room any more
-		_, err = full.Write([]byte("STATUS=busy"))
-	}
-	s := &Service{notify: notifier{at.Name}, log: slog.New(slog.DiscardHandler)}
-	said := make(chan struct{})
-	go func() { s.say("STOPPING=1"); close(said) }()
-	select {
-	case <-said:
-	case <-time.After(patience):
-		t.Error("the service manager is waited for in vain")
 	}
 }

@@ -29,7 +29,7 @@ type guest struct {
 
 func newPending(room int) *pending { return &pending{room: room, guests: list.New()} }
 
-// enter makes room for conn; nil says that nobody is let in any more.
+// enter makes room for conn; nil says that it is closed.
 func (p *pending) enter(conn net.Conn) *guest {
 	g := &guest{conn: conn}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
@@ -60,7 +60,7 @@ func (p *pending) leave(g *guest) bool {
 	return true
 }
 
-// close sends everybody away, and lets nobody in.
+// close ends all of them, and lets none in.
 func (p *pending) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

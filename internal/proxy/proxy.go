@@ -8,8 +8,8 @@
 // bounds of time and size; then the connection is the engine's, which asks again about
 // each request on it. Nothing else that a request says of its sender counts.
 //
-// The configuration may change while it runs: streams that it still allows go on. One that is wrong changes
-// nothing. This package decides nothing about destinations.
+// The configuration may change while it runs: streams that it still allows go on. One that is wrong
+// changes nothing. This package decides nothing about destinations.
 package proxy
 
 import (
@@ -30,7 +30,7 @@ import (
 	"forage"
 	"forage/internal/audit"
 	"forage/internal/config"
-	"forage/internal/follow"
+	"forage/internal/tail"
 	"forage/internal/unixsock"
 )
 
@@ -77,7 +77,7 @@ type Service struct {
 	log      *slog.Logger
 	notify   notifier
 	audit    *audit.Log
-	files    *follow.Files
+	files    *tail.Files
 	refusals *rate.Limiter
 	unsaid   atomic.Int64 // refusals that are not in the log yet
 	pending  *pending
@@ -130,7 +130,7 @@ func start(options Options) (_ *Service, err error) {
 			err = errors.Join(err, s.close())
 		}
 	}()
-	if s.files, err = follow.WatchFiles(); err != nil {
+	if s.files, err = tail.WatchFiles(); err != nil {
 		return nil, err
 	}
 	_ = s.files.Set(options.Watch) // before they are read, so that no change is missed; apply tells what can't be watched
@@ -301,8 +301,8 @@ func (s *Service) listenAt(at config.ProxyListen, mode uint32) (net.Listener, er
 	return ownSocket{listener, at.Address}, nil
 }
 
-// freeSocket says whether a socket may be made at path: whatever is there is
-// a socket that nobody listens on any more.
+// freeSocket says whether a socket may be made at path: whatever is there is a socket without a
+// listener.
 func freeSocket(path string) error {
 	info, err := os.Lstat(path)
 	switch {
@@ -321,10 +321,10 @@ func freeSocket(path string) error {
 		return nil
 	case err == nil:
 		conn.Close()
-	case !errors.Is(err, unix.EAGAIN): // somebody has no room for one more
-		return forage.WithHint(err, "remove the socket if nobody needs it")
+	case !errors.Is(err, unix.EAGAIN): // its queue is full
+		return forage.WithHint(err, "remove the socket if it is not needed")
 	}
-	return forage.Errorf(forage.ErrRefused, "somebody listens on %s", path)
+	return forage.Errorf(forage.ErrRefused, "a program listens on %s", path)
 }
 
 // record puts a line about the service into its own audit log.

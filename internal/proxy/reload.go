@@ -11,14 +11,12 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"forage"
 	"forage/internal/audit"
 	"forage/internal/config"
 	"forage/internal/egress"
-	"forage/internal/egress/credential"
 	"forage/internal/secrets"
 )
 
@@ -63,8 +61,7 @@ type next struct {
 	who       *identities
 	tls       *tlsSide
 	made      map[string]*client            // clients that there were not
-	engines   map[string]*egress.Engine     // in the place of those that can't be changed
-	sets      map[string]*credential.Set    // of clients that stay
+	engines   map[string]*egress.Engine     // of clients that are not what they were
 	listeners map[string]net.Listener       // new ones
 	listen    map[string]config.ProxyListen // all of them
 	published []func() error                // write authorities to where they are expected
@@ -76,7 +73,7 @@ func (s *Service) apply(loaded *config.Config) error {
 		return forage.Errorf(forage.ErrUsage, "proxy.auditDir can't be changed while the proxy runs")
 	}
 	n := &next{
-		plans: map[string]plan{}, made: map[string]*client{}, engines: map[string]*egress.Engine{}, sets: map[string]*credential.Set{},
+		plans: map[string]plan{}, made: map[string]*client{}, engines: map[string]*egress.Engine{},
 		listeners: map[string]net.Listener{}, listen: map[string]config.ProxyListen{},
 	}
 	if err := s.prepare(n, loaded); err != nil {
@@ -175,15 +172,14 @@ func (s *Service) prepareClient(n *next, name string, p plan) (err error) {
 	if c.plan.client.CAFile != p.client.CAFile {
 		n.published = append(n.published, func() error { return publish(p, c.authority) })
 	}
-	engine := c.engine
-	if c.plan.facts != p.facts {
-		if engine, err = s.newEngine(c, p); err != nil {
-			return fmt.Errorf("proxy.clients.%s: %w", name, err)
-		}
-		n.engines[name] = engine
+	if c.plan.sum == p.sum {
+		return nil
 	}
-	n.sets[name], err = c.credentials(p, engine)
-	return err
+	if n.engines[name], err = s.newEngine(c, p); err != nil {
+		delete(n.engines, name)
+		return forage.WithHint(fmt.Errorf("proxy.clients.%s: %w", name, err), forage.Hint(err))
+	}
+	return nil
 }
 
 func (s *Service) prepareListeners(n *next, p *config.Proxy) error {
@@ -201,10 +197,10 @@ func (s *Service) prepareListeners(n *next, p *config.Proxy) error {
 	return nil
 }
 
-// swap puts in force what is ready, and ends what is not wanted any more.
-// Connections of clients that stay go on, as far as their new policy allows.
+// swap puts in force what is ready, and ends what is not wanted any more: clients that are
+// removed, and connections of those that are not what they were.
 func (s *Service) swap(n *next) (errs []error) {
-	var gone, stay []*client
+	var gone []*client
 	var replaced []*egress.Engine
 	s.mu.Lock()
 	for name, c := range s.clients {
@@ -216,18 +212,15 @@ func (s *Service) swap(n *next) (errs []error) {
 	for name, c := range n.made {
 		s.clients[name] = c
 	}
-	s.who.Store(n.who) // before the policies: whoever is no client any more has none
+	s.who.Store(n.who) // before the policies: a former client has none
 	s.tls.Store(n.tls)
-	for name, set := range n.sets {
-		c := s.clients[name]
+	for name, c := range s.clients {
 		if engine := n.engines[name]; engine != nil {
 			replaced = append(replaced, c.engine)
-			engine.SetCredentials(set) // before anything goes through it
 			c.engine = engine
 		}
 		c.plan = n.plans[name]
 		c.account.SetBounds(c.plan.traffic)
-		stay = append(stay, c)
 	}
 	for name, listener := range s.listeners {
 		if _, ok := n.listen[name]; !ok {
@@ -240,11 +233,6 @@ func (s *Service) swap(n *next) (errs []error) {
 		s.running.Go(func() { s.accept(listener, n.listen[name]) })
 	}
 	s.mu.Unlock()
-	var setting sync.WaitGroup
-	for _, c := range stay { // no client waits until what another may not do any more is recorded
-		setting.Go(func() { c.engine.Set(c.plan.engine.Policy, n.sets[c.plan.name]) })
-	}
-	setting.Wait()
 	for _, e := range replaced {
 		errs = append(errs, e.Close())
 	}

@@ -5,16 +5,11 @@ import (
 	"crypto/x509"
 	"errors"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"forage"
 	"forage/internal/audit"
@@ -23,7 +18,8 @@ import (
 
 const secretOfA = "sk-real-secret-of-a-0123456789"
 
-// newSecretWorld has an API server with TLS, which both clients may ask, and a secret for it that is a's.
+// newSecretWorld has an API server with TLS, which both clients may ask, and a secret for it that
+// is a's.
 func newSecretWorld(t *testing.T) (w *world, api *pki, seen chan http.Header) {
 	w, api, seen = newWorld(t), newPKI(t), make(chan http.Header, 10)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(res http.ResponseWriter, r *http.Request) {
@@ -82,8 +78,8 @@ func (w *world) askAPI(name, token string, roots *x509.CertPool, key string) (st
 	return res.Status + " " + string(text), err
 }
 
-// TestSecretsAreSeparate: a's secret goes into a's requests and into nobody
-// else's, whatever the others say, and nobody trusts another's authority.
+// TestSecretsAreSeparate: a's secret goes into a's requests and no others, whatever the others say.
+// No client trusts another's authority.
 func TestSecretsAreSeparate(t *testing.T) {
 	w, api, seen := newSecretWorld(t)
 	w.start()
@@ -178,7 +174,8 @@ func TestVariables(t *testing.T) {
 	}
 }
 
-// TestSecretIsTakenAway: a secret that the configuration has no more, or has anew, is so for the next request.
+// TestSecretIsTakenAway: a secret that the configuration has no more, or has anew, is so for the
+// next request.
 func TestSecretIsTakenAway(t *testing.T) {
 	w, _, seen := newSecretWorld(t)
 	w.start()
@@ -222,68 +219,6 @@ func TestSourceFails(t *testing.T) {
 	}
 }
 
-// TestChangedWhileItStarts: a configuration that is written while it is read is read again.
-func TestChangedWhileItStarts(t *testing.T) {
-	w := newWorld(t)
-	path := w.dir + "/config.toml"
-	writeFile(t, path, []byte("before"))
-	options := w.options()
-	options.Watch = []string{path}
-	load, write := options.Load, sync.OnceFunc(func() { writeFile(t, path, []byte("what comes after")) })
-	options.Load = func() (*config.Config, error) {
-		defer write()
-		return load()
-	}
-	stop, ended := w.run(options)
-	eventually(t, "it is read again", func() bool {
-		return slices.ContainsFunc(w.events("_proxy"), func(e audit.Event) bool { return strings.HasPrefix(e.Reason, "reloaded since a file has changed") })
-	})
-	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-}
-
-// TestNotify: what a service manager is told, and when.
-func TestNotify(t *testing.T) {
-	w := newWorld(t)
-	path := w.dir + "/notify"
-	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer socket.Close()
-	told := make(chan string, 20)
-	go func() {
-		buf := make([]byte, 4096)
-		for {
-			n, err := socket.Read(buf)
-			if err != nil {
-				close(told)
-				return
-			}
-			told <- string(buf[:n])
-		}
-	}()
-	w.env["NOTIFY_SOCKET"] = path
-	stop, ended := w.run(w.options())
-	wantTold := func(beginning string) {
-		t.Helper()
-		if got := <-told; !strings.HasPrefix(got, beginning) {
-			t.Errorf("told %q, want %q", got, beginning)
-		}
-	}
-	wantTold("READY=1\nSTATUS=clients: a, b; listening on ")
-	w.s.changes <- struct{}{}
-	wantTold("RELOADING=1\nMONOTONIC_USEC=")
-	wantTold("READY=1\n")
-	stop()
-	wantTold("STOPPING=1")
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-}
-
 // TestDrain: a stream that ends in time ends as it should.
 func TestDrain(t *testing.T) {
 	w := newWorld(t)
@@ -311,33 +246,5 @@ func TestDrain(t *testing.T) {
 	c.CloseIdleConnections()
 	if err := <-ended; err != nil {
 		t.Error(err)
-	}
-}
-
-// TestStopWaitsForNoToken: a service that is stopped does not wait for a command that prints a token.
-func TestStopWaitsForNoToken(t *testing.T) {
-	w := newWorld(t)
-	options := w.options()
-	options.tokenTimeout = 2 * patience
-	hangup := make(chan os.Signal, 1)
-	options.Hangup = hangup
-	stop, ended := w.run(options)
-	asked := w.dir + "/asked"
-	w.mu.Lock()
-	proxy := *w.loaded.Proxy
-	proxy.Clients = maps.Clone(proxy.Clients)
-	proxy.Clients["c"] = config.ProxyClient{Template: "a", Token: &forage.SecretSource{Command: []string{"sh", "-c", ": > " + asked + "; exec sleep 1000"}}}
-	w.loaded.Proxy = &proxy
-	w.mu.Unlock()
-	hangup <- os.Interrupt
-	eventually(t, "the token is asked for", func() bool { _, err := os.Stat(asked); return err == nil })
-	stop()
-	select {
-	case err := <-ended:
-		if err != nil {
-			t.Error(err)
-		}
-	case <-time.After(patience):
-		t.Error("the token is waited for in vain")
 	}
 }

@@ -7,10 +7,8 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"forage/internal/config"
 )
@@ -72,7 +70,7 @@ func TestCertificates(t *testing.T) {
 	w.wantDenial("no client has its certificate's name")
 }
 
-// TestTokensAreNotForTLS: a token makes nobody another client there, and none opens the listener.
+// TestTokensAreNotForTLS: a token makes no client another one there, and none opens the listener.
 func TestTokensAreNotForTLS(t *testing.T) {
 	w, server, clients := newTLSWorld(t)
 	w.start()
@@ -102,7 +100,8 @@ func TestTokensAreNotForTLS(t *testing.T) {
 	}
 }
 
-// TestAuthorityIsTakenAway: whose authority is removed does not come back with a session that it had.
+// TestAuthorityIsTakenAway: whose authority is removed does not come back with a session that it
+// had.
 func TestAuthorityIsTakenAway(t *testing.T) {
 	w, server, clients := newTLSWorld(t)
 	w.start()
@@ -120,25 +119,4 @@ func TestAuthorityIsTakenAway(t *testing.T) {
 	if _, reached := w.seen.Load("/y"); reached {
 		t.Error("the upstream server was asked")
 	}
-}
-
-// TestSlowHandshake: who begins TLS and does not go on is not waited for.
-func TestSlowHandshake(t *testing.T) {
-	w, _, _ := newTLSWorld(t)
-	options := w.options()
-	options.headTimeout = 200 * time.Millisecond
-	s, err := start(options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.s = s
-	defer s.close()
-	for _, beginning := range []string{"", "\x16\x03\x01", "\x16\x03\x01\x40\x00\x01\x00\x3f\xfc\x03\x03"} {
-		conn := w.dialTo(config.ListenTLS)
-		io.WriteString(conn, beginning)
-		if n, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("after %q: still open, %d bytes", beginning, n)
-		}
-	}
-	w.wantDenial("no-identity: from 127.0.0.1:")
 }

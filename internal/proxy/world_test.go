@@ -40,7 +40,8 @@ const (
 	tokenB = "bbbbbbbbbbbbbbbb-token-of-b"
 )
 
-// world is a service with what is around it: an upstream server, and a configuration that tests change.
+// world is a service with what is around it: an upstream server, and a configuration that tests
+// change.
 type world struct {
 	t   *testing.T
 	dir string
@@ -56,7 +57,8 @@ type world struct {
 	logged  strings.Builder
 }
 
-// newWorld has two clients, a and b, on loopback and a unix socket, who may both ask the upstream server.
+// newWorld has two clients, a and b, on loopback and a unix socket, who may both ask the upstream
+// server.
 func newWorld(t *testing.T) *world {
 	w := &world{t: t, dir: testdir.Plain(t), env: map[string]string{"TOKEN_A": tokenA, "TOKEN_B": tokenB}}
 	w.upstream = httptest.NewServer(http.HandlerFunc(w.serveUpstream))

@@ -12,6 +12,11 @@ import (
 // systemPath is the PATH of every root filesystem that doesn't say its own.
 const systemPath = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 
+// Variables are the names of what Environment and the caller's tools can set.
+func Variables() []string {
+	return slices.AppendSeq(ToolVariables(), maps.Keys(Environment("", forage.Identity{}, "", nil, BundlePath)))
+}
+
 // Environment is what every sandbox begins with. tools are folders to look for
 // commands in first; bundle is the path inside of a PEM file with the roots to trust:
 // BundlePath where TrustFiles puts one, or "" for whatever the root filesystem trusts.
@@ -33,6 +38,7 @@ func Environment(name string, who forage.Identity, shell string, tools []string,
 		"FORAGE_SANDBOX": name, "AGENT_SANDBOX": "1",
 		// pip has no system to break: it can't write to it, and installs into the home instead.
 		"PIP_BREAK_SYSTEM_PACKAGES": "1",
+		"NPM_CONFIG_PREFIX":         who.Home + "/.local", // so does npm install --global
 	}
 	for variable, value := range map[string]string{
 		"http_proxy": proxy, "https_proxy": proxy, "all_proxy": proxy, "no_proxy": "localhost,127.0.0.1,::1",

@@ -108,6 +108,11 @@ func TestTrustVariables(t *testing.T) {
 			t.Errorf("%s is %q", name, ours[name])
 		}
 	}
+	for name := range ours {
+		if !slices.Contains(Variables(), name) {
+			t.Errorf("doctor --prove takes %s for the host's", name)
+		}
+	}
 	if !strings.Contains(ours["JAVA_TOOL_OPTIONS"], javaStorePath) {
 		t.Errorf("Java: %q", ours["JAVA_TOOL_OPTIONS"])
 	}

@@ -7,12 +7,15 @@ package runtime
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net"
 	"os"
+	"slices"
 	"time"
 
 	"forage"
-	"forage/internal/frames"
+	"forage/internal/control"
+	"forage/internal/netns"
 )
 
 // Runtime is one way to isolate a sandbox. Its methods may be called from
@@ -26,8 +29,11 @@ type Runtime interface {
 	// Supports reports, with ErrUnsupported and a hint, the first thing that spec asks for and
 	// that this runtime on this host can't enforce. It changes nothing.
 	Supports(spec forage.Spec) error
+	// Has says whether the root filesystem of spec, which may have to be unpacked before, has a
+	// program at file, an absolute path.
+	Has(spec forage.Spec, file string) bool
 	// Start builds the sandbox and returns once its guest has taken over and
-	// waits for frames.Go. Everything it made is undone when it fails.
+	// waits for control.Go. Everything it made is undone when it fails.
 	Start(ctx context.Context, req Request) (Instance, error)
 	// Destroy removes whatever a sandbox of that name left on this host. It
 	// is idempotent: an absent sandbox succeeds.
@@ -47,7 +53,11 @@ type Capabilities struct {
 	DiskMax          bool                `json:"diskMax"`
 	Seccomp          bool                `json:"seccomp"`
 	NestedNamespaces bool                `json:"nestedNamespaces"`
-	LayeredMounts    bool                `json:"layeredMounts"` // forage.Mount.Layered
+	Files            bool                `json:"files"`          // forage.Spec.Files
+	Links            bool                `json:"links"`          // forage.Spec.Links
+	LayeredMounts    bool                `json:"layeredMounts"`  // forage.Mount.Layered
+	ProtectedPaths   bool                `json:"protectedPaths"` // forage.Spec.Protect
+	SocketMasks      bool                `json:"socketMasks"`    // sockets and FIFOs of the host are closed in whatever is mounted
 }
 
 // Info describes a runtime.
@@ -55,6 +65,35 @@ type Info struct {
 	Name         string       `json:"name"`
 	Description  string       `json:"description"`
 	Capabilities Capabilities `json:"capabilities"` // what it can enforce where the host lets it
+}
+
+// Refuses reports, with ErrUnsupported, the first thing that spec asks for and that the runtime can
+// enforce on no host.
+func (i Info) Refuses(spec forage.Spec) error {
+	can := i.Capabilities
+	layered := slices.ContainsFunc(spec.Mounts, func(m forage.Mount) bool { return m.Layered })
+	for _, need := range []struct {
+		can, asked bool
+		what       string
+	}{
+		{slices.Contains(can.Rootfs, spec.Rootfs.Kind), true, fmt.Sprintf("a root filesystem of kind %q", spec.Rootfs.Kind)},
+		{can.TasksMax, spec.Limits.TasksMax > 0, "tasksMax"},
+		{can.MemoryMax, spec.Limits.MemoryMax > 0, "memoryMax"},
+		{can.CPUQuota, spec.Limits.CPUQuota > 0, "cpuQuota"},
+		{can.DiskMax, spec.Limits.DiskMax > 0, "diskMax"},
+		{can.Seccomp, true, "a system call filter"},
+		{can.NestedNamespaces, spec.Security.NestedNamespaces, "nested namespaces"},
+		{can.Files, len(spec.Files) > 0, "generated files"},
+		{can.Links, len(spec.Links) > 0, "links"},
+		{can.LayeredMounts, layered, "mounts under a layer"},
+		{can.ProtectedPaths, len(spec.Protect) > 0, "protected paths"},
+		{can.SocketMasks, len(spec.Mounts) > 0, "closing the host's sockets in mounted folders"},
+	} {
+		if need.asked && !need.can {
+			return forage.WithHint(forage.Errorf(forage.ErrUnsupported, "runtime %s can't enforce %s", i.Name, need.what), "`forage-ctl runtimes` lists what each can")
+		}
+	}
+	return nil
 }
 
 // Finding is the result of trying one thing that a runtime relies on.
@@ -71,10 +110,12 @@ type Finding struct {
 type Request struct {
 	Spec forage.Spec
 	// Dir is this sandbox's own folder below the run-time folder (0700).
-	// The runtime may keep what Destroy needs in Dir/runtime.
+	// The runtime may keep what Destroy needs in Dir/runtime.json.
 	Dir string
-	// SSH is the listening unix socket that the guest serves SSH on.
-	SSH *os.File
+	// SSH is a listening unix socket, and SSHPath where it is: connections reach the guest's SSH
+	// server.
+	SSH     *os.File
+	SSHPath string
 	// Log is the write end of a pipe for the output of the agent's window; nil without a session.
 	Log *os.File
 	// Guest is the guest's own configuration (guest.Config), opaque to the runtime.
@@ -86,9 +127,11 @@ type Request struct {
 type Instance interface {
 	// Egress are the sandbox's own listening sockets, to be served by the
 	// egress engine. They are handed over once; the caller closes them.
-	Egress() Listeners
-	// Control is the channel to the guest: frames.Go and what follows.
-	Control() *frames.Conn
+	Egress() netns.Listeners
+	// Control is the channel to the guest: control.Go and what follows.
+	Control() *control.Conn
+	// Dial connects to the guest's SSH server.
+	Dial(ctx context.Context) (net.Conn, error)
 	// PID is the host's process id of the guest (0 where it has none).
 	PID() int
 	// Stop asks the guest to end everything inside, waits up to grace and
@@ -97,14 +140,4 @@ type Instance interface {
 	// Done is closed when the sandbox has ended; Err then says why (nil after Stop).
 	Done() <-chan struct{}
 	Err() error
-}
-
-// Listeners are the listening ends of a sandbox's only way out. Empty fields
-// are allowed: without Transparent only the explicit proxy is there.
-type Listeners struct {
-	Transparent []net.Listener   // redirected TCP; the destination is SO_ORIGINAL_DST
-	Proxy       []net.Listener   // explicit proxy (CONNECT and absolute-form)
-	Forwarded   []net.Listener   // connections that begin with a PROXY v2 header naming the destination
-	DNSStream   []net.Listener   // DNS over TCP
-	DNSPacket   []net.PacketConn // DNS over UDP
 }

@@ -1,7 +1,10 @@
 package sandbox
 
 import (
+	"io/fs"
+	"os"
 	"path/filepath"
+	"syscall"
 
 	"forage"
 	"forage/internal/rootfs"
@@ -32,6 +35,21 @@ func (s *Service) staysWithin(path, resolved string) error {
 		}
 	}
 	return nil
+}
+
+// tellLink says where a path of the user's leads by a link of the user's own. A sandbox that is on
+// no record any more may have made it; in the home folder itself none could.
+func (p *planner) tellLink(path, resolved string) {
+	for part := filepath.Clean(path); part != "/"; part = filepath.Dir(part) {
+		info, err := os.Lstat(part)
+		if err != nil || info.Mode()&fs.ModeSymlink == 0 || filepath.Dir(part) == p.service.Caller.Home {
+			continue
+		}
+		if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) == os.Getuid() {
+			p.note("%s is a link: what is shown is %s", part, resolved)
+			return
+		}
+	}
 }
 
 // through says whether the way to path leads through the folder root.

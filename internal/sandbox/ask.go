@@ -8,10 +8,12 @@ import (
 	"forage"
 )
 
-// askTimeout bounds how long a supervisor may take to say how it is, the time that it gives its guest included.
+// askTimeout bounds how long a supervisor may take to say how it is, the time that it gives its
+// guest included.
 const askTimeout = 20 * time.Second
 
-// answerLimit bounds how long it may take for what it is to do, the time that it gives its guest included.
+// answerLimit bounds how long it may take for what it is to do, the time that it gives its guest
+// included.
 var answerLimit = 3 * time.Minute
 
 // asking is ctx for a question to the supervisor of a sandbox. One that was stopped never answers.

@@ -11,8 +11,8 @@ import (
 	"forage"
 )
 
-// AuditNames are the sandboxes that have an audit log, with the runs that have ended. The error names
-// the records that can't be read.
+// AuditNames are the sandboxes that have an audit log, with the runs that have ended. The error
+// names the records that can't be read.
 func (s *Service) AuditNames() ([]string, error) {
 	_, broken := s.readable()
 	const any = "any"
@@ -31,7 +31,8 @@ func (s *Service) AuditNames() ([]string, error) {
 	return names, errors.Join(broken, err)
 }
 
-// AuditPath is where the audit log of a sandbox is, or of a run that has ended; it is an fs.ErrNotExist where nothing was started yet.
+// AuditPath is where the audit log of a sandbox is, or of a run that has ended; it is an
+// fs.ErrNotExist where nothing was started yet.
 func (s *Service) AuditPath(name string) (string, error) {
 	path := s.Places.Of(name).Audit
 	_, err := os.Stat(path)

@@ -14,8 +14,9 @@ import (
 	"forage/internal/rootfs"
 )
 
-// composedMounts are the mounts of all parts of a workspace, sorted so that a mount comes before those inside of it.
-// It refuses a place that two parts want, and a place in another part where nothing can be mounted.
+// composedMounts are the mounts of all parts of a workspace, sorted so that a mount comes before
+// those inside of it. It refuses a place that two parts want, and a place in another part where
+// nothing can be mounted.
 func composedMounts(parts []forage.Workspace) ([]forage.Mount, error) {
 	var mounts []forage.Mount
 	owner := make(map[string]string) // of a target
@@ -90,7 +91,8 @@ func holds(parts []forage.Workspace, target string) (outer forage.Workspace, ok 
 	return outer, ok
 }
 
-// plainFolder is an error unless place, below root, is a folder that no link leads to, so that a folder can be mounted on it.
+// plainFolder is an error unless place, below root, is a folder that no link leads to, so that a
+// folder can be mounted on it.
 func plainFolder(root, place string) error {
 	for path := root; path != place; {
 		rest := strings.TrimPrefix(place, path+"/")
@@ -110,8 +112,9 @@ func plainFolder(root, place string) error {
 	return nil
 }
 
-// makeRoom makes, in the trees that Forage made, the folders that other parts and the user's own mounts are
-// mounted on. Nothing of the sandbox may run. What is inside is hostile: no link is followed.
+// makeRoom makes, in the trees that Forage made, the folders that other parts and the user's own
+// mounts are mounted on. Nothing of the sandbox may run. What is inside is hostile: no link is
+// followed.
 func makeRoom(plan forage.Plan) error {
 	parts := plan.Workspaces()
 	for _, mount := range plan.Spec.Mounts {
@@ -132,7 +135,8 @@ func makeRoom(plan forage.Plan) error {
 	return nil
 }
 
-// stillThere refuses to start or fork a sandbox whose workspace, or its repository, was moved or removed by hand.
+// stillThere refuses to start or fork a sandbox whose workspace, or its repository, was moved or
+// removed by hand.
 func stillThere(plan forage.Plan, what string) error {
 	for _, w := range plan.Workspaces() {
 		if !exists(w.Path) {
@@ -145,15 +149,17 @@ func stillThere(plan forage.Plan, what string) error {
 	return nil
 }
 
-// gone says that something can't be done with a sandbox, or a part of its workspace, since path is not there any more.
+// gone says that something can't be done with a sandbox, or a part of its workspace, since path is
+// not there any more.
 func gone(name string, w forage.Workspace, what, path string) error {
 	return forage.WithHint(
 		forage.Errorf(forage.ErrRefused, "%s can't be %s without %s, which is gone", partName(name, w), what, path),
 		"move it back, or `forage-ctl down --force "+name+"` keeps what can be found of the work for 30 days and removes the sandbox")
 }
 
-// hideParts adds, for each part that is mounted in another one, a pattern to the other one's info/exclude: its files are not that
-// repository's. It is called while the workspace is made. Later the metadata is the agent's, and is not written to.
+// hideParts adds, for each part that is mounted in another one, a pattern to the other one's
+// info/exclude: its files are not that repository's. It is called while the workspace is made.
+// Later the metadata is the agent's, and is not written to.
 func hideParts(parts []forage.Workspace) error {
 	for _, w := range parts {
 		outer, ok := holds(parts, w.Target)

@@ -14,7 +14,8 @@ import (
 	"forage"
 )
 
-// places are where parts are asked for: in one another, beside one another, with the same beginning.
+// places are where parts are asked for: in one another, beside one another, with the same
+// beginning.
 var places = []string{
 	"/workspace", "/workspace/a", "/workspace/a/b", "/workspace/a-b", "/workspace/b", "/workspace/.beads", "/deps", "/deps/lib", "/deps-2", "/srv/x",
 }
@@ -42,9 +43,9 @@ func aComposition(t *rapid.T, root string) []forage.Workspace {
 	return parts
 }
 
-// TestComposedMounts: what is composed depends on no order, has one thing at a place, nothing before what
-// holds it, nothing where there is no place for it, nothing writable that was to be read only, and nothing of the host that no
-// part is made of.
+// TestComposedMounts: what is composed depends on no order, has one thing at a place, nothing
+// before what holds it, nothing where there is no place for it, nothing writable that was to be
+// read only, and nothing of the host that no part is made of.
 func TestComposedMounts(t *testing.T) {
 	root := t.TempDir()
 	for _, dir := range []string{"one", "two/a/b", "three", "four/.beads", "store/objects", "state"} {

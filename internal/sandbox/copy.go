@@ -14,11 +14,11 @@ import (
 
 	"forage"
 	"forage/internal/guest/guestclient"
-	"forage/internal/workspace/hazard"
+	"forage/internal/workspace/autorun"
 )
 
-// sidesOf divides the arguments of a copy: NAME:PATH is inside, all else is on the host. A path with a colon is written with a
-// slash before it.
+// sidesOf divides the arguments of a copy: NAME:PATH is inside, all else is on the host. A path
+// with a colon is written with a slash before it.
 func sidesOf(src, dst string) (name, inside, outside string, in bool, err error) {
 	from, fromPath, fromInside := sandboxPath(src)
 	to, toPath, toInside := sandboxPath(dst)
@@ -40,7 +40,8 @@ func sandboxPath(arg string) (name, path string, ok bool) {
 	return name, path, ok && forage.CheckName(name) == nil
 }
 
-// Copy copies files between the host and a running sandbox, one of src and dst is NAME:PATH. told is called with the bytes copied so far.
+// Copy copies files between the host and a running sandbox, one of src and dst is NAME:PATH. told
+// is called with the bytes copied so far.
 func (s *Service) Copy(ctx context.Context, src, dst string, told func(int64)) (guestclient.Copied, error) {
 	var copied guestclient.Copied
 	name, inside, outside, in, err := sidesOf(src, dst)
@@ -67,8 +68,8 @@ func (s *Service) Copy(ctx context.Context, src, dst string, told func(int64)) (
 	if in {
 		copied, err = copier.Upload(outside, inside)
 	} else {
-		var before hazard.Baseline
-		copier.Folder = func(folder string) { before, _ = hazard.Take(ctx, folder) } // of one that is not there: nothing
+		var before autorun.Baseline
+		copier.Folder = func(folder string) { before, _ = autorun.Take(ctx, folder) } // of one that is not there: nothing
 		copied, err = copier.Download(inside, outside)
 		s.tellCopied(ctx, copied.Made, before)
 	}
@@ -84,8 +85,9 @@ func (s *Service) Copy(ctx context.Context, src, dst string, told func(int64)) (
 	return copied, err
 }
 
-// leadsTo finds where a path of the host leads. Below the workspace of a sandbox no link is followed, neither out of it nor
-// to another place in it: the agent can make links, and can't write to all that is there.
+// leadsTo finds where a path of the host leads. Below the workspace of a sandbox no link is
+// followed, neither out of it nor to another place in it: the agent can make links, and can't write
+// to all that is there.
 func (s *Service) leadsTo(path string) (string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -115,16 +117,16 @@ func (s *Service) leadsTo(path string) (string, error) {
 }
 
 // tellCopied says what of what was copied out tools of the host would execute.
-func (s *Service) tellCopied(ctx context.Context, made string, before hazard.Baseline) {
+func (s *Service) tellCopied(ctx context.Context, made string, before autorun.Baseline) {
 	if made == "" {
 		return
 	}
-	if finding, ok := hazard.Classify(filepath.Base(made), 0, 0o100644, ""); ok && finding.Kind.Immediate() {
+	if finding, ok := autorun.Classify(filepath.Base(made), 0, 0o100644, ""); ok && finding.Kind.Immediate() {
 		s.notify(fmt.Sprintf("look at %s first: %s", made, finding.Why))
 		return
 	}
-	found, _ := hazard.Scan(ctx, made, before) // what could be looked through
-	found = slices.DeleteFunc(found, func(f hazard.Finding) bool { return !f.Kind.Immediate() })
+	found, _ := autorun.Scan(ctx, made, before) // what could be looked through
+	found = slices.DeleteFunc(found, func(f autorun.Finding) bool { return !f.Kind.Immediate() })
 	if len(found) > 0 {
 		s.notify(fmt.Sprintf("look at %s in %s first: %s (%d such findings)", found[0].Path, made, found[0].Why, len(found)))
 	}
@@ -165,7 +167,8 @@ func ParseForwarding(text string) (Forwarding, error) {
 	return Forwarding{int(from), int(to)}, nil
 }
 
-// Forward has ports of the host's loopback lead to servers inside, until ctx or the sandbox ends. ready is told of each, once all are listened on.
+// Forward has ports of the host's loopback lead to servers inside, until ctx or the sandbox ends.
+// ready is told of each, once all are listened on.
 func (s *Service) Forward(ctx context.Context, name string, all []Forwarding, ready func(Forwarding) error) error {
 	var what []string
 	for _, f := range all {

@@ -16,6 +16,8 @@ import (
 type Report struct {
 	About    string            `json:"about"` // "host", or a runtime's name
 	Findings []runtime.Finding `json:"findings"`
+	// Spare is a runtime that is used only when it is asked for: nothing else needs it to work.
+	Spare bool `json:"spare,omitempty"`
 }
 
 // Works says whether everything that is required works.
@@ -44,7 +46,7 @@ func (s *Service) Doctor(ctx context.Context) ([]Report, error) {
 		if err != nil {
 			return nil, err
 		}
-		reports = append(reports, Report{About: name, Findings: rt.Check(ctx)})
+		reports = append(reports, Report{About: name, Findings: rt.Check(ctx), Spare: name != s.Runtimes.Default()})
 	}
 	return reports, nil
 }

@@ -19,9 +19,10 @@ const stopGrace = 5 * time.Second
 // to take everything back, on a machine that has much else to do.
 var goneLimit = 2 * time.Minute
 
-// Down removes the sandbox and what was made for its workspace. It refuses while work would be lost; with
-// force that work is kept for workspace.RecoveryKept. The files of a direct workspace are the user's and stay. A sandbox whose
-// record can't be read is removed with force only, since nobody knows what work it has.
+// Down removes the sandbox and what was made for its workspace. It refuses while work would be
+// lost; with force that work is kept for workspace.RecoveryKept. The files of a direct workspace
+// are the user's and stay. A sandbox whose record can't be read is removed with force only, since
+// its work is not known.
 func (s *Service) Down(ctx context.Context, name string, force bool) error {
 	how := workspace.RemoveSaved
 	if force {
@@ -58,7 +59,8 @@ func (s *Service) Down(ctx context.Context, name string, force bool) error {
 	return err
 }
 
-// downOrphan removes what was made for a sandbox whose record is gone. notFound is the answer if there is nothing.
+// downOrphan removes what was made for a sandbox whose record is gone. notFound is the answer if
+// there is nothing.
 func (s *Service) downOrphan(ctx context.Context, name string, how workspace.Removal, notFound error) error {
 	unlock, err := s.lock(ctx, name)
 	if err != nil {
@@ -123,9 +125,8 @@ func (s *Service) halt(ctx context.Context, record store.Record) error {
 		s.keepSSHConfig()
 		return err
 	}
-	// A supervisor that can't do its work is ended; the sandbox ends with it.
-	// One that can't be reached is on its way out by itself: whoever started
-	// it has gone, or else would hold the sandbox.
+	// A supervisor that can't do its work is ended; the sandbox ends with it. One that can't be
+	// reached is on its way out by itself: its launcher has gone, or else would hold the sandbox.
 	err = errors.Join(err, supervisor.Kill(dir))
 	if waitErr := s.awaitEnd(ctx, record.Name); waitErr != nil {
 		return errors.Join(waitErr, err)
@@ -170,8 +171,8 @@ func (s *Service) unheld(name string, f func() error) error {
 	return errors.Join(f(), lock.Release())
 }
 
-// clear is remove for a caller that holds the supervisor's lock. The record goes last, so that an interrupted removal is
-// found again.
+// clear is remove for a caller that holds the supervisor's lock. The record goes last, so that an
+// interrupted removal is found again.
 func (s *Service) clear(ctx context.Context, record store.Record, how workspace.Removal) error {
 	parts := record.Plan.Workspaces()
 	if how == workspace.RemoveSaved {

@@ -30,8 +30,9 @@ const (
 // restTime is how long a screen is left alone before it is printed while it is followed.
 const restTime = 500 * time.Millisecond
 
-// drawnLog prints what is written to it: line after line, until something is drawn. From then on it prints lines that have
-// scrolled away, and what else the screen shows whenever it has come to rest.
+// drawnLog prints what is written to it: line after line, until something is drawn. From then on it
+// prints lines that have scrolled away, and what else the screen shows whenever it has come to
+// rest.
 type drawnLog struct {
 	screen *screen.Screen
 	plain  io.Writer // prints what is not drawn
@@ -135,7 +136,8 @@ func (d *drawnLog) print(lines []string) error {
 // bellPause is how long a bell is still after it has rung.
 const bellPause = 5 * time.Second
 
-// bell rings w when what is written to it says that the agent waits after it has worked, or has ended.
+// bell rings w when what is written to it says that the agent waits after it has worked, or has
+// ended.
 func bell(record store.Record, w io.Writer) io.Writer {
 	var known agent.Agent
 	if argv := record.Plan.Spec.Command; len(argv) > 0 {

@@ -9,8 +9,8 @@ import (
 
 	"forage"
 	"forage/internal/config"
+	"forage/internal/egressconfig"
 	"forage/internal/inject"
-	"forage/internal/outlet"
 	"forage/internal/policy"
 )
 
@@ -57,7 +57,7 @@ func (s *Service) Explain(template, method, url, project string) (Explained, err
 		return e, nil
 	}
 	var inside bool
-	e.Secret, inside, err = outlet.Foresee(r, e.Connection, bindings, chosen.Traffic)
+	e.Secret, inside, err = egressconfig.Foresee(r, e.Connection, bindings, chosen.Traffic)
 	e.Intercepted = inside && secure && e.Connection.Verdict == policy.Allow
 	if e.Verdict == policy.Allow && e.Intercepted && r.Method == "" {
 		e.Explanation = s.onlyHTTP(e.Explanation, r, chosen, bindings)
@@ -79,7 +79,7 @@ func (s *Service) onlyHTTP(e policy.Explanation, r policy.Request, chosen forage
 	if err != nil {
 		return e
 	}
-	_, inside, err := outlet.Foresee(r, policy.Decide(rules, r), bindings, chosen.Traffic)
+	_, inside, err := egressconfig.Foresee(r, policy.Decide(rules, r), bindings, chosen.Traffic)
 	if err == nil && !inside {
 		e.Changes = []policy.Change{{Allow: r.Authority()}}
 	}
@@ -140,8 +140,8 @@ func (s *Service) bindings(template forage.Template) ([]forage.Binding, error) {
 	return bindings, nil
 }
 
-// parseAsked reads a request as somebody writes it. The path is kept as it is:
-// reading it is what is to be explained. secure says that it goes over TLS.
+// parseAsked reads a request as a user writes it. The path is kept as it is: reading it is what is
+// to be explained. secure says that it goes over TLS.
 func parseAsked(method, text string) (r policy.Request, secure bool, err error) {
 	if method == "" || strings.ContainsFunc(method, func(c rune) bool { return c <= ' ' || c >= 0x7f }) {
 		return r, false, fmt.Errorf("%.40q: expected a method, such as GET", method)

@@ -14,14 +14,14 @@ import (
 	"forage"
 	"forage/internal/rootfs"
 	"forage/internal/store"
-	"forage/internal/workspace/copied"
+	"forage/internal/workspace"
 	"forage/internal/workspace/gitrepo"
 	"forage/internal/workspace/snapshot"
 )
 
-// Fork makes a second sandbox, other, as the first was made, and from the state of its workspace: the commits, the
-// files as they are, with what is ignored, and the private repository with index and stash. The first
-// goes on as it is.
+// Fork makes a second sandbox, other, as the first was made, and from the state of its workspace:
+// the commits, the files as they are, with what is ignored, and the private repository with index
+// and stash. The first goes on as it is.
 func (s *Service) Fork(ctx context.Context, name, other string) (Status, error) {
 	if err := forage.CheckName(other); err != nil {
 		return Status{}, err
@@ -37,17 +37,11 @@ func (s *Service) Fork(ctx context.Context, name, other string) (Status, error) 
 	if err := s.locked(ctx, name, func(record store.Record) error { return f.keep(ctx, record) }); err != nil {
 		return Status{}, err
 	}
-	plan, err := f.plan(ctx)
+	plan, err := f.make(ctx)
 	if err != nil {
-		return Status{}, err
-	}
-	s.tell(s.missingSecrets(plan))
-	unlock, err := s.lock(ctx, other)
-	if err != nil {
-		return Status{}, err
-	}
-	defer unlock()
-	if err := s.createFilled(ctx, plan, f.fill); err != nil {
+		for _, folder := range f.copies {
+			err = errors.Join(err, gitrepo.RemoveTree(folder))
+		}
 		return Status{}, err
 	}
 	if err := errors.Join(f.remember(), s.updateWorkspaces(ctx, plan)); err != nil {
@@ -57,7 +51,8 @@ func (s *Service) Fork(ctx context.Context, name, other string) (Status, error) 
 	return s.status(ctx, record), err
 }
 
-// forking is a call of Fork. The first is the sandbox that is forked, the other the one that is made.
+// forking is a call of Fork. The first is the sandbox that is forked, the other the one that is
+// made.
 type forking struct {
 	*Service
 	name, other string
@@ -65,6 +60,22 @@ type forking struct {
 	before      baselines // what there was in the first one's workspace when it was made
 	state       snapshot.Snapshot
 	parts       [][2]forage.Workspace // of the first, and of the other, which are not the same folder
+	copies      []string              // folders of the user's that were made
+}
+
+// make makes the other.
+func (f *forking) make(ctx context.Context) (forage.Plan, error) {
+	plan, err := f.plan(ctx)
+	if err != nil {
+		return plan, err
+	}
+	f.tell(f.missingSecrets(plan))
+	unlock, err := f.lock(ctx, f.other)
+	if err != nil {
+		return plan, err
+	}
+	defer unlock()
+	return plan, f.createFilled(ctx, plan, f.fill)
 }
 
 // keep keeps the state that the other will have.
@@ -103,7 +114,13 @@ func (f *forking) plan(ctx context.Context) (forage.Plan, error) {
 	plan.Spec.Network = plan.Network.Mode
 	p := &planner{service: f.Service, opts: Options{Name: f.other}, forbid: f.Config.Forbid, plan: plan}
 	for i, w := range first.Workspaces() {
-		next, err := p.planPart(ctx, forkedPart(w), forage.Workspace{})
+		part := f.part(w)
+		if part.Mode == forage.WorkspaceDirect && !part.ReadOnly {
+			if err := f.copyOf(part.Repo); err != nil {
+				return plan, err
+			}
+		}
+		next, err := p.planPart(ctx, part, forage.Workspace{})
 		if err != nil {
 			return plan, err
 		}
@@ -122,9 +139,22 @@ func (f *forking) plan(ctx context.Context) (forage.Plan, error) {
 	return p.plan, errors.Join(p.keepsStores(), p.keepsRules())
 }
 
-// forkedPart is what the other asks for in the place of the part w. Two sandboxes can't write to one folder: a folder that is
-// mounted as it is becomes a clone, a jj workspace or a copy, unless it is read-only.
-func forkedPart(w forage.Workspace) forage.Part {
+// copyOf makes the folder for a copy of one of the user's, which is the user's too.
+func (f *forking) copyOf(folder string) error {
+	err := workspace.MakeFolder(folder)
+	if err == nil {
+		f.copies = append(f.copies, folder)
+	}
+	if errors.Is(err, fs.ErrExist) {
+		err = forage.WithHint(forage.Errorf(forage.ErrRefused, "%s is there already, where the copy would be made", folder), "move it away, or choose another name")
+	}
+	return err
+}
+
+// part is what the other asks for in the place of the part w. Two sandboxes can't write to one
+// folder. So one that is mounted as it is becomes a clone, a jj workspace or a copy beside it,
+// unless it is read-only.
+func (f *forking) part(w forage.Workspace) forage.Part {
 	part := forage.Part{Name: w.Name, ContainerPath: w.Target, Repo: w.Source, Mode: w.Mode, Branch: w.Base, ReadOnly: w.ReadOnly}
 	if w.Mode != forage.WorkspaceDirect {
 		return part
@@ -134,7 +164,7 @@ func forkedPart(w forage.Workspace) forage.Part {
 	case w.ReadOnly:
 		part.Branch = ""
 	case w.Repository == nil:
-		part.Mode, part.Branch = forage.WorkspaceCopy, ""
+		part.Repo, part.Branch = w.Path+"-"+f.other, ""
 	case w.Repository.Kind == forage.RepositoryJJ:
 		part.Mode = forage.WorkspaceJJ
 	default:
@@ -209,11 +239,12 @@ func (f *forking) fill(ctx context.Context, record store.Record) error {
 			return err
 		}
 	}
-	return f.snapshots().Delete(f.other, before.ID) // nobody was at work there
+	return f.snapshots().Delete(f.other, before.ID) // no agent was at work there
 }
 
-// remember gives the other the first one's baseline of hazards: what the first one's agent left is new to the user in the other, too.
-// Only the metadata at the root is the other's own, since we have just made it.
+// remember gives the other the first one's baseline of findings: what the first one's agent left is
+// new to the user in the other, too. Only the metadata at the root is the other's own, since we
+// have just made it.
 func (f *forking) remember() error {
 	own, err := f.looked(f.other)
 	if err != nil {
@@ -230,20 +261,10 @@ func (f *forking) remember() error {
 	return writeJSON(f.lookFile(f.other), f.before)
 }
 
-// adopt changes the private state that came with the snapshot from that of the part w to that of next.
+// adopt changes the private state that came with the snapshot from that of the part w to that of
+// next.
 func (f *forking) adopt(ctx context.Context, w, next forage.Workspace) error {
-	switch {
-	case next.Mode == forage.WorkspaceCopy:
-		provider := copied.Provider{Places: f.Workspaces.Places}
-		if w.Mode != forage.WorkspaceCopy {
-			return f.snapshots().WriteListing(ctx, f.name, f.state.ID, w.Name, provider.Base(next))
-		}
-		base, err := os.ReadFile(provider.Base(w))
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(provider.Base(next), base, 0o600)
-	case next.Repository == nil || next.Repository.Kind != forage.RepositoryGit || next.ReadOnly:
+	if next.Repository == nil || next.Repository.Kind != forage.RepositoryGit || next.ReadOnly {
 		return nil
 	}
 	if err := gitrepo.PinFork(ctx, w, next, f.Workspaces.Places.Scratch); err != nil {
@@ -253,8 +274,8 @@ func (f *forking) adopt(ctx context.Context, w, next forage.Workspace) error {
 	return gitrepo.Adopt(filepath.Join(next.Repository.Dir, "git"), head, next.Repository.Head, head == w.Branch)
 }
 
-// alternatesFile says where a git directory borrows objects. The paths in it are those of a sandbox's own mounts, so
-// the first one's must not replace the other's.
+// alternatesFile says where a git directory borrows objects. The paths in it are those of a
+// sandbox's own mounts, so the first one's must not replace the other's.
 const alternatesFile = "objects/info/alternates"
 
 func borrowed(w forage.Workspace, into map[string][]byte) error {
@@ -262,7 +283,7 @@ func borrowed(w forage.Workspace, into map[string][]byte) error {
 		return nil
 	}
 	file := filepath.Join(w.Repository.Dir, "git", alternatesFile)
-	text, err := os.ReadFile(file) // made by us a moment ago: nobody was inside
+	text, err := os.ReadFile(file) // made by us a moment ago: no agent was inside
 	if err == nil {
 		into[file] = text
 	}
@@ -272,7 +293,8 @@ func borrowed(w forage.Workspace, into map[string][]byte) error {
 	return err
 }
 
-// writeBorrowed writes an alternates file back into a git directory that was restored from the state, which is hostile.
+// writeBorrowed writes an alternates file back into a git directory that was restored from the
+// state, which is hostile.
 func writeBorrowed(file string, text []byte) error {
 	root, err := os.OpenRoot(filepath.Dir(filepath.Dir(filepath.Dir(file))))
 	if err != nil {

@@ -95,8 +95,8 @@ func (s *Service) GC(ctx context.Context, dryRun bool) ([]Action, error) {
 // imagesKept is how long an unpacked image stays that no sandbox uses.
 const imagesKept = 30 * 24 * time.Hour
 
-// images removes unpacked images that no sandbox on record uses. With a record
-// that can't be read, nobody knows.
+// images removes unpacked images that no sandbox on record uses. With a record that can't be read,
+// none is removed.
 func (c *collector) images() error {
 	records, broken, err := c.Store.List()
 	if err != nil || len(broken) > 0 {
@@ -151,7 +151,8 @@ func (c *collector) records(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// settle settles the record of a sandbox whose lock the caller holds, unless it has ended in order since it was listed.
+// settle settles the record of a sandbox whose lock the caller holds, unless it has ended in order
+// since it was listed.
 func (c *collector) settle(ctx context.Context, name string) error {
 	if c.alive(name) {
 		return nil

@@ -1,14 +1,12 @@
 package sandbox
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"forage"
 	"forage/internal/store"
@@ -32,8 +30,8 @@ func newService(t *testing.T) *Service {
 	}
 }
 
-// running puts a sandbox on record that this test is the supervisor of. end is what a supervisor does last. The record takes long to
-// read, so that it is being read when it changes.
+// running puts a sandbox on record that this test is the supervisor of. end is what a supervisor
+// does last. The record takes long to read, so that it is being read when it changes.
 func running(t *testing.T, s *Service) (record store.Record, end func()) {
 	t.Helper()
 	if err := s.Places.MakeRuntime(); err != nil {
@@ -58,34 +56,6 @@ func running(t *testing.T, s *Service) (record store.Record, end func()) {
 	}
 }
 
-// A sandbox that ends in order is never taken for one whose supervisor died, whenever somebody looks.
-func TestEndIsNotTakenForDeath(t *testing.T) {
-	for name, look := range map[string]func(*Service, store.Record) (forage.Phase, error){
-		"settled": func(s *Service, _ store.Record) (forage.Phase, error) {
-			record, err := s.settled(context.Background(), "box")
-			return record.Phase, err
-		},
-		"status": func(s *Service, record store.Record) (forage.Phase, error) {
-			return forage.Phase(s.status(context.Background(), record).Status), nil
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newService(t)
-			record, end := running(t, s)
-			var ending sync.WaitGroup
-			ending.Go(end)
-			defer ending.Wait()
-			for was := forage.PhaseRunning; was == forage.PhaseRunning; {
-				phase, err := look(s, record)
-				if err != nil || phase != forage.PhaseRunning && phase != forage.PhaseStopped {
-					t.Fatalf("it is %s, %v", phase, err)
-				}
-				was = phase
-			}
-		})
-	}
-}
-
 // Nor has gc something to do about it.
 func TestGCWhileOneEnds(t *testing.T) {
 	rounds := 5
@@ -102,52 +72,6 @@ func TestGCWhileOneEnds(t *testing.T) {
 		if err != nil || len(actions) > 0 {
 			t.Fatalf("gc would do %v, %v", actions, err)
 		}
-	}
-}
-
-// Several may collect at the same time, and while sandboxes are removed.
-func TestCollectorsTogether(t *testing.T) {
-	s := newService(t)
-	note, old := filepath.Join(s.Workspaces.Places.Recovery(), "box"+removing), time.Now().Add(-2*workspace.RecoveryKept)
-	var together sync.WaitGroup
-	stop := make(chan struct{})
-	together.Go(func() {
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			end, err := s.beginRemoval("box", []forage.Workspace{{}}, workspace.RemoveForced)
-			if err == nil {
-				err = end()
-			}
-			if err != nil {
-				t.Error(err)
-				return
-			}
-		}
-	})
-	var collectors sync.WaitGroup
-	for i := range 200 {
-		ended := filepath.Join(s.Workspaces.Places.Recovery(), "other"+removing)
-		if err := writeWhole(ended, []workspace.Recovery{{Sandbox: "other", Made: old}}, false); err != nil {
-			t.Fatal(err)
-		}
-		for range 2 {
-			collectors.Go(func() {
-				c := &collector{Service: s}
-				if err := errors.Join(c.recoveries(t.Context()), c.sweep(), c.quarantines()); err != nil {
-					t.Errorf("collection %d: %v", i, err)
-				}
-			})
-		}
-		collectors.Wait()
-	}
-	close(stop)
-	together.Wait()
-	if _, err := os.Lstat(note); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the note of a removal that has ended: %v", err)
 	}
 }
 

@@ -10,17 +10,19 @@ import (
 	"time"
 
 	"forage"
+	"forage/internal/hostile"
 	"forage/internal/workspace"
 	"forage/internal/workspace/gitrepo"
 )
 
-// workspaces removes what was made for sandboxes that are on no record any more, unless there is work in it.
+// workspaces removes what was made for sandboxes that are on no record any more, unless there is
+// work in it.
 func (c *collector) workspaces(ctx context.Context) error {
-	return errors.Join(c.orphans(ctx), c.strangers(), c.scratch(), c.recoveries(ctx))
+	return errors.Join(c.orphans(ctx), c.unlisted(ctx), c.strangers(), c.scratch(), c.recoveries(ctx))
 }
 
-// orphans are workspaces with a note and without a record: worktrees, jj workspaces and clones with their branches,
-// and private metadata.
+// orphans are workspaces with a note and without a record: worktrees, jj workspaces and clones with
+// their branches, and private metadata.
 func (c *collector) orphans(ctx context.Context) error {
 	names, err := c.notes()
 	errs := []error{err}
@@ -75,7 +77,8 @@ func (c *collector) orphan(ctx context.Context, name string) error {
 	})
 }
 
-// worthKeeping says what of w is nowhere else; "" is nothing. In a rehearsal nothing is brought to a repository.
+// worthKeeping says what of w is nowhere else; "" is nothing. In a rehearsal nothing is brought to
+// a repository.
 func (c *collector) worthKeeping(ctx context.Context, w forage.Workspace) string {
 	provider, err := c.Workspaces.New(w.Mode)
 	if err != nil {
@@ -88,7 +91,7 @@ func (c *collector) worthKeeping(ctx context.Context, w forage.Workspace) string
 			return err.Error()
 		}
 	}
-	status, err := provider.Status(ctx, w)
+	status, err := c.saidOf(ctx, provider, w)
 	if err != nil {
 		return err.Error()
 	}
@@ -98,8 +101,23 @@ func (c *collector) worthKeeping(ctx context.Context, w forage.Workspace) string
 	return Work{Branch: w.Branch, Status: status}.Text()
 }
 
-// strangers looks for folders in our places that no record and no note explains. Empty ones are removed; the others are
-// left and named, since nobody knows what is in them.
+// unlisted are worktrees that were removed while their repository was gone, which is back.
+func (c *collector) unlisted(ctx context.Context) error {
+	var errs []error
+	for _, w := range c.stillListed("*") {
+		name := gitrepo.Sandbox(w)
+		errs = append(errs, c.unlessBusy(name, func() error {
+			if c.onRecord(name) || !gitrepo.StillListed(w) {
+				return nil
+			}
+			return c.do(name, "removed its worktree from "+w.Source+", which was gone when the sandbox was removed", func() error { return c.unlist(ctx, name) })
+		}))
+	}
+	return errors.Join(errs...)
+}
+
+// strangers looks for folders in our places that no record and no note explains. Empty ones are
+// removed; the others are left and named.
 func (c *collector) strangers() error {
 	var errs []error
 	for _, dir := range []string{c.Workspaces.Places.Trees, c.Workspaces.Places.Repositories} {
@@ -143,7 +161,7 @@ func (c *collector) scratch() error {
 	errs := []error{err}
 	for _, path := range abandoned {
 		if !c.dryRun { // not worth a word
-			errs = append(errs, gitrepo.RemoveTree(path))
+			errs = append(errs, hostile.RemoveAll(path))
 		}
 	}
 	return errors.Join(errs...)

@@ -14,7 +14,8 @@ type gitIdentity struct {
 	name, email string
 }
 
-// callersGit asks git whose name that is. Only the caller's global configuration is read: the workspace's could name programs to run.
+// callersGit asks git whose name that is. Only the caller's global configuration is read: the
+// workspace's could name programs to run.
 func callersGit(ctx context.Context, caller Caller) gitIdentity {
 	xdg := caller.configHome()
 	if !exists(filepath.Join(caller.Home, ".gitconfig")) && !exists(filepath.Join(xdg, "git/config")) {
@@ -42,8 +43,9 @@ func callersGit(ctx context.Context, caller Caller) gitIdentity {
 // signing is the environment in which gpg and ssh-keygen find keys and ask for a passphrase.
 var signing = [...]string{"GNUPGHOME", "GPG_TTY", "SSH_AUTH_SOCK", "DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"}
 
-// gitConfig is where the caller's git finds what holds in all repositories: git-config(1), "FILES". What a variable names comes on top of
-// the rest, since another of the caller's shells may not have it.
+// gitConfig is where the caller's git finds what holds in all repositories: git-config(1), "FILES".
+// What a variable names comes on top of the rest, since another of the caller's shells may not have
+// it.
 func (c Caller) gitConfig() gitrepo.UserConfig {
 	files := []string{"/etc/gitconfig", filepath.Join(c.configHome(), "git/config"), filepath.Join(c.Home, ".gitconfig")}
 	env := []string{"HOME=" + c.Home, "XDG_CONFIG_HOME=" + c.configHome()}

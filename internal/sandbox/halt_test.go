@@ -19,8 +19,8 @@ import (
 	"forage/internal/unixsock"
 )
 
-// TestHaltEndsWhoeverDoesNot: a supervisor that says its sandbox has ended, and stays, is no hindrance, and neither is one that says
-// nothing.
+// TestHaltEndsWhoeverDoesNot: a supervisor that says its sandbox has ended, and stays, is no
+// hindrance, and neither is one that says nothing.
 func TestHaltEndsWhoeverDoesNot(t *testing.T) {
 	if dir := os.Getenv("FORAGE_STAYS"); dir != "" {
 		stay(dir, os.Getenv("FORAGE_ANSWERS") == "true")
@@ -40,7 +40,8 @@ func haltStaying(t *testing.T, answers string) {
 	}
 }
 
-// TestWhoDoesNotAnswerIsNamed: a supervisor that was stopped holds up nobody who wants something of it.
+// TestWhoDoesNotAnswerIsNamed: a supervisor that was stopped does not hold up commands that want
+// something of it.
 func TestWhoDoesNotAnswerIsNamed(t *testing.T) {
 	defer func(before time.Duration) { answerLimit = before }(answerLimit)
 	s := newService(t)

@@ -12,12 +12,12 @@ import (
 	"syscall"
 
 	"forage"
+	"forage/internal/hostile"
 	"forage/internal/workspace"
-	"forage/internal/workspace/gitrepo"
 )
 
-// The home of a sandbox that stays is a folder of the state folder. Everything in it was written inside: on the host it is
-// mounted and removed, and nothing in it is ever opened.
+// The home of a sandbox that stays is a folder of the state folder. Everything in it was written
+// inside: on the host it is mounted and removed, and nothing in it is ever opened.
 
 // home decides whether the home is kept.
 func (p *planner) home(context.Context) error {
@@ -63,7 +63,8 @@ func makeOwned(path string, who forage.Identity) error {
 	return nil
 }
 
-// removeHome removes the home of a sandbox that does not run. It is moved first: a sandbox never starts with half of one.
+// removeHome removes the home of a sandbox that does not run. It is moved first: a sandbox never
+// starts with half of one.
 func (s *Service) removeHome(name string) error {
 	if err := removeOwned(s.homeOf(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("removing the home of %s: %w", name, err)
@@ -77,7 +78,7 @@ func removeOwned(path string) error {
 	if err := os.Rename(path, gone); err != nil {
 		return err
 	}
-	return gitrepo.RemoveTree(gone)
+	return hostile.RemoveAll(gone)
 }
 
 // beingRemoved begins the name of a home or volume that is being removed.
@@ -91,8 +92,8 @@ func (s *Service) forget(name string, keepAudit bool) error {
 	return s.Store.Delete(name, keepAudit)
 }
 
-// lostHomes removes the homes of sandboxes that are on no record, and what is left of removals of homes and volumes
-// that were killed.
+// lostHomes removes the homes of sandboxes that are on no record, and what is left of removals of
+// homes and volumes that were killed.
 func (c *collector) lostHomes() error {
 	homes, _ := filepath.Glob(filepath.Join(c.homes(), "*")) // the pattern is right
 	removed, _ := filepath.Glob(filepath.Join(c.volumes(), beingRemoved+"*"))
@@ -107,7 +108,7 @@ func (c *collector) lostHomes() error {
 			if !removed && c.onRecord(name) {
 				return nil
 			}
-			return c.do(name, "removed "+path, func() error { return gitrepo.RemoveTree(path) })
+			return c.do(name, "removed "+path, func() error { return hostile.RemoveAll(path) })
 		}))
 	}
 	return errors.Join(errs...)

@@ -9,7 +9,8 @@ import (
 	"forage/internal/store"
 )
 
-// writeJSON writes a file of ours in a folder of ours, whole or not at all, also when the host fails.
+// writeJSON writes a file of ours in a folder of ours, whole or not at all, also when the host
+// fails.
 func writeJSON(path string, value any) error { return writeWhole(path, value, true) }
 
 // writeWhole is writeJSON. What is not durable may be lost with the host.

@@ -7,7 +7,10 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"forage"
+	"forage/internal/hostile"
 	"forage/internal/store"
 	"forage/internal/supervisor"
 	"forage/internal/term"
@@ -22,8 +25,8 @@ type ending struct {
 	started bool // something may have run inside
 }
 
-// endRun keeps a run as a stopped sandbox, if that was asked for or there is work in it that is nowhere else, or
-// removes it. Nothing of it runs any more.
+// endRun keeps a run as a stopped sandbox, if that was asked for or there is work in it that is
+// nowhere else, or removes it. Nothing of it runs any more.
 func (s *Service) endRun(ctx context.Context, record store.Record, end ending) error {
 	asked := !record.Plan.Ephemeral
 	kept := end.started && (asked || s.hasResult(ctx, record.Plan))
@@ -54,7 +57,8 @@ func (s *Service) keepFiles(record store.Record, end ending) error {
 	return writeJSON(s.lookFile(record.Name), end.before)
 }
 
-// hasResult says whether a run's own trees have work that is nowhere else. That of the user's own folder is there.
+// hasResult says whether a run's own trees have work that is nowhere else. That of the user's own
+// folder is there.
 func (s *Service) hasResult(ctx context.Context, plan forage.Plan) bool {
 	trees := slices.DeleteFunc(plan.Workspaces(), func(w forage.Workspace) bool { return w.Mode == forage.WorkspaceDirect })
 	return slices.ContainsFunc(s.work(ctx, savePatience, trees), func(w Work) bool { return w.Unsaved })
@@ -66,15 +70,41 @@ func keptNote(record store.Record) string {
 	if record.Expires.IsZero() {
 		return fmt.Sprintf("%s is kept: `forage-ctl start %s` starts it again, `forage-ctl down %s` removes it", name, name, name)
 	}
-	take := "`forage-ctl apply " + name + "` brings it into your repository"
-	if w := record.Plan.Workspace; w.Mode == forage.WorkspaceClone && forage.IsURL(w.Source) {
-		take = fmt.Sprintf("`git fetch %s %s`, in a repository of yours, brings its commits", term.ShellWord(w.Repository.Store), w.Branch)
+	note := fmt.Sprintf("the work of %s is kept for %d days: `forage-ctl diff %s` shows it, %s",
+		name, int(workspace.RecoveryKept/(24*time.Hour)), name, takeOver(name, record.Plan.Workspace))
+	if size := sizeOnDisk(record.Plan.Workspaces()); size >= worthSaying {
+		note += "; its files take " + term.Bytes(size)
 	}
-	return fmt.Sprintf("the work of %s is kept for %d days: `forage-ctl diff %s` shows it, %s",
-		name, int(workspace.RecoveryKept/(24*time.Hour)), name, take)
+	return note
 }
 
-// results removes the results of runs whose time is over, or whose work is all in the user's repositories by now.
+// takeOver says what brings the work of a part to the user.
+func takeOver(name string, w forage.Workspace) string {
+	if w.Mode == forage.WorkspaceClone && forage.IsURL(w.Source) {
+		return fmt.Sprintf("`git fetch %s %s`, in a repository of yours, brings its commits", term.ShellWord(w.Repository.Store), w.Branch)
+	}
+	return "`forage-ctl apply " + name + "` brings it into your repository"
+}
+
+// worthSaying is how many bytes on disk a note names.
+const worthSaying = 1 << 30
+
+// sizeOnDisk is how many bytes the files of these workspaces take, as far as it can be counted.
+func sizeOnDisk(workspaces []forage.Workspace) (size int64) {
+	for _, w := range workspaces {
+		if w.Mode == forage.WorkspaceDirect {
+			continue
+		}
+		_ = hostile.Walk(w.Path, func(_ string, st *unix.Stat_t) error {
+			size += st.Blocks * 512
+			return nil
+		})
+	}
+	return size
+}
+
+// results removes the results of runs whose time is over, or whose work is all in the user's
+// repositories by now.
 func (c *collector) results(ctx context.Context) error {
 	records, _, err := c.Store.List()
 	errs := []error{err}

@@ -27,23 +27,24 @@ func (s *Service) Up(ctx context.Context, opts Options) (Status, error) {
 	return s.up(ctx, opts)
 }
 
-// maxPlans is how often Up plans: others may be at work on the same name, such as a supervisor that undoes a start that was killed.
+// maxPlans is how often Up plans: others may be at work on the same name, such as a supervisor that
+// undoes a start that was killed.
 const maxPlans = 5
 
 var errOutdated = errors.New("it was made or removed while this was planned")
 
 func outdated(name string) error {
 	return forage.WithHint(
-		forage.Errorf(forage.ErrRefused, "somebody else is working on the sandbox %q: %w", name, errOutdated), "try again")
+		forage.Errorf(forage.ErrRefused, "another command is working on the sandbox %q: %w", name, errOutdated), "try again")
 }
 
-// unattended says whether a sandbox that is locked by us is being started: whoever did that was killed. The record of a run says so
-// to its end.
+// unattended says whether a sandbox that is locked by us is being started: its launcher was killed.
+// The record of a run says so to its end.
 func unattended(record store.Record) bool {
 	return record.Phase == forage.PhaseCreating && !record.Plan.Ephemeral
 }
 
-// Of a start that nobody waits for any more: how long it may take, and how often it is looked at.
+// Of a start whose caller has gone: how long it may take, and how often it is looked at.
 const (
 	startPatience = time.Minute
 	startLook     = 10 * time.Millisecond
@@ -117,11 +118,12 @@ func (s *Service) up(ctx context.Context, opts Options) (Status, error) {
 	return s.status(ctx, record), err
 }
 
-// tidy finishes an interrupted creation or removal of the sandbox, so that what is half made is not in the way of the
-// next plan for that name. If there was none, it writes nothing.
+// tidy finishes an interrupted creation or removal of the sandbox, so that what is half made is not
+// in the way of the next plan for that name. If there was none, it writes nothing.
 func (s *Service) tidy(ctx context.Context, name string) error {
 	record, err := s.Store.Load(name)
-	if err != nil || unsettled(record) == "" || s.alive(name) {
+	listed := errors.Is(err, forage.ErrNotFound) && len(s.stillListed(name)) > 0
+	if !listed && (err != nil || unsettled(record) == "" || s.alive(name)) {
 		return nil // what is wrong is met again
 	}
 	unlock, err := s.lock(ctx, name)
@@ -129,6 +131,9 @@ func (s *Service) tidy(ctx context.Context, name string) error {
 		return err
 	}
 	defer unlock()
+	if listed {
+		return s.unlist(ctx, name)
+	}
 	if _, err = s.settled(ctx, name); errors.Is(err, forage.ErrNotFound) {
 		return nil
 	}
@@ -150,7 +155,8 @@ func (s *Service) create(ctx context.Context, plan forage.Plan) error {
 	return s.createFilled(ctx, plan, nil)
 }
 
-// createFilled is create, with a function that fills the workspaces before anything runs in them; nil: they stay as they are made.
+// createFilled is create, with a function that fills the workspaces before anything runs in them;
+// nil: they stay as they are made.
 func (s *Service) createFilled(ctx context.Context, plan forage.Plan, fill func(context.Context, store.Record) error) error {
 	hostEnv, err := s.hostEnv(plan)
 	if err != nil {
@@ -165,10 +171,10 @@ func (s *Service) createFilled(ctx context.Context, plan forage.Plan, fill func(
 		return err
 	}
 	if err = errors.Join(s.prepareFiles(record, hostKey), s.removeHome(plan.Name)); err == nil { // of one whose record was lost
-		record, err = s.furnish(ctx, record, fill)
+		record, err = s.createWorkspaces(ctx, record, fill)
 	}
 	if err == nil {
-		err = s.keepLook(ctx, plan)
+		err = s.keepLook(ctx, &record)
 	}
 	if err == nil {
 		record, err = s.spawnSomewhere(ctx, record, hostEnv)
@@ -179,8 +185,8 @@ func (s *Service) createFilled(ctx context.Context, plan forage.Plan, fill func(
 	return errors.Join(err, s.remove(context.WithoutCancel(ctx), record, unmake(record)))
 }
 
-// furnish makes the workspaces of a sandbox that is on record.
-func (s *Service) furnish(ctx context.Context, record store.Record, fill func(context.Context, store.Record) error) (store.Record, error) {
+// createWorkspaces makes the workspaces of a sandbox that is on record.
+func (s *Service) createWorkspaces(ctx context.Context, record store.Record, fill func(context.Context, store.Record) error) (store.Record, error) {
 	if err := s.makeWorkspaces(ctx, record.Plan); err != nil {
 		return record, err
 	}
@@ -192,7 +198,7 @@ func (s *Service) furnish(ctx context.Context, record store.Record, fill func(co
 	if len(madeParts(record.Plan)) == 0 {
 		return record, nil
 	}
-	record.Furnished = true
+	record.WorkspaceReady = true
 	return record, s.Store.Save(record)
 }
 
@@ -200,7 +206,7 @@ func (s *Service) furnish(ctx context.Context, record store.Record, fill func(co
 // if something may have run inside.
 func unmake(record store.Record) workspace.Removal {
 	switch {
-	case !record.Furnished:
+	case !record.WorkspaceReady:
 		return workspace.RemoveUnused
 	case record.Plan.Ephemeral:
 		return workspace.RemoveButBranch
@@ -282,7 +288,8 @@ func (s *Service) Start(ctx context.Context, name string) error {
 	})
 }
 
-// tellResume says how the agent goes on with its last conversation, which lasts as long as the home.
+// tellResume says how the agent goes on with its last conversation, which lasts as long as the
+// home.
 func (s *Service) tellResume(record store.Record) {
 	command := record.Plan.Spec.Command
 	if len(command) == 0 || record.Plan.Spec.KeptHome == "" {
@@ -323,8 +330,7 @@ func (s *Service) launch(ctx context.Context, record store.Record) error {
 	return nil
 }
 
-// spawnSomewhere starts a supervisor, on another port where somebody who doesn't share our records took
-// the recorded one.
+// spawnSomewhere starts a supervisor, on another port where another program took the recorded one.
 func (s *Service) spawnSomewhere(ctx context.Context, record store.Record, hostEnv map[string]string) (store.Record, error) {
 	err := s.spawn(ctx, record, hostEnv)
 	for taken := []int(nil); errors.Is(err, forage.ErrNoPort); {
@@ -431,10 +437,11 @@ func (s *Service) locked(ctx context.Context, name string, f func(store.Record) 
 	return f(record)
 }
 
-// soon is how long a command that has ended waits for its commits: the supervisor brings what takes longer.
+// soon is how long a command that has ended waits for its commits: the supervisor brings what takes
+// longer.
 const soon = 5 * time.Second
 
-// bringSoon is bringCommits for a sandbox that goes on: nobody waits for a big import.
+// bringSoon is bringCommits for a sandbox that goes on: the command does not wait for a big import.
 func (s *Service) bringSoon(ctx context.Context, plan forage.Plan) {
 	defer s.progress("bringing commits out of " + plan.Name)()
 	bringing, enough := context.WithTimeout(ctx, soon)

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -41,30 +42,36 @@ type shownWork struct {
 	branch  string // that the commits are on; "" where it was not made yet
 }
 
-// shownWork brings commits to where the user looks for them, and says whether work is left that would
-// be lost. Where commits can't be brought, status says why.
+// shownWork brings commits to where the user looks for them, and says whether work is left that
+// would be lost. Where commits can't be brought, status says why.
 func (s *Service) shownWork(ctx context.Context, record store.Record) shownWork {
 	ctx, looked := within(ctx, showPatience)
 	defer looked()
 	shown, known := shownWork{branch: record.GitBranch}, true
-	settled := record.Phase != forage.PhaseCreating && record.Phase != forage.PhaseRemoving
+	made := record.Phase != forage.PhaseCreating && record.Phase != forage.PhaseRemoving
+	before, now := map[string]seen{}, map[string]seen{}
+	_ = readJSON(s.seenFile(record.Name), &before) // without it git is asked
 	for i, w := range record.Plan.Workspaces() {
 		provider, err := s.Workspaces.New(w.Mode)
 		if err != nil {
 			return shown
 		}
-		update, err := provider.Update(ctx, w)
 		direct := w.Mode == forage.WorkspaceDirect
-		if i == 0 && direct && err == nil && update.After == "" { // it is made for the first commit
-			shown.branch = ""
-		}
-		if direct || w.ReadOnly || !settled {
+		if direct || w.ReadOnly || !made {
+			update, err := provider.Update(ctx, w)
+			if i == 0 && direct && err == nil && update.After == "" { // it is made for the first commit
+				shown.branch = ""
+			}
 			continue
 		}
-		status, err := provider.Status(ctx, w)
+		part, err := s.isUnsaved(ctx, provider, w, before[w.Name])
+		now[w.Name] = part
 		known = known && err == nil
-		found := status.Unsaved() || shown.unsaved != nil && *shown.unsaved
+		found := part.Unsaved || shown.unsaved != nil && *shown.unsaved
 		shown.unsaved = &found
+	}
+	if !maps.Equal(before, now) {
+		_ = writeWhole(s.seenFile(record.Name), now, false) // that it can't be kept only costs time
 	}
 	if !known {
 		shown.unsaved = nil
@@ -72,7 +79,8 @@ func (s *Service) shownWork(ctx context.Context, record store.Record) shownWork 
 	return shown
 }
 
-// Names are the sandboxes whose records can be read; the error names the others. Nobody is asked how they are.
+// Names are the sandboxes whose records can be read; the error names the others. No supervisor is
+// asked.
 func (s *Service) Names() ([]string, error) {
 	records, err := s.readable()
 	names := make([]string, len(records))
@@ -117,8 +125,8 @@ func (s *Service) Status(ctx context.Context, name string) (Status, error) {
 	return status, nil
 }
 
-// status asks the supervisor, if one is alive; a record alone is not believed. One whose sandbox has just ended is
-// about to write down why, and is waited for.
+// status asks the supervisor, if one is alive; a record alone is not believed. One whose sandbox
+// has just ended is about to write down why, and is waited for.
 func (s *Service) status(ctx context.Context, record store.Record) Status {
 	ctx, cancel := asking(ctx, record.Name, askTimeout)
 	defer cancel()

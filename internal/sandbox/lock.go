@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// lockNotice is after how long the user is told what is waited for. Most of what is done to a sandbox takes less.
+// lockNotice is after how long the user is told what is waited for. Most of what is done to a
+// sandbox takes less.
 const lockNotice = 5 * time.Second
 
 // lock is Store.Lock that says so when it waits.

@@ -9,9 +9,9 @@ import (
 	"os"
 	"strings"
 
-	"forage/internal/follow"
 	"forage/internal/store"
 	"forage/internal/supervisor"
+	"forage/internal/tail"
 )
 
 // LogOptions says what Logs shows.
@@ -23,8 +23,8 @@ type LogOptions struct {
 	Bell io.Writer
 }
 
-// Logs writes the output of the agent's window to w: what a program draws as the text that a terminal
-// would show, and escaped. Raw output is as the agent wrote it.
+// Logs writes the output of the agent's window to w: what a program draws as the text that a
+// terminal would show, and escaped. Raw output is as the agent wrote it.
 func (s *Service) Logs(ctx context.Context, name string, opts LogOptions, w io.Writer) error {
 	record, err := s.Store.Load(name)
 	if err != nil {
@@ -88,7 +88,7 @@ func (s *Service) followLog(ctx context.Context, record store.Record, path strin
 		cancel()
 	}()
 	var rest io.Writer
-	err := follow.File(ctx, path, func(file *os.File, again bool) (func() error, error) {
+	err := tail.File(ctx, path, func(file *os.File, again bool) (func() error, error) {
 		if !again {
 			var err error
 			if rest, err = printLog(ctx, file, opts, w); err != nil {
@@ -109,7 +109,8 @@ func (s *Service) followLog(ctx context.Context, record store.Record, path strin
 	return nil
 }
 
-// seekLines moves file to where its last n lines begin, and returns how much there is from there on.
+// seekLines moves file to where its last n lines begin, and returns how much there is from there
+// on.
 func seekLines(file *os.File, n int) (int64, error) {
 	end, err := file.Seek(0, io.SeekEnd)
 	if err != nil || n == 0 {

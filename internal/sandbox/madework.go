@@ -8,8 +8,8 @@ import (
 	"slices"
 
 	"forage"
+	"forage/internal/hostile"
 	"forage/internal/workspace"
-	"forage/internal/workspace/gitrepo"
 )
 
 // noteFile holds, as JSON, what was made for a sandbox: a list of forage.Workspace.
@@ -42,9 +42,10 @@ func (s *Service) noted(name string) ([]forage.Workspace, error) {
 	return made, err
 }
 
-// forgetWorkspaces removes the last of a sandbox whose workspaces are gone: what was kept beside the metadata, and the note.
+// forgetWorkspaces removes the last of a sandbox whose workspaces are gone: what was kept beside
+// the metadata, and the note.
 func (s *Service) forgetWorkspaces(name string) error {
-	if err := gitrepo.RemoveTree(filepath.Join(s.Workspaces.Places.Repositories, name)); err != nil {
+	if err := hostile.RemoveAll(filepath.Join(s.Workspaces.Places.Repositories, name)); err != nil {
 		return err
 	}
 	if err := os.Remove(s.noteFile(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {

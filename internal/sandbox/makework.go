@@ -12,9 +12,9 @@ import (
 	"forage/internal/workspace/review"
 )
 
-// makeWorkspaces makes what the providers planned. The sandbox is on record by then, in PhaseCreating, so that
-// what is made is found again however this ends. A note beside the metadata says what is made: it
-// outlives a record that somebody removes by hand.
+// makeWorkspaces makes what the providers planned. The sandbox is on record by then, in
+// PhaseCreating, so that what is made is found again however this ends. A note beside the metadata
+// says what is made: it outlives a record that is removed by hand.
 func (s *Service) makeWorkspaces(ctx context.Context, plan forage.Plan) error {
 	if err := s.noteWorkspaces(plan); err != nil {
 		return err
@@ -66,7 +66,8 @@ func (s *Service) removeWorkspaces(ctx context.Context, name string, parts []for
 	return errors.Join(end(), s.forgetWorkspaces(name))
 }
 
-// recoverApply takes back what an apply left in the user's folder that was killed: once the part is removed, nobody knows of it.
+// recoverApply takes back what an apply left in the user's folder that was killed: once the part is
+// removed, no record has it.
 func (s *Service) recoverApply(ctx context.Context, name string, w forage.Workspace, how workspace.Removal) error {
 	err := review.Recover(ctx, s.subject(name, w), s.nobodyWrites)
 	if err != nil && how == workspace.RemoveForced && ctx.Err() == nil {
@@ -76,8 +77,9 @@ func (s *Service) recoverApply(ctx context.Context, name string, w forage.Worksp
 	return err
 }
 
-// removePart removes one part. Work that can't be kept in its repository, because that is gone or can't be read, is
-// set aside as it is, so that a removal with force always gets rid of the sandbox.
+// removePart removes one part. Work that can't be kept in its repository, because that is gone or
+// can't be read, is set aside as it is, so that a removal with force always gets rid of the
+// sandbox.
 func (s *Service) removePart(ctx context.Context, provider workspace.Provider, name string, w forage.Workspace, how workspace.Removal) ([]workspace.Recovery, error) {
 	kept, err := provider.Remove(ctx, w, how)
 	if err == nil || how == workspace.RemoveSaved || how == workspace.RemoveUnused || ctx.Err() != nil {
@@ -88,7 +90,11 @@ func (s *Service) removePart(ctx context.Context, provider workspace.Provider, n
 		return kept, errors.Join(err, asideErr)
 	}
 	s.notify(err.Error())
-	kept = append(kept, workspace.Recovery{Sandbox: name, Folder: folder, Made: time.Now().UTC()})
+	aside := workspace.Recovery{Sandbox: name, Folder: folder, Made: time.Now().UTC()}
+	if w.Mode == forage.WorkspaceWorktree {
+		aside.Left = &w
+	}
+	kept = append(kept, aside)
 	_, err = provider.Remove(ctx, w, workspace.RemoveUnused)
 	return kept, err
 }

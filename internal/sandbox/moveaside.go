@@ -12,11 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/hostile"
 	"forage/internal/workspace"
 )
 
-// moveAside moves what is at rel below the workspace root to the same path below aside, a folder of ours, and
-// returns where it is then. root is hostile, and changes: no link in it is followed.
+// moveAside moves what is at rel below the workspace root to the same path below aside, a folder of
+// ours, and returns where it is then. root is hostile, and changes: no link in it is followed.
 func moveAside(ctx context.Context, root, rel, aside string, far *farBudget) (string, error) {
 	if rel == "." || path.Clean(rel) != rel || path.IsAbs(rel) {
 		return "", forage.Errorf(forage.ErrRefused, "%q can't be moved", rel)
@@ -47,7 +48,8 @@ func moveAside(ctx context.Context, root, rel, aside string, far *farBudget) (st
 	return filepath.Join(aside, rel), nil
 }
 
-// makeParent makes and opens the folder below aside that rel belongs in. Links that were moved there before are not followed.
+// makeParent makes and opens the folder below aside that rel belongs in. Links that were moved
+// there before are not followed.
 func makeParent(aside, rel string) (*os.File, error) {
 	if err := os.MkdirAll(aside, 0o700); err != nil {
 		return nil, err
@@ -70,10 +72,7 @@ func makeParent(aside, rel string) (*os.File, error) {
 
 // openParent opens the folder that rel is in below top, through no link.
 func openParent(top *os.File, rel string) (*os.File, error) {
-	fd, err := unix.Openat2(int(top.Fd()), path.Dir(rel), &unix.OpenHow{
-		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
-	})
+	fd, err := hostile.OpenBelow(int(top.Fd()), path.Dir(rel), unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, fmt.Errorf("opening its folder: %w", err)
 	}

@@ -13,10 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/hostile"
 )
 
-// farBudget bounds what one quarantine copies to another file system: whoever made what is copied has paid for none of it,
-// as for the holes of a file.
+// farBudget bounds what one quarantine copies to another file system: holes in a file cost its
+// maker nothing, and the copy everything.
 type farBudget struct {
 	bytes   int64
 	entries int
@@ -27,26 +28,21 @@ func newFarBudget() *farBudget { return &farBudget{bytes: 8 << 30, entries: 1_00
 // maxFarDepth bounds how deep a folder may be that is copied: each on the way is open meanwhile.
 const maxFarDepth = 200
 
-// moveFar moves to another file system: what is at name gets a name that means nothing to any tool at once, is
-// copied, and only then removed. Of what can't be copied whole nothing is left at to.
+// moveFar moves to another file system: what is at name gets a name that means nothing to any tool
+// at once, is copied, and only then removed. Of what can't be copied whole nothing is left at to.
 func moveFar(ctx context.Context, dir *os.File, name, to string, left *farBudget) error {
 	harmless := ".forage-quarantine-" + strconv.FormatInt(time.Now().UnixNano(), 36)
 	if err := unix.Renameat2(int(dir.Fd()), name, int(dir.Fd()), harmless, unix.RENAME_NOREPLACE); err != nil {
 		return err
 	}
 	if err := left.copy(ctx, int(dir.Fd()), harmless, to, 0); err != nil {
-		return errors.Join(fmt.Errorf("copying: %w (it is called %s now)", err, harmless), os.RemoveAll(to))
+		return errors.Join(fmt.Errorf("copying: %w (it is called %s now)", err, harmless), hostile.RemoveAll(to))
 	}
-	root, err := os.OpenRoot("/proc/self/fd/" + strconv.Itoa(int(dir.Fd())))
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	return root.RemoveAll(harmless)
+	return hostile.RemoveAt(int(dir.Fd()), harmless, nil)
 }
 
-// copy copies a file, link or folder of dir to the new path to. Sockets and FIFOs have nothing in them, and are left out. What is
-// none of these is an error: it would be lost.
+// copy copies a file, link or folder of dir to the new path to. Sockets and FIFOs have nothing in
+// them, and are left out. What is none of these is an error: it would be lost.
 func (b *farBudget) copy(ctx context.Context, dir int, name, to string, depth int) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -98,7 +94,7 @@ func (b *farBudget) copyFile(ctx context.Context, dir int, name, to string) erro
 		return err
 	}
 	stop := context.AfterFunc(ctx, func() { file.Close() })
-	n, err := io.Copy(file, io.LimitReader(from, info.Size())) // what is added meanwhile is somebody's who is still at it
+	n, err := io.Copy(file, io.LimitReader(from, info.Size())) // what is added meanwhile has a writer still
 	b.bytes -= n
 	if !stop() {
 		return context.Cause(ctx)

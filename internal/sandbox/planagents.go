@@ -23,8 +23,8 @@ type knownAgent struct {
 	own          inject.Own // what comes in of its settings folder on the host
 }
 
-// agentConfig finds the known agents among the template's and behind the command, and reads what of their
-// settings folders comes in.
+// agentConfig finds the known agents among the template's and behind the command, and reads what of
+// their settings folders comes in.
 func (p *planner) agentConfig(context.Context) error {
 	add := func(known agent.Agent, a forage.Agent) error {
 		if slices.ContainsFunc(p.known, func(have knownAgent) bool { return have.known.Name == known.Name }) {
@@ -79,7 +79,8 @@ func (k knownAgent) check() error {
 	return nil
 }
 
-// readOwn reads an agent's settings folder on the host. What the configuration forbids to be shown is not copied either.
+// readOwn reads an agent's settings folder on the host. What the configuration forbids to be shown
+// is not copied either.
 func (p *planner) readOwn(k *knownAgent) error {
 	dir, err := filepath.EvalSymlinks(k.HostConfigDir)
 	if err == nil {
@@ -166,7 +167,8 @@ func (p *planner) insideOf(k knownAgent, bound []boundSecret) agent.Inside {
 	return in
 }
 
-// keyOf is what an agent finds in the variable of its key, as far as that is known; "" where it has none, or a login.
+// keyOf is what an agent finds in the variable of its key, as far as that is known; "" where it has
+// none, or a login.
 func (p *planner) keyOf(k knownAgent, bound []boundSecret) string {
 	for _, b := range bound {
 		if b.binding.Secret == k.Secret && b.binding.Source.Login == nil && p.plan.SecretMode != forage.SecretsWrapped {
@@ -193,7 +195,8 @@ func (p *planner) serversInside(k knownAgent) map[string]any {
 	return servers
 }
 
-// hasInside says whether a command is visible inside. What an image has is known when it is unpacked, and so not here.
+// hasInside says whether a command is visible inside. What an image has is known when it is
+// unpacked, and so not here.
 func (p *planner) hasInside(command string) bool {
 	if p.plan.Spec.Rootfs.Kind != forage.RootfsHost {
 		return false
@@ -205,8 +208,8 @@ func (p *planner) hasInside(command string) bool {
 // errNotInstalled is behind the error for an agent that the caller does not have.
 var errNotInstalled = errors.New("not installed")
 
-// installed notes an agent that the caller doesn't have: nothing is made for it then. For an image the supervisor
-// asks, which has unpacked it.
+// installed notes an agent that the caller doesn't have: nothing is made for it then. For an image
+// the supervisor asks, which has unpacked it.
 func (p *planner) installed(context.Context) error {
 	command := p.plan.Spec.Command[0]
 	facts, ok := agent.Lookup(command)

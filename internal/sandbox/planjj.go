@@ -15,7 +15,8 @@ func (p *planner) usesJJ() bool {
 	return slices.ContainsFunc(p.plan.Workspaces(), func(w forage.Workspace) bool { return jjrepo.Has(w.Repository) })
 }
 
-// jjConfig is the sandbox's system-wide jj configuration: whose name is on commits. jj doesn't ask git.
+// jjConfig is the sandbox's system-wide jj configuration: whose name is on commits. jj doesn't ask
+// git.
 func (p *planner) jjConfig(ctx context.Context, git gitIdentity) {
 	if !p.usesJJ() {
 		return

@@ -40,7 +40,8 @@ func (p *planner) mounts(ctx context.Context) error {
 	return p.keepsRules()
 }
 
-// samePath shows all that is at /workspace, and what is protected there, at the path of the host too, where it was asked for.
+// samePath shows all that is at /workspace, and what is protected there, at the path of the host
+// too, where it was asked for.
 func (p *planner) samePath() error {
 	if !p.opts.SamePath && !p.chosen.SamePath {
 		return nil
@@ -117,8 +118,8 @@ func isMounted(spec forage.Spec, target string) bool {
 	return slices.ContainsFunc(spec.Mounts, func(m forage.Mount) bool { return m.Target == target })
 }
 
-// keepsStores refuses mounts through which the sandbox could write to a repository of the host's that one of its
-// workspaces is made from: what is in there is executed by the host's git.
+// keepsStores refuses mounts through which the sandbox could write to a repository of the host's
+// that one of its workspaces is made from: what is in there is executed by the host's git.
 func (p *planner) keepsStores() error {
 	mounts := p.plan.Spec.Mounts
 	for _, w := range p.plan.Workspaces() {
@@ -142,8 +143,8 @@ func (p *planner) keepsStores() error {
 	return nil
 }
 
-// coveredAt says whether something else is mounted over the place inside that mount would show, or over a
-// folder that it is in.
+// coveredAt says whether something else is mounted over the place inside that mount would show, or
+// over a folder that it is in.
 func coveredAt(mounts []forage.Mount, inside string, mount forage.Mount) bool {
 	return slices.ContainsFunc(mounts, func(over forage.Mount) bool {
 		return over.Target != mount.Target && rootfs.Within(over.Target, mount.Target) && rootfs.Within(inside, over.Target)
@@ -199,6 +200,7 @@ func (p *planner) parseMount(flag, text string) (forage.Mount, error) {
 	if err := p.service.staysWithin(source, resolved); err != nil {
 		return forage.Mount{}, err
 	}
+	p.tellLink(source, resolved)
 	return forage.Mount{Source: resolved, Target: target, Writable: writable}, nil
 }
 

@@ -5,7 +5,7 @@ import (
 
 	"forage"
 	"forage/internal/config"
-	"forage/internal/preset"
+	"forage/internal/provider"
 )
 
 // narrowed is allow without the hosts that a built-in template allows for another way to log in
@@ -18,7 +18,7 @@ func (s *Service) narrowed(template string, allow []string, bindings []forage.Bi
 	}
 	var needless []string
 	for _, b := range bindings {
-		service, _ := preset.Lookup(b.Secret)
+		service, _ := provider.Lookup(b.Secret)
 		bound := hostsOf(b.Uses)
 		for _, host := range hostsOf(slices.Concat(service.Uses, service.LoginUses)) {
 			if slices.Contains(builtin, host) && !slices.Contains(bound, host) && !slices.Contains(keep, host) {

@@ -25,8 +25,8 @@ const (
 	rootHostSpan = 1 << 16
 )
 
-// identity is who the agent is: the caller, or, when root calls, the configured
-// user or somebody who owns nothing on this host.
+// identity is who the agent is: the caller, or, when root calls, the configured user or one who
+// owns nothing on this host.
 func (p *planner) identity(context.Context) error {
 	caller := p.service.Caller
 	who := forage.Identity{User: forage.UserName, UID: caller.UID, GID: caller.GID, HostUID: caller.UID, HostGID: caller.GID, Home: forage.HomePath}

@@ -12,7 +12,7 @@ import (
 	"forage"
 	"forage/internal/config"
 	"forage/internal/inject"
-	"forage/internal/preset"
+	"forage/internal/provider"
 	"forage/internal/rootfs"
 	"forage/internal/secrets"
 	"forage/internal/supervisor"
@@ -22,7 +22,7 @@ import (
 // boundSecret is a secret that the sandbox is to have.
 type boundSecret struct {
 	binding forage.Binding
-	service preset.Preset // zero where there is none
+	service provider.Service // zero where there is none
 }
 
 // secrets binds the secrets of the template and of its agents, and says what agents find
@@ -85,7 +85,7 @@ func (p *planner) bind(ctx context.Context, name string) (boundSecret, bool, err
 		return boundSecret{}, false, err
 	}
 	_, configured := p.service.Config.Secrets[name]
-	service, err := inject.PresetOf(name, secret)
+	service, err := inject.ServiceOf(name, secret)
 	if err != nil {
 		return boundSecret{}, false, err
 	}
@@ -113,8 +113,8 @@ func (p *planner) bind(ctx context.Context, name string) (boundSecret, bool, err
 	return boundSecret{binding, service}, true, nil
 }
 
-// secret is the one of that name: as it is configured, else as it is found by itself. False says that
-// the sandbox does without it.
+// secret is the one of that name: as it is configured, else as it is found by itself. False says
+// that the sandbox does without it.
 func (p *planner) secret(name string) (config.Secret, bool, error) {
 	if secret, ok := p.service.Config.Secrets[name]; ok {
 		return secret, true, nil
@@ -127,7 +127,7 @@ func (p *planner) secret(name string) (config.Secret, bool, error) {
 
 // coversLogin is the target of a mount that a login's file inside would be in; "" is none.
 func (p *planner) coversLogin(secret config.Secret) string {
-	own, ok := preset.ForLogin(secret.Login)
+	own, ok := provider.ForLogin(secret.Login)
 	if !ok {
 		return ""
 	}
@@ -150,8 +150,8 @@ func (p *planner) notMounted(c inject.Contribution) inject.Contribution {
 	return c
 }
 
-// automatic is the secret that an agent names and nobody has configured, where the caller has it. With wrappers,
-// whose agents get values, a login is none.
+// automatic is the secret that an agent names and the configuration lacks, where the caller has it.
+// With wrappers, whose agents get values, a login is none.
 func (p *planner) automatic(name string) (config.Secret, bool) {
 	if slices.Contains(p.chosen.Secrets, name) {
 		return config.Secret{}, false
@@ -170,7 +170,7 @@ func (p *planner) automatic(name string) (config.Secret, bool) {
 // unconfigured is the error for a secret that is neither configured nor one that would be
 // found by itself if the caller had it.
 func (p *planner) unconfigured(name string) error {
-	_, known := preset.Lookup(name)
+	_, known := provider.Lookup(name)
 	if known && !slices.Contains(p.chosen.Secrets, name) {
 		return nil
 	}
@@ -181,7 +181,8 @@ func (p *planner) unconfigured(name string) error {
 	return forage.WithHint(forage.Errorf(forage.ErrUsage, "template %q names the secret %q, which is not configured", p.chosen.Name, name), hint)
 }
 
-// explicit is the first of variables that a flag or the template gives a value, and which of the two.
+// explicit is the first of variables that a flag or the template gives a value, and which of the
+// two.
 func (p *planner) explicit(variables []string) (variable, where string) {
 	for _, variable := range variables {
 		for _, entry := range p.opts.Env {
@@ -196,7 +197,8 @@ func (p *planner) explicit(variables []string) (variable, where string) {
 	return "", ""
 }
 
-// reachable refuses, or notes, what keeps a secret from being read; the value itself is not looked at.
+// reachable refuses, or notes, what keeps a secret from being read; the value itself is not looked
+// at.
 func (p *planner) reachable(b forage.Binding) error {
 	if err := p.apart(b); err != nil {
 		return err

@@ -44,7 +44,7 @@ func (d *desk) write(name, text string) string {
 	return path
 }
 
-// ordinary is an id of somebody who is not root: the test's own, unless that is root's.
+// ordinary is an id of a user who is not root: the test's own, unless that is root's.
 func ordinary(id int) int {
 	if id == 0 {
 		return 1000
@@ -313,7 +313,8 @@ func TestSecretEnv(t *testing.T) {
 	}
 }
 
-// TestPlanClaudeSettings: with a key, Claude Code finds that it may use its placeholder, unless the user mounts settings there.
+// TestPlanClaudeSettings: with a key, Claude Code finds that it may use its placeholder, unless the
+// user mounts settings there.
 func TestPlanClaudeSettings(t *testing.T) {
 	d := newDesk(t)
 	d.env["ANTHROPIC_API_KEY"] = "sk-value"

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"forage"
+	"forage/internal/egressconfig"
 	"forage/internal/hostset"
-	"forage/internal/outlet"
 	"forage/internal/policy"
 	"forage/internal/rootfs"
 )
@@ -27,8 +27,8 @@ const (
 	maxFetched   = 8 << 20
 )
 
-// findSets finds the hosts of the sets that network names and that are not known yet. Hostile are the folders
-// that sandboxes write to: what is in them is not asked.
+// findSets finds the hosts of the sets that network names and that are not known yet. Hostile are
+// the folders that sandboxes write to: what is in them is not asked.
 func (s *Service) findSets(ctx context.Context, network *forage.Network, hostile []string) ([]hostset.Set, error) {
 	names := policy.UnknownSets(*network)
 	found, errs := make([]hostset.Set, len(names)), make([]error, len(names))
@@ -93,7 +93,7 @@ func (s *Service) toolCaller(hostile []string) hostset.Caller {
 
 // fetch gets a page for the host.
 func (s *Service) fetch(ctx context.Context, address string) ([]byte, error) {
-	client, err := outlet.HostClient(s.Config.Network)
+	client, err := egressconfig.HostClient(s.Config.Network)
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +115,8 @@ func (s *Service) fetch(ctx context.Context, address string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(answer.Body, maxFetched))
 }
 
-// setsFile is where the sets stand that were found last: to say of what is refused which set it belongs to. It allows nothing.
+// setsFile is where the sets stand that were found last: to say of what is refused which set it
+// belongs to. It allows nothing.
 func (s *Service) setsFile() string { return filepath.Join(s.Places.State, "hostsets.json") }
 
 func (s *Service) rememberSets(found map[string][]string) {
@@ -149,7 +150,8 @@ var commandSets = map[string]string{
 	"go": "@go", "cargo": "@cargo", "mvn": "@maven", "gradle": "@maven", "gem": "@rubygems", "bundle": "@rubygems", "nix": "@nix",
 }
 
-// proposedSets are the sets that the project's files speak for, and those files. They grant nothing.
+// proposedSets are the sets that the project's files speak for, and those files. They grant
+// nothing.
 func proposedSets(workspaces []forage.Workspace) (sets, files []string) {
 	for _, w := range workspaces {
 		for _, dir := range origins(w) {
@@ -191,7 +193,8 @@ func hostileOf(plan forage.Plan) (hostile []string) {
 	return hostile
 }
 
-// findSets finds the hosts of the sets that are allowed, and has the tools inside use the same registries.
+// findSets finds the hosts of the sets that are allowed, and has the tools inside use the same
+// registries.
 func (p *planner) findSets(ctx context.Context, network *forage.Network) error {
 	found, err := p.service.findSets(ctx, network, hostileOf(p.plan))
 	for _, set := range found {

@@ -10,8 +10,9 @@ import (
 	"forage/internal/skills"
 )
 
-// skills says where agents find what they are told of the sandbox. It is written when the sandbox starts. A run of a
-// command that is no known agent is told nothing, unless the template asks for it.
+// skills says where agents find what they are told of the sandbox. It is written when the sandbox
+// starts. A run of a command that is no known agent is told nothing, unless the template asks for
+// it.
 func (p *planner) skills(context.Context) error {
 	if len(p.known) == 0 && !p.plan.Spec.Session && p.chosen.Skills == (forage.Skills{}) {
 		return nil

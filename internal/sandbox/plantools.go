@@ -48,8 +48,9 @@ func (p *planner) owner() rootfs.Caller {
 	return caller
 }
 
-// hostTools shows what the caller can run where that is outside the system's folders: the known kinds of tool folder on
-// PATH, and, wherever they are, the command that will run, the template's agents, and jj for who works with it.
+// hostTools shows what the caller can run where that is outside the system's folders: the known
+// kinds of tool folder on PATH, and, wherever they are, the command that will run, the template's
+// agents, and jj for who works with it.
 func (p *planner) hostTools(context.Context) error {
 	spec := &p.plan.Spec
 	if spec.Rootfs.Kind != forage.RootfsHost {
@@ -78,8 +79,8 @@ func (p *planner) hostTools(context.Context) error {
 	return nil
 }
 
-// caches shows what the host's package managers have downloaded, each under a layer of the sandbox's own. Where
-// something else is mounted, that counts.
+// caches shows what the host's package managers have downloaded, each under a layer of the
+// sandbox's own. Where something else is mounted, that counts.
 func (p *planner) caches(context.Context) error {
 	spec := &p.plan.Spec
 	spec.Mounts = slices.DeleteFunc(spec.Mounts, func(m forage.Mount) bool { return m.Layered && p.whyNotShown(m) != "" }) // a tool's
@@ -96,7 +97,8 @@ func (p *planner) caches(context.Context) error {
 	return nil
 }
 
-// whyNotShown is why a folder of the caller's that nobody asked for by name is left out; "" is no reason.
+// whyNotShown is why a folder of the caller's that was not asked for by name is left out; "" is no
+// reason.
 func (p *planner) whyNotShown(mount forage.Mount) string {
 	if err := p.mayShow(mount.Source, mount.Source); err != nil {
 		return err.Error()
@@ -133,8 +135,8 @@ func alongText(f rootfs.Found) string {
 	return what + " comes along, as " + f.Shown
 }
 
-// tools says which of the caller's tools and caches come along, where the workspace is the current folder. A home folder, or
-// one that holds it, is never the workspace.
+// tools says which of the caller's tools and caches come along, where the workspace is the current
+// folder. A home folder, or one that holds it, is never the workspace.
 func (s *Service) tools() Report {
 	caller := s.toolOwner()
 	if s.Caller.Dir != "" && !rootfs.Within(s.Caller.Home, s.Caller.Dir) {

@@ -57,7 +57,8 @@ func (p *planner) askedParts(template forage.Template) ([]forage.Part, error) {
 	return append([]forage.Part{main}, rest...), nil
 }
 
-// askedMain is the workspace that the flags ask for, and which flag did; without one it is the current folder.
+// askedMain is the workspace that the flags ask for, and which flag did; without one it is the
+// current folder.
 func (p *planner) askedMain() (main forage.Part, flag string, err error) {
 	main = forage.Part{Name: workspace.Main, ContainerPath: forage.WorkspacePath, Mode: forage.WorkspaceDirect, Branch: p.opts.Branch}
 	for _, choice := range p.opts.modeFlags() {
@@ -84,8 +85,8 @@ func (p *planner) askedMain() (main forage.Part, flag string, err error) {
 	return main, flag, err
 }
 
-// projectOf reads the project's own file where the user has it: in the folder or repository that a part is made
-// from. What is elsewhere, or has no files, has none.
+// projectOf reads the project's own file where the user has it: in the folder or repository that a
+// part is made from. What is elsewhere, or has no files, has none.
 func projectOf(part forage.Part) (config.Project, error) {
 	folder, err := filepath.EvalSymlinks(part.Repo)
 	if err != nil {
@@ -121,8 +122,8 @@ func (p *planner) workspaces(ctx context.Context) error {
 	return nil
 }
 
-// noteBelow says that git and jj don't work in a folder in which the user's do: it is below the root of a repository. Who has one in the
-// home folder, which can't be a workspace, knows.
+// noteBelow says that git and jj don't work in a folder in which the user's do: it is below the
+// root of a repository. Who has one in the home folder, which can't be a workspace, knows.
 func (p *planner) noteBelow(w forage.Workspace) {
 	if w.Mode != forage.WorkspaceDirect || w.Repository != nil {
 		return
@@ -150,7 +151,8 @@ func (p *planner) existing() (map[string]forage.Workspace, error) {
 	return parts, nil
 }
 
-// planPart plans one part. What it is made from may be seen inside, as what it is made into: both are looked at.
+// planPart plans one part. What it is made from may be seen inside, as what it is made into: both
+// are looked at.
 func (p *planner) planPart(ctx context.Context, part forage.Part, existing forage.Workspace) (forage.Workspace, error) {
 	s := p.service
 	provider, err := s.Workspaces.New(part.Mode)
@@ -177,6 +179,7 @@ func (p *planner) planPart(ctx context.Context, part forage.Part, existing forag
 		if err := s.staysWithin(part.Repo, origin); err != nil {
 			return forage.Workspace{}, err
 		}
+		p.tellLink(part.Repo, origin)
 		if err := p.forbid.CheckMount(origin); err != nil {
 			return forage.Workspace{}, err
 		}
@@ -196,8 +199,9 @@ func origins(w forage.Workspace) []string {
 	return nil // a URL
 }
 
-// shown are the mounts through which the sandbox sees what is the user's, and may come to change it: those
-// of the plan, and the repositories from which its workspaces are made, which its work is brought to.
+// shown are the mounts through which the sandbox sees what is the user's, and may come to change
+// it: those of the plan, and the repositories from which its workspaces are made, which its work is
+// brought to.
 func (p *planner) shown() []forage.Mount {
 	mounts := slices.Clone(p.plan.Spec.Mounts)
 	for _, w := range p.plan.Workspaces() {

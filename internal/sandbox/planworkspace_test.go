@@ -71,7 +71,8 @@ func TestWorkspaceIsPlanned(t *testing.T) {
 	}
 }
 
-// What holds for the folder that is shown holds for the repository that a worktree or clone is made of.
+// What holds for the folder that is shown holds for the repository that a worktree or clone is made
+// of.
 func TestSourcesOfWorkspacesAreJudged(t *testing.T) {
 	for name, test := range map[string]struct {
 		config  string

@@ -2,20 +2,24 @@ package sandbox
 
 import (
 	"context"
+	"os"
 
 	"forage"
 	"forage/internal/rootfs"
 )
 
-// otherWriters notes which running sandboxes write to the user's folder that this one is to write to: two agents undo each other's work.
+// otherWriters notes which running sandboxes write to the user's folder that this one is to write
+// to: two agents undo each other's work.
 func (p *planner) otherWriters(context.Context) error {
 	w := p.plan.Workspace
 	if w.Mode != forage.WorkspaceDirect || w.ReadOnly {
 		return nil
 	}
-	records, _ := p.service.readable() // those that can't be read are said elsewhere
-	for _, record := range records {
-		if record.Name == p.plan.Name {
+	// What runs has a run-time folder; the state folder also has what is left of every past run.
+	entries, _ := os.ReadDir(p.service.Places.Runtime)
+	for _, entry := range entries {
+		record, err := p.service.Store.Load(entry.Name())
+		if err != nil || record.Name == p.plan.Name { // what can't be read is said elsewhere
 			continue
 		}
 		for _, m := range record.Plan.Spec.Mounts {

@@ -15,12 +15,12 @@ import (
 	"forage"
 	"forage/internal/rootfs"
 	"forage/internal/term"
+	"forage/internal/workspace/autorun"
 	"forage/internal/workspace/gitrepo"
-	"forage/internal/workspace/hazard"
 )
 
-// protectedPaths are those that the agent may not change: at the root of each writable part what host tools execute, and
-// what in the tree git is configured to execute.
+// protectedPaths are those that the agent may not change: at the root of each writable part what
+// host tools execute, and what in the tree git is configured to execute.
 func (s *Service) protectedPaths(ctx context.Context, plan forage.Plan) ([]string, error) {
 	var list []string
 	for _, w := range writable(plan) {
@@ -28,7 +28,7 @@ func (s *Service) protectedPaths(ctx context.Context, plan forage.Plan) ([]strin
 		if err := canProtect(w, named); err != nil {
 			return nil, err
 		}
-		for _, name := range hazard.Protected {
+		for _, name := range autorun.Protected {
 			named = append(named, deciding(w.Path, filepath.Join(w.Path, name))...)
 		}
 		for _, name := range named {
@@ -45,8 +45,9 @@ func (s *Service) protectedPaths(ctx context.Context, plan forage.Plan) ([]strin
 // maxLooked bounds how many files of protected folders are looked at.
 const maxLooked = 10_000
 
-// changeable says which protected files of the user's folders can be changed from inside all the same: by another name that they
-// have, or since they are links to what is not protected. Such a change is found later, by package hazard.
+// changeable says which protected files of the user's folders can be changed from inside all the
+// same: by another name that they have, or since they are links to what is not protected. Such a
+// change is found later, by package autorun.
 func changeable(plan forage.Plan) (notes []string) {
 	protected := func(target string) bool {
 		return slices.ContainsFunc(plan.Spec.Protect, func(p string) bool { return rootfs.Within(target, p) })
@@ -101,8 +102,8 @@ func (p *planner) tellChangeable() {
 	p.note("protected files that can be changed from inside all the same: %s", strings.Join(list, ", "))
 }
 
-// canProtect refuses a folder of the user's in which git is configured to execute what isn't there: whoever is inside would make
-// it, and the user's next git would execute it before anybody has looked.
+// canProtect refuses a folder of the user's in which git is configured to execute what isn't there:
+// the agent would make it, and the user's next git would execute it unseen.
 func canProtect(w forage.Workspace, named []string) error {
 	if w.Mode != forage.WorkspaceDirect {
 		return nil
@@ -118,8 +119,9 @@ func canProtect(w forage.Workspace, named []string) error {
 	return nil
 }
 
-// namedByGit are the files and folders of a workspace's tree that the host's git is configured to execute, to look for hooks in, or
-// to read as more configuration, and the links in the tree by which it comes to them.
+// namedByGit are the files and folders of a workspace's tree that the host's git is configured to
+// execute, to look for hooks in, or to read as more configuration, and the links in the tree by
+// which it comes to them.
 func (s *Service) namedByGit(ctx context.Context, w forage.Workspace) []string {
 	config := s.Caller.gitConfig()
 	var list []string
@@ -140,10 +142,12 @@ func (s *Service) namedByGit(ctx context.Context, w forage.Workspace) []string {
 	return list
 }
 
-// checkout is a folder in which the user's git works: that of a repository, in or around the tree at root.
+// checkout is a folder in which the user's git works: that of a repository, in or around the tree
+// at root.
 type checkout struct{ repository, folder, root string }
 
-// checkouts are those of a workspace. In the user's folder that a tree of ours is made from is what apply brings there.
+// checkouts are those of a workspace. In the user's folder that a tree of ours is made from is what
+// apply brings there.
 func checkouts(w forage.Workspace) (list []checkout) {
 	for _, root := range []string{w.Path, w.Source} {
 		if !filepath.IsAbs(root) {
@@ -163,13 +167,15 @@ func checkouts(w forage.Workspace) (list []checkout) {
 	return list
 }
 
-// Bounds of the way to a file: as many links as the kernel follows, path_resolution(7), and far more folders than anybody's has.
+// Bounds of the way to a file: as many links as the kernel follows, path_resolution(7), and far
+// more folders than anybody's has.
 const (
 	maxLinks = 40
 	maxSteps = 4096
 )
 
-// deciding are the places in the tree at root that decide what is at path: the links on the way to it, and where they lead.
+// deciding are the places in the tree at root that decide what is at path: the links on the way to
+// it, and where they lead.
 func deciding(root, path string) (places []string) {
 	if !filepath.IsAbs(path) {
 		return nil
@@ -204,7 +210,8 @@ func deciding(root, path string) (places []string) {
 	return below
 }
 
-// isFile says whether a word of a command is a program, and not an argument that a folder happens to be called like.
+// isFile says whether a word of a command is a program, and not an argument that a folder happens
+// to be called like.
 func isFile(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular()

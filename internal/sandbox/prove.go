@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 
@@ -69,7 +70,14 @@ func (s *Service) prove(ctx context.Context, runtimeName string) ([]probe.Result
 	}
 	const inside = "/forage-probe"
 	var out, errOut bytes.Buffer
-	exit, err := s.Run(ctx, Options{
+	quiet := *s
+	quiet.notify = func(string) {} // the result says what was refused
+	own := *s.Config
+	own.Templates = maps.Clone(own.Templates)
+	generic := own.Templates["generic"]
+	generic.Env = nil // the probes would take it for the host's
+	own.Templates["generic"], quiet.Config = generic, &own
+	exit, err := quiet.Run(ctx, Options{
 		Template: "generic", Workspace: workspace, Runtime: runtimeName, Network: string(forage.NetworkNone),
 		Mounts:  []string{self + ":" + inside + ":ro"},
 		Command: []string{inside, probe.Argument},

@@ -15,21 +15,22 @@ import (
 
 	"forage"
 	"forage/internal/workspace"
-	"forage/internal/workspace/hazard"
+	"forage/internal/workspace/autorun"
 )
 
 // QuarantineOptions say what Quarantine moves aside.
 type QuarantineOptions struct {
-	// All: also what is executed only by a build, a push or when it is started by name. Without it, only what is met on the way, and no
-	// repository that was there before.
+	// All: also what is executed only by a build, a push or when it is started by name. Without it,
+	// only what is met on the way, and no repository that was there before.
 	All bool
-	// Paths choose findings, or folders with findings in them, relative to the workspace; All has no meaning then.
+	// Paths choose findings, or folders with findings in them, relative to the workspace; All has
+	// no meaning then.
 	Paths []string
 }
 
 // Quarantined is one thing that was moved aside, or could not be.
 type Quarantined struct {
-	Hazard
+	Finding
 	To    string `json:"to,omitempty"`    // on the host
 	Error string `json:"error,omitempty"` // why it is where it was
 }
@@ -40,14 +41,15 @@ type ended struct {
 	Before baselines
 }
 
-// Quarantine moves hazards out of a workspace, into a folder of ours. It deletes nothing. The sandbox may be running: its agent can
-// keep Quarantine from moving something, but can't lead it out of the workspace. The name may be that of a run that has ended.
+// Quarantine moves findings out of a workspace, into a folder of ours. It deletes nothing. The
+// sandbox may be running: its agent can keep Quarantine from moving something, but can't lead it
+// out of the workspace. The name may be that of a run that has ended.
 func (s *Service) Quarantine(ctx context.Context, name string, options QuarantineOptions) ([]Quarantined, error) {
 	plan, before, err := s.lookedAt(name)
 	if err != nil {
 		return nil, err
 	}
-	found, err := s.hazards(ctx, plan, before)
+	found, err := s.findings(ctx, plan, before)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +62,7 @@ func (s *Service) Quarantine(ctx context.Context, name string, options Quarantin
 	var moved []Quarantined
 	var failed []error
 	for _, h := range chosen {
-		m := Quarantined{Hazard: h}
+		m := Quarantined{Finding: h}
 		part := cmp.Or(h.Part, workspace.Main)
 		if m.To, err = moveAside(ctx, partPath(plan, h.Part), h.Path, filepath.Join(aside, part), far); err != nil {
 			m.Error = err.Error()
@@ -80,13 +82,15 @@ func (s *Service) endedFile(name string) string {
 	return filepath.Join(s.Places.State, "quarantine", name+".json")
 }
 
-// keepEnded writes down what was in the user's own folders before a run, for Quarantine. Trees that Forage made go with the run.
+// keepEnded writes down what was in the user's own folders before a run, for Quarantine. Trees that
+// Forage made go with the run.
 func (s *Service) keepEnded(plan forage.Plan, before baselines) error {
 	e := ended{Plan: forage.Plan{Name: plan.Name, Workspace: plan.Workspace, Parts: plan.Parts}, Before: before}
 	return writeJSON(s.endedFile(plan.Name), e)
 }
 
-// lookedAt are the workspaces of a sandbox, or of a run that has ended, and what was in them before.
+// lookedAt are the workspaces of a sandbox, or of a run that has ended, and what was in them
+// before.
 func (s *Service) lookedAt(name string) (forage.Plan, baselines, error) {
 	record, err := s.Store.Load(name)
 	if err == nil && !record.Plan.Ephemeral {
@@ -115,25 +119,26 @@ func partPath(plan forage.Plan, part string) string {
 }
 
 // choose returns the findings that the options ask for.
-func choose(found []Hazard, before baselines, plan forage.Plan, options QuarantineOptions) ([]Hazard, error) {
+func choose(found []Finding, before baselines, plan forage.Plan, options QuarantineOptions) ([]Finding, error) {
 	if len(options.Paths) > 0 {
 		return findingsAt(found, options.Paths)
 	}
-	return slices.DeleteFunc(found, func(h Hazard) bool {
+	return slices.DeleteFunc(found, func(h Finding) bool {
 		_, known := before[cmp.Or(h.Part, plan.Workspace.Name)][h.Path]
 		switch h.Kind {
-		case hazard.KindRepository: // one that was there before is the user's: it is moved only when it is named with Paths
+		case autorun.KindRepository: // one that was there before is the user's: it is moved only when it is named with Paths
 			return known
-		case hazard.KindUnseen:
+		case autorun.KindUnseen:
 			return true
 		}
 		return !options.All && !h.Immediate
 	}), nil
 }
 
-// findingsAt are the findings at or below those paths. A path without one is an error: it would be taken for safe.
-func findingsAt(found []Hazard, paths []string) ([]Hazard, error) {
-	var chosen []Hazard
+// findingsAt are the findings at or below those paths. A path without one is an error: it would be
+// taken for safe.
+func findingsAt(found []Finding, paths []string) ([]Finding, error) {
+	var chosen []Finding
 	for _, p := range paths {
 		p = path.Clean(filepath.ToSlash(p))
 		any := false
@@ -158,7 +163,8 @@ func findingsAt(found []Hazard, paths []string) ([]Hazard, error) {
 // quarantineKept is how long after the end of a run Quarantine still works for it.
 const quarantineKept = 30 * 24 * time.Hour
 
-// quarantines removes the notes that Quarantine has of runs that ended long ago. What it moved aside stays for good.
+// quarantines removes the notes that Quarantine has of runs that ended long ago. What it moved
+// aside stays for good.
 func (c *collector) quarantines() error {
 	dir := filepath.Join(c.Places.State, "quarantine")
 	entries, err := os.ReadDir(dir)

@@ -1,12 +1,10 @@
 package sandbox
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -14,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage"
-	"forage/internal/workspace/hazard"
+	"forage/internal/workspace/autorun"
 )
 
 func files(t *testing.T, root string, names ...string) {
@@ -34,27 +32,8 @@ func files(t *testing.T, root string, names ...string) {
 	}
 }
 
-func TestMoveAside(t *testing.T) {
-	root, aside := t.TempDir(), filepath.Join(t.TempDir(), "q", "main")
-	files(t, root, ".envrc", "a/b/.git/config", ".vscode -> /etc", "-x\n/.exrc")
-	for _, rel := range []string{".envrc", "a/b/.git", ".vscode", "-x\n/.exrc"} {
-		to, err := moveAside(t.Context(), root, rel, aside, newFarBudget())
-		if err != nil || to != filepath.Join(aside, rel) {
-			t.Errorf("%q: %q, %v", rel, to, err)
-		}
-		if _, err := os.Lstat(filepath.Join(root, rel)); err == nil {
-			t.Errorf("%q is still there", rel)
-		}
-		if _, err := os.Lstat(to); err != nil {
-			t.Error(err)
-		}
-	}
-	if target, _ := os.Readlink(filepath.Join(aside, ".vscode")); target != "/etc" {
-		t.Errorf("the link leads to %q", target)
-	}
-}
-
-// Whatever the agent puts on the way, nothing outside the workspace is moved, and nothing is put elsewhere.
+// Whatever the agent puts on the way, nothing outside the workspace is moved, and nothing is put
+// elsewhere.
 func TestMoveAsideStaysInside(t *testing.T) {
 	outside := t.TempDir()
 	files(t, outside, "precious", "dir/precious")
@@ -129,61 +108,13 @@ func TestMoveFar(t *testing.T) {
 	}
 }
 
-// What can't be copied stays as it is, under a name that no tool knows, and none of it is left elsewhere.
-func TestMoveFarIsBounded(t *testing.T) {
-	interrupted, interrupt := context.WithCancel(t.Context())
-	interrupt()
-	for name, attack := range map[string]struct {
-		ctx  context.Context
-		make func(dir string) error
-	}{
-		"an endless file": {t.Context(), func(dir string) error { return os.Truncate(filepath.Join(dir, "b"), 1<<40) }},
-		"two large files": {t.Context(), func(dir string) error {
-			return errors.Join(os.Truncate(filepath.Join(dir, "a"), 600), os.Truncate(filepath.Join(dir, "b"), 600))
-		}},
-		"files for ever": {t.Context(), func(dir string) error {
-			for n := range 300 {
-				if err := os.Symlink("x", filepath.Join(dir, strconv.Itoa(n))); err != nil {
-					return err
-				}
-			}
-			return nil
-		}},
-		"folders for ever": {t.Context(), func(dir string) error {
-			return os.MkdirAll(filepath.Join(dir, strings.Repeat("d/", maxFarDepth+1)), 0o755)
-		}},
-		"an interruption": {interrupted, func(string) error { return nil }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			root, to := t.TempDir(), filepath.Join(t.TempDir(), "there")
-			files(t, root, ".git/a", ".git/b")
-			if err := attack.make(filepath.Join(root, ".git")); err != nil {
-				t.Fatal(err)
-			}
-			dir, err := os.Open(root)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer dir.Close()
-			err = moveFar(attack.ctx, dir, ".git", to, &farBudget{bytes: 1000, entries: 250})
-			left, _ := os.ReadDir(root)
-			if err == nil || len(left) != 1 || left[0].Name() == ".git" || !strings.Contains(err.Error(), left[0].Name()) {
-				t.Errorf("left %v, error %v", left, err)
-			}
-			if _, err := os.Lstat(to); err == nil {
-				t.Error("half of it is there")
-			}
-		})
-	}
-}
-
 func TestChoose(t *testing.T) {
-	finding := func(path string, kind hazard.Kind) Hazard {
-		return Hazard{Finding: hazard.Finding{Path: path, Kind: kind}, Immediate: kind.Immediate()}
+	finding := func(path string, kind autorun.Kind) Finding {
+		return Finding{Finding: autorun.Finding{Path: path, Kind: kind}, Immediate: kind.Immediate()}
 	}
-	found := []Hazard{
-		finding(".git", hazard.KindRepository), finding("a/.git", hazard.KindRepository), finding(".envrc", hazard.KindShell),
-		finding("shut", hazard.KindUnseen), finding("Makefile", hazard.KindBuild), finding("a/x.mk", hazard.KindBuild),
+	found := []Finding{
+		finding(".git", autorun.KindRepository), finding("a/.git", autorun.KindRepository), finding(".envrc", autorun.KindShell),
+		finding("shut", autorun.KindUnseen), finding("Makefile", autorun.KindBuild), finding("a/x.mk", autorun.KindBuild),
 	}
 	before := baselines{"main": {".git": "x", ".envrc": "y"}}
 	plan := forage.Plan{Workspace: forage.Workspace{Name: "main"}}
@@ -197,7 +128,7 @@ func TestChoose(t *testing.T) {
 		{QuarantineOptions{Paths: []string{"none"}}, nil},
 		{QuarantineOptions{Paths: []string{"../a"}}, nil},
 	} {
-		chosen, err := choose(append([]Hazard(nil), found...), before, plan, test.options)
+		chosen, err := choose(append([]Finding(nil), found...), before, plan, test.options)
 		if test.want == nil {
 			if !errors.Is(err, forage.ErrUsage) {
 				t.Errorf("%+v: %v", test.options, err)
@@ -268,19 +199,19 @@ func TestProtectedPaths(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		if len(got) != 2*len(hazard.Protected)+want {
+		if len(got) != 2*len(autorun.Protected)+want {
 			t.Errorf("%q: %q", config, got)
 		}
 	}
 }
 
-// caller is a service for somebody with that home.
+// caller is a service for a user with that home.
 func caller(home string) *Service {
 	return &Service{Caller: Caller{Home: home, Getenv: func(string) (string, bool) { return "", false }}}
 }
 
-// What the caller's own configuration of git names is protected in every repository, in submodules too, and so is that
-// configuration where a link of theirs leads into the tree.
+// What the caller's own configuration of git names is protected in every repository, in submodules
+// too, and so is that configuration where a link of theirs leads into the tree.
 func TestProtectedByTheCallersOwnConfiguration(t *testing.T) {
 	home, top := t.TempDir(), t.TempDir()
 	store, work, sub := filepath.Join(top, "work/.git"), filepath.Join(top, "work"), filepath.Join(top, "work/.git/modules/sub")

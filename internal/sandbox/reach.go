@@ -28,7 +28,8 @@ func (s *Service) Exec(ctx context.Context, name string, argv []string, stdio St
 // detachNote is shown by tmux for a moment to who attaches.
 const detachNote = "#{prefix} d detaches: the agent goes on"
 
-// Attach shows the sandbox's tmux session on the caller's terminal. Of an agent that has ended it says so first.
+// Attach shows the sandbox's tmux session on the caller's terminal. Of an agent that has ended it
+// says so first.
 func (s *Service) Attach(ctx context.Context, name string, stdio Stdio) (int, error) {
 	stdio.TTY = true
 	if record, err := s.Store.Load(name); err == nil && s.alive(name) { // one that does not answer says so when it is reached for
@@ -93,7 +94,7 @@ func (s *Service) reach(ctx context.Context, name, method string, argv []string,
 		defer still()
 		s.ring(ringing, record, stdio.Out)
 	}
-	exit, err := runOver(ctx, client, record.Plan.Spec.Dir, argv, stdio)
+	exit, err := s.runOver(ctx, client, record.Plan.Spec.Dir, argv, stdio)
 	if ctx.Err() == nil {
 		s.bringSoon(ctx, record.Plan)
 	}

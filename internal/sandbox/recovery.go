@@ -1,6 +1,8 @@
 package sandbox
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,10 +13,12 @@ import (
 	"forage"
 	"forage/internal/term"
 	"forage/internal/workspace"
+	"forage/internal/workspace/gitrepo"
 	"forage/internal/workspace/jjrepo"
 )
 
-// setAside moves what was made for a part to a folder of its own, and returns that; "" if there is nothing of it.
+// setAside moves what was made for a part to a folder of its own, and returns that; "" if there is
+// nothing of it.
 func (s *Service) setAside(name string, w forage.Workspace) (string, error) {
 	made := map[string]string{}
 	if below(w.Path, workspace.Resolved(s.Workspaces.Places.Trees)) {
@@ -43,7 +47,8 @@ func (s *Service) setAside(name string, w forage.Workspace) (string, error) {
 	return folder, nil
 }
 
-// remember notes, as JSON, what was kept at one removal, so that gc knows when to let it go. A branch is the user's from now on.
+// remember notes, as JSON, what was kept at one removal, so that gc knows when to let it go. A
+// branch is the user's from now on.
 func (s *Service) remember(kept []workspace.Recovery) error {
 	kept = slices.DeleteFunc(slices.Clone(kept), func(r workspace.Recovery) bool { return isBranch(r.Ref) && !workspace.IsKept(r.Store) })
 	if len(kept) == 0 {
@@ -52,7 +57,41 @@ func (s *Service) remember(kept []workspace.Recovery) error {
 	return writeJSON(s.Workspaces.Places.Kept(kept[0].Sandbox, time.Now(), "json"), kept)
 }
 
-// recoveryNotes say where the removed work of w is, and then, once for all that is in one repository, how to get it back.
+// stillListed are the worktrees of removed sandboxes of that name that their repositories still
+// list: these were gone at the removal, and are back.
+func (s *Service) stillListed(name string) (listed []forage.Workspace) {
+	files, _ := filepath.Glob(s.Workspaces.Places.Recovery() + "/" + name + ".*.json")
+	for _, file := range files {
+		var kept []workspace.Recovery
+		_ = readJSON(file, &kept) // gc says that it can't be read
+		for _, r := range kept {
+			if r.Left != nil && below(r.Left.Path, workspace.Resolved(s.Workspaces.Places.Trees)) && gitrepo.StillListed(*r.Left) {
+				listed = append(listed, *r.Left)
+			}
+		}
+	}
+	return listed
+}
+
+// unlist removes those worktrees from their repositories. A branch with commits stays. The caller
+// holds the lock of the name.
+func (s *Service) unlist(ctx context.Context, name string) error {
+	if _, err := s.Store.Load(name); !errors.Is(err, forage.ErrNotFound) {
+		return nil // it was made meanwhile
+	}
+	var failed []error
+	for _, w := range s.stillListed(name) {
+		provider, err := s.Workspaces.New(w.Mode)
+		if err == nil {
+			_, err = provider.Remove(ctx, w, workspace.RemoveUnused)
+		}
+		failed = append(failed, err)
+	}
+	return errors.Join(failed...)
+}
+
+// recoveryNotes say where the removed work of w is, and then, once for all that is in one
+// repository, how to get it back.
 func recoveryNotes(all []workspace.Recovery, w forage.Workspace) []string {
 	var notes, ways []string
 	for _, r := range all {
@@ -91,7 +130,8 @@ func recoveryNote(r workspace.Recovery, w forage.Workspace) (note, way string) {
 	return fmt.Sprintf("the work of %s is kept for %d days as %s", r.Sandbox, days, r.Ref), way
 }
 
-// ontoThem is what brings a folder that has the files to the commits of them: as git knows them, or jj where there is one.
+// ontoThem is what brings a folder that has the files to the commits of them: as git knows them, or
+// jj where there is one.
 func ontoThem(r workspace.Recovery, w forage.Workspace, branch string) string {
 	folder := w.Path
 	for _, nested := range w.Repository.Nested {
@@ -105,7 +145,8 @@ func ontoThem(r workspace.Recovery, w forage.Workspace, branch string) string {
 	return resetTo(folder, branch)
 }
 
-// resetTo is what brings the branch that is checked out in folder, which has the files, to the commits of them.
+// resetTo is what brings the branch that is checked out in folder, which has the files, to the
+// commits of them.
 func resetTo(folder, branch string) string {
 	return fmt.Sprintf("`git -C %s reset %s` moves the branch there to the commits, if it has got none of its own meanwhile", term.ShellWord(folder), branch)
 }

@@ -40,22 +40,3 @@ func TestRecoveryNoteIsACommand(t *testing.T) {
 		})
 	}
 }
-
-// TestRecoveryNotesAreShort: of many refs each is one short line, and how to get them back is said once.
-func TestRecoveryNotesAreShort(t *testing.T) {
-	var all []workspace.Recovery
-	for _, ref := range []string{"HEAD", "refs-stash", "refs-heads-task1", "refs-heads-task2"} {
-		all = append(all, workspace.Recovery{
-			Sandbox: "fix", Store: "/home/me/some/where/deep/in/a/home/folder/project/.git", Ref: "refs/forage/recovery/fix/20261122T101112.123456789Z/main/" + ref,
-		})
-	}
-	notes := recoveryNotes(all, forage.Workspace{Name: "main", Mode: forage.WorkspaceWorktree})
-	if len(notes) != len(all)+1 {
-		t.Errorf("%q", notes)
-	}
-	for _, note := range notes {
-		if len(note) > 130 {
-			t.Errorf("%d characters: %s", len(note), note)
-		}
-	}
-}

@@ -15,14 +15,15 @@ import (
 	"forage/internal/egress"
 	"forage/internal/hostset"
 	"forage/internal/policy"
-	"forage/internal/preset"
+	"forage/internal/provider"
 	"forage/internal/store"
 )
 
 // Refusal is a destination that a sandbox was refused.
 type Refusal = egress.Refused
 
-// RefusalLine is a refusal in one line. The name of the host was said inside: it is not escaped yet.
+// RefusalLine is a refusal in one line. The name of the host was said inside: it is not escaped
+// yet.
 func RefusalLine(r Refusal) string {
 	where := r.Host
 	if r.Port != 0 {
@@ -87,8 +88,8 @@ func (s *Service) withSets(ctx context.Context, plan forage.Plan, all []Refusal)
 		known[set] = append([]string{}, found.Hosts...) // none: it is not asked for again
 		s.rememberSets(known)
 	}
-	for _, name := range preset.SetNames() {
-		if hosts := preset.SetHosts(name); hosts != nil {
+	for _, name := range provider.SetNames() {
+		if hosts := provider.SetHosts(name); hosts != nil {
 			known["@"+name] = hosts
 		}
 	}
@@ -134,12 +135,12 @@ func (s *Service) lastRefused(ctx context.Context, record store.Record, change N
 	}
 	if len(all) == 0 {
 		return nil, "", forage.WithHint(
-			forage.Errorf(forage.ErrUsage, "nothing was refused since %s was started, or all of it is allowed now", record.Name),
+			forage.Errorf(forage.ErrRefused, "nothing was refused since %s was started, or all of it is allowed now", record.Name),
 			"`forage-ctl audit "+record.Name+" --denied` shows what was refused before")
 	}
 	last := all[0]
 	if last.Allow == "" {
-		return nil, "", forage.Errorf(forage.ErrUsage, "what was refused last can't be allowed so: %s", RefusalLine(last))
+		return nil, "", forage.Errorf(forage.ErrRefused, "what was refused last can't be allowed so: %s", RefusalLine(last))
 	}
 	if !policy.IsSet(last.Allow) && !mayBeLast(last) {
 		return nil, "", forage.WithHint(
@@ -158,8 +159,9 @@ func (s *Service) lastRefused(ctx context.Context, record store.Record, change N
 	return append(slices.Clone(change.Allow), last.Allow), cmp.Or(change.Mode, last.Mode), nil
 }
 
-// mayBeLast says whether what was refused may be allowed without being named: the agent can have something else refused
-// in the moment before. A service of the host, of its network or of its cloud is never meant by chance.
+// mayBeLast says whether what was refused may be allowed without being named: the agent can have
+// something else refused in the moment before. A service of the host, of its network or of its
+// cloud is never meant by chance.
 func mayBeLast(r Refusal) bool {
 	if addr, ok := policy.ParseAddr(r.Host); ok {
 		return policy.Classify(addr) == policy.Public

@@ -11,12 +11,14 @@ import (
 	"time"
 
 	"forage"
+	"forage/internal/hostile"
 	"forage/internal/workspace"
 	"forage/internal/workspace/gitrepo"
 )
 
-// removing is the end of the name of a note that is there while a sandbox's work is kept and its workspaces are removed. A
-// removal that is killed has kept what no other note tells of: this one says where that may be, and gc lets it go in its time.
+// removing is the end of the name of a note that is there while a sandbox's work is kept and its
+// workspaces are removed. A removal that is killed has kept what no other note tells of: this one
+// says where that may be, and gc lets it go in its time.
 const removing = ".removing.json"
 
 // beginRemoval writes that note. end takes it back, unless an earlier removal was killed.
@@ -47,7 +49,8 @@ func (s *Service) beginRemoval(name string, parts []forage.Workspace, how worksp
 	}, nil
 }
 
-// afterKilled lets go what removals of a sandbox have kept that were killed: all of it that no other note tells of.
+// afterKilled lets go what removals of a sandbox have kept that were killed: all of it that no
+// other note tells of.
 func (c *collector) afterKilled(ctx context.Context, note string, places []workspace.Recovery) error {
 	told, err := c.toldOf(note)
 	if err != nil {
@@ -61,7 +64,7 @@ func (c *collector) afterKilled(ctx context.Context, note string, places []works
 	for _, entry := range entries {
 		path := filepath.Join(c.Workspaces.Places.Recovery(), entry.Name())
 		if entry.IsDir() && strings.HasPrefix(entry.Name(), name+".") && !told[path] {
-			if err := gitrepo.RemoveTree(path); err != nil {
+			if err := hostile.RemoveAll(path); err != nil {
 				return err
 			}
 		}
@@ -77,7 +80,8 @@ func (c *collector) afterKilled(ctx context.Context, note string, places []works
 	return nil
 }
 
-// toldOf is what the notes of removals tell of, but for one: folders, and refs with their store before them.
+// toldOf is what the notes of removals tell of, but for one: folders, and refs with their store
+// before them.
 func (c *collector) toldOf(but string) (map[string]bool, error) {
 	files, err := filepath.Glob(filepath.Join(c.Workspaces.Places.Recovery(), "*.json"))
 	told := make(map[string]bool)
@@ -89,7 +93,7 @@ func (c *collector) toldOf(but string) (map[string]bool, error) {
 		if err := readJSON(file, &kept); errors.Is(err, fs.ErrNotExist) {
 			continue
 		} else if err != nil {
-			return nil, err // nobody knows
+			return nil, err // not known
 		}
 		for _, r := range kept {
 			told[r.Folder], told[r.Store], told[r.Store+" "+r.Ref] = true, true, true

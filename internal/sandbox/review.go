@@ -14,7 +14,7 @@ import (
 	"forage/internal/store"
 	"forage/internal/term"
 	"forage/internal/workspace"
-	"forage/internal/workspace/hazard"
+	"forage/internal/workspace/autorun"
 	"forage/internal/workspace/review"
 )
 
@@ -33,8 +33,9 @@ type ApplyOptions struct {
 	NoCommit bool
 }
 
-// Diff brings the commits of a sandbox to the host's repository and reviews what was done, part by part. show may take as
-// long as it likes. It returns whole when it showed the contents, so that Apply can say when they have changed since.
+// Diff brings the commits of a sandbox to the host's repository and reviews what was done, part by
+// part. show may take as long as it likes. It returns whole when it showed the contents, so that
+// Apply can say when they have changed since.
 func (s *Service) Diff(ctx context.Context, name string, o ReviewOptions, show func([]*review.Session) (whole bool, err error)) (err error) {
 	record, err := s.Store.Load(name)
 	if err != nil {
@@ -73,7 +74,7 @@ func (s *Service) reviews(ctx context.Context, record store.Record, o ReviewOpti
 	if err := s.updateWorkspaces(ctx, record.Plan); err != nil {
 		s.notify(fmt.Sprintf("what is shown is as it was brought last: %v", err))
 	}
-	found, err := s.hazardsOf(ctx, record)
+	found, err := s.findingsOf(ctx, record)
 	if err != nil {
 		s.notify(fmt.Sprintf("the workspace could not be looked through for what host tools execute: %v", err))
 	}
@@ -87,7 +88,7 @@ func (s *Service) reviews(ctx context.Context, record store.Record, o ReviewOpti
 			return sessions, fmt.Errorf("%s: %w", partName(record.Name, w), err)
 		}
 		sessions = append(sessions, session)
-		if err := session.AddHazards(ctx, hazardsIn(found, w, record.Plan.Workspace.Name)); err != nil {
+		if err := session.AddFindings(ctx, findingsIn(found, w, record.Plan.Workspace.Name)); err != nil {
 			return sessions, err
 		}
 	}
@@ -117,9 +118,9 @@ func chosen(plan forage.Plan, part string) ([]forage.Workspace, error) {
 		forage.Errorf(forage.ErrUsage, "the workspace of %s has no part %q", plan.Name, part), "it has "+strings.Join(names, ", "))
 }
 
-// hazardsIn are those of one part.
-func hazardsIn(found []Hazard, w forage.Workspace, main string) []hazard.Finding {
-	var list []hazard.Finding
+// findingsIn are those of one part.
+func findingsIn(found []Finding, w forage.Workspace, main string) []autorun.Finding {
+	var list []autorun.Finding
 	for _, h := range found {
 		if h.Part == w.Name || h.Part == "" && w.Name == main {
 			list = append(list, h.Finding)
@@ -128,8 +129,9 @@ func hazardsIn(found []Hazard, w forage.Workspace, main string) []hazard.Finding
 	return list
 }
 
-// Apply brings the work of a sandbox, which may run, into the user's repositories: each part as a whole or not at all, and
-// none before all are ready. What was done is returned beside an error too.
+// Apply brings the work of a sandbox, which may run, into the user's repositories: each part as a
+// whole or not at all, and none before all are ready. What was done is returned beside an error
+// too.
 func (s *Service) Apply(ctx context.Context, name string, o ApplyOptions) (all []review.Applied, err error) {
 	if branch, ok := strings.CutPrefix(o.Into, "refs/heads/"); ok { // git takes it for a branch of that very name
 		return nil, forage.WithHint(forage.Errorf(forage.ErrUsage, "%s is no branch's name", o.Into), "write --into "+branch)
@@ -182,7 +184,8 @@ func (s *Service) Apply(ctx context.Context, name string, o ApplyOptions) (all [
 	return all, err
 }
 
-// notBrought says why there may be work that can't be applied: it could not be brought out of the sandbox.
+// notBrought says why there may be work that can't be applied: it could not be brought out of the
+// sandbox.
 func (s *Service) notBrought(ctx context.Context, record store.Record) error {
 	for _, w := range s.work(ctx, savePatience, record.Plan.Workspaces()) {
 		if w.Problem != "" {
@@ -207,7 +210,8 @@ func (s *Service) recoverApplies(ctx context.Context, record store.Record, part 
 	return errors.Join(failed...)
 }
 
-// prepareAll brings the parts to where each is one step from being applied. An error says of which it is, if there are several.
+// prepareAll brings the parts to where each is one step from being applied. An error says of which
+// it is, if there are several.
 func prepareAll(ctx context.Context, sessions []*review.Session, o review.Options) ([]review.Applied, []review.Install, error) {
 	all := []review.Applied{}
 	var installs []review.Install
@@ -224,7 +228,8 @@ func prepareAll(ctx context.Context, sessions []*review.Session, o review.Option
 	return all, installs, nil
 }
 
-// installAll does what was prepared, and says what was not done if one part fails at the last moment.
+// installAll does what was prepared, and says what was not done if one part fails at the last
+// moment.
 func installAll(ctx context.Context, would []review.Applied, installs []review.Install) ([]review.Applied, error) {
 	all := []review.Applied{}
 	for i, install := range installs {
@@ -260,7 +265,8 @@ func notApplied(err error, done, left []review.Applied) error {
 	return fmt.Errorf("%s: %w (%s)", left[0].Part, err, text)
 }
 
-// shownFirst refuses attributes and settings of Git LFS that `diff` has not shown: they say which of the user's filters git runs.
+// shownFirst refuses attributes and settings of Git LFS that `diff` has not shown: they say which
+// of the user's filters git runs.
 func (s *Service) shownFirst(name string, sessions []*review.Session, chosen []string) error {
 	for _, session := range sessions {
 		same, _ := session.Seen()
@@ -286,8 +292,8 @@ func (s *Service) tellUnseen(sessions []*review.Session) {
 	}
 }
 
-// nobodyWrites refuses to write files into a folder that a running sandbox can write to: while we go to a file by its path, it
-// could turn a folder on the way into a link.
+// nobodyWrites refuses to write files into a folder that a running sandbox can write to: while we
+// go to a file by its path, it could turn a folder on the way into a link.
 func (s *Service) nobodyWrites(folder string) error {
 	records, broken, err := s.Store.List()
 	if err != nil {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"forage"
@@ -19,13 +21,16 @@ const timeoutExit = 124
 // notFound is the exit code of a command that is not there, as of a shell.
 const notFound = 127
 
-// Run runs one command in a throw-away sandbox and returns its exit code, beside
-// an error where that needs explaining. This process is the sandbox's supervisor: however it ends, the sandbox ends too.
+// Run runs one command in a throw-away sandbox and returns its exit code, beside an error where
+// that needs explaining. This process is the sandbox's supervisor: however it ends, the sandbox
+// ends too.
 func (s *Service) Run(ctx context.Context, opts Options, stdio Stdio) (exit int, err error) {
 	opts.Ephemeral = true
 	if err := s.tidy(ctx, opts.Name); err != nil {
 		return 0, err
 	}
+	newHostKey := sync.OnceValues(sshkeys.NewHost)
+	go newHostKey() // beside the plan
 	planned, err := s.planned(ctx, opts)
 	if err != nil {
 		return 0, err
@@ -44,7 +49,7 @@ func (s *Service) Run(ctx context.Context, opts Options, stdio Stdio) (exit int,
 	if err != nil {
 		return 0, err
 	}
-	hostKey, err := sshkeys.NewHost()
+	hostKey, err := newHostKey()
 	if err != nil {
 		return 0, err
 	}
@@ -55,13 +60,13 @@ func (s *Service) Run(ctx context.Context, opts Options, stdio Stdio) (exit int,
 	// What was made is taken away again, or kept, even when ctx has ended.
 	end := ending{lock: lock, hostKey: hostKey}
 	defer func() { err = errors.Join(err, s.endRun(context.WithoutCancel(ctx), record, end)) }()
-	if record, err = s.furnish(ctx, record, nil); err != nil {
+	if record, err = s.createWorkspaces(ctx, record, nil); err != nil {
 		return 0, err
 	}
 	if err := makeVolumes(plan.Spec); err != nil {
 		return 0, err
 	}
-	before, err := s.look(ctx, plan)
+	before, err := s.look(ctx, plan, &plan.Spec)
 	if err != nil {
 		return 0, err
 	}
@@ -71,7 +76,7 @@ func (s *Service) Run(ctx context.Context, opts Options, stdio Stdio) (exit int,
 			return 0, err
 		}
 	}
-	defer func() { s.tellHazards(context.WithoutCancel(ctx), plan, before) }() // when nothing runs any more
+	defer func() { s.tellFindings(context.WithoutCancel(ctx), plan, before) }() // when nothing runs any more
 
 	paths := s.Places.Of(plan.Name)
 	rt, err := s.Runtimes.New(plan.Runtime)
@@ -126,7 +131,7 @@ func (s *Service) runIn(ctx context.Context, sandbox *supervisor.Sandbox, spec f
 		ctx, cancel = context.WithTimeoutCause(ctx, opts.Timeout, errTimeout)
 		defer cancel()
 	}
-	exit, err := runOver(ctx, client, spec.Dir, spec.Command, stdio)
+	exit, err := s.runOver(ctx, client, spec.Dir, spec.Command, stdio)
 	switch {
 	case errors.Is(context.Cause(ctx), errTimeout):
 		return timeoutExit, fmt.Errorf("the command took longer than the %v that it was given", opts.Timeout)
@@ -178,8 +183,12 @@ func (s *Service) claim(ctx context.Context, plan forage.Plan, hostKey []byte) (
 }
 
 // runOver runs a command over an open connection.
-func runOver(ctx context.Context, client *guestclient.Client, dir string, argv []string, stdio Stdio) (int, error) {
-	exit, err := client.Run(ctx, guestclient.Command{Argv: argv, Dir: dir, TTY: stdio.TTY}, guestclient.Stdio{In: stdio.In, Out: stdio.Out, Err: stdio.Err})
+func (s *Service) runOver(ctx context.Context, client *guestclient.Client, dir string, argv []string, stdio Stdio) (int, error) {
+	command := guestclient.Command{Argv: argv, Dir: dir, TTY: stdio.TTY}
+	if s.Config != nil {
+		command.Clipboard, command.Title = slices.Contains(s.Config.Terminal, "clipboard"), slices.Contains(s.Config.Terminal, "title")
+	}
+	exit, err := client.Run(ctx, command, guestclient.Stdio{In: stdio.In, Out: stdio.Out, Err: stdio.Err})
 	if err != nil {
 		return 0, err
 	}

@@ -46,8 +46,9 @@ func samePlan(frozen, wanted forage.Plan) error {
 	return differs(frozen.Name, strings.Join(differ, "; "))
 }
 
-// withoutTools is a plan without what it shows of the host's system, and of the caller's tools and caches. These change with
-// every installation and every shell; a sandbox goes on with those that it was made with.
+// withoutTools is a plan without what it shows of the host's system, and of the caller's tools and
+// caches. These change with every installation and every shell; a sandbox goes on with those that
+// it was made with.
 func withoutTools(plan forage.Plan) forage.Plan {
 	spec := &plan.Spec
 	spec.Mounts = slices.DeleteFunc(slices.Clone(spec.Mounts), func(m forage.Mount) bool { return m.System || m.Layered })

@@ -23,12 +23,13 @@ import (
 type Config struct {
 	ConfigFile string // --config; "" looks in the usual places
 	Caller     Caller
-	Notify     func(note string) // is told what the user should know before a sandbox starts; nil: nobody is
-	Detail     func(string)      // is told what else is decided; nil: nobody is
-	// Progress is told what begins that may take long, and returns what to call at its end; nil: nobody is. One is under way at a time.
+	Notify     func(note string) // is told what the user should know before a sandbox starts; nil: no one
+	Detail     func(string)      // is told what else is decided; nil: no one
+	// Progress is told what begins that may take long, and returns what to call at its end; nil: no
+	// one. One is under way at a time.
 	Progress func(what string) (end func())
-	// Unconfigured is told what is wrong with the configuration, where nothing is planned or started: what runs can be seen and
-	// ended without it. nil: it is an error.
+	// Unconfigured is told what is wrong with the configuration, where nothing is planned or
+	// started: what runs can be seen and ended without it. nil: it is an error.
 	Unconfigured func(error)
 }
 
@@ -72,7 +73,8 @@ func Me() (Caller, error) {
 	return c, nil
 }
 
-// configHome is where the caller's programs keep their configuration (XDG Base Directory Specification).
+// configHome is where the caller's programs keep their configuration (XDG Base Directory
+// Specification).
 func (c Caller) configHome() string {
 	if dir, _ := c.Getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
 		return dir
@@ -191,22 +193,25 @@ type Status struct {
 	Status   string `json:"status"` // running, stopped, failed or creating
 	Tmux     string `json:"tmux"`   // attached, detached or none
 	GuestPID int    `json:"guestPid,omitempty"`
-	// Agent is the command that it was made for, AgentState what that does while the sandbox runs: working, waiting, running (it
-	// doesn't tell) or ended, with ExitCode, where that is known. What is inside can forge both.
+	// Agent is the command that it was made for, AgentState what that does while the sandbox runs:
+	// working, waiting, running (it doesn't tell) or ended, with ExitCode, where that is known.
+	// What is inside can forge both.
 	Agent      string `json:"agent,omitempty"`
 	AgentState string `json:"agentState,omitempty"`
 	ExitCode   *int   `json:"exitCode,omitempty"`
 	// Work is what has become of each part of the workspace. Service.Status alone asks for it.
 	Work []Work `json:"work,omitempty"`
-	// Unsaved is whether some of the work is nowhere else. Service.List alone asks for it; nil where the workspace is the user's own.
+	// Unsaved is whether some of the work is nowhere else. Service.List alone asks for it; nil
+	// where the workspace is the user's own.
 	Unsaved *bool `json:"unsaved,omitempty"`
 	// Branch is GitBranch where it exists. Service.List alone asks for it.
 	Branch string `json:"-"`
-	// Hazards are what host tools would execute in the workspace (see Service.Hazards), where they were asked for; HazardCount
-	// is how many there are, -1 if that is not known.
-	Hazards     []Hazard `json:"hazards,omitempty"`
-	HazardCount int      `json:"hazardCount,omitempty"`
-	// Refused is how many destinations it was refused since its start and may still not have; Refusals are those.
+	// Findings are what host tools would execute in the workspace (see Service.Findings), where
+	// they were asked for; FindingCount is how many there are, -1 if that is not known.
+	Findings     []Finding `json:"findings,omitempty"`
+	FindingCount int       `json:"findingCount,omitempty"`
+	// Refused is how many destinations it was refused since its start and may still not have;
+	// Refusals are those.
 	Refused  int       `json:"refused,omitempty"`
 	Refusals []Refusal `json:"refusals,omitempty"`
 }

@@ -23,15 +23,17 @@ type SnapshotOptions struct {
 // maxLabel bounds a label, in bytes.
 const maxLabel = 200
 
-// maxAutomatic is how much is copied for a snapshot that nobody asked for, where the file system can't share
-// blocks: a folder of hundreds of gigabytes is not copied because a sandbox starts afresh.
+// maxAutomatic is how much is copied for a snapshot that was not asked for, where the file system
+// can't share blocks: a folder of hundreds of gigabytes is not copied because a sandbox starts
+// afresh.
 const maxAutomatic = 8 << 30
 
 func (s *Service) snapshots() snapshot.Store {
 	return snapshot.Store{Dir: s.Workspaces.Places.Snapshots}
 }
 
-// Snapshot keeps the workspace of a sandbox as it is now, all parts of it, with its private repositories.
+// Snapshot keeps the workspace of a sandbox as it is now, all parts of it, with its private
+// repositories.
 func (s *Service) Snapshot(ctx context.Context, name string, o SnapshotOptions) (made snapshot.Snapshot, err error) {
 	if len(o.Label) > maxLabel {
 		return made, forage.Errorf(forage.ErrUsage, "a label has at most %d bytes", maxLabel)
@@ -54,9 +56,9 @@ func (s *Service) Snapshot(ctx context.Context, name string, o SnapshotOptions) 
 	return made, err
 }
 
-// snapshotBefore keeps the workspace of a sandbox before something is done with it, in a snapshot that goes
-// by itself. That it can't be made is said, and keeps nothing from being done: what is to come does
-// not mean to change the workspace. The caller holds the sandbox's lock.
+// snapshotBefore keeps the workspace of a sandbox before something is done with it, in a snapshot
+// that goes by itself. That it can't be made is said, and keeps nothing from being done: what is to
+// come does not mean to change the workspace. The caller holds the sandbox's lock.
 func (s *Service) snapshotBefore(ctx context.Context, record store.Record, what string) {
 	request, err := s.snapshotOf(ctx, record.Plan, false)
 	if err == nil {
@@ -70,8 +72,8 @@ func (s *Service) snapshotBefore(ctx context.Context, record store.Record, what 
 	}
 }
 
-// Snapshots are those of a sandbox, which may be gone, the oldest first. Where there is one of that name, those of earlier
-// ones are only in it with all; earlier is how many there are.
+// Snapshots are those of a sandbox, which may be gone, the oldest first. Where there is one of that
+// name, those of earlier ones are only in it with all; earlier is how many there are.
 func (s *Service) Snapshots(name string, all bool) (list []snapshot.Snapshot, earlier int, err error) {
 	if err := forage.CheckName(name); err != nil {
 		return nil, 0, err
@@ -91,7 +93,8 @@ func (s *Service) Snapshots(name string, all bool) (list []snapshot.Snapshot, ea
 	return own, earlier, err
 }
 
-// Restore makes the workspace of a sandbox, which may run, what it was. before is the snapshot of what it was until then.
+// Restore makes the workspace of a sandbox, which may run, what it was. before is the snapshot of
+// what it was until then.
 func (s *Service) Restore(ctx context.Context, name, id string) (before snapshot.Snapshot, err error) {
 	err = s.locked(ctx, name, func(record store.Record) error {
 		one, err := s.findSnapshot(name, id)
@@ -121,8 +124,8 @@ func (s *Service) Restore(ctx context.Context, name, id string) (before snapshot
 	return before, err
 }
 
-// Export writes the files of a snapshot to a folder, which must be empty or not there. The sandbox may be gone. Of
-// several parts each gets a folder in it.
+// Export writes the files of a snapshot to a folder, which must be empty or not there. The sandbox
+// may be gone. Of several parts each gets a folder in it.
 func (s *Service) Export(ctx context.Context, name, id, to string) error {
 	if err := s.knows(name); err != nil {
 		return err
@@ -168,12 +171,20 @@ func (s *Service) findSnapshot(name, called string) (snapshot.Snapshot, error) {
 		forage.Errorf(forage.ErrUsage, "%d snapshots of %s are called %q", len(others), name, called), "name one by its ID: `forage-ctl snapshot "+name+" list` shows them")
 }
 
-// DeleteSnapshot removes one.
-func (s *Service) DeleteSnapshot(name, id string) error {
+// DeleteSnapshot removes one, by its ID or label.
+func (s *Service) DeleteSnapshot(name, called string) error {
 	if err := s.knows(name); err != nil {
 		return err
 	}
-	return s.snapshots().Delete(name, id)
+	err := s.snapshots().Delete(name, called) // one that can't be read too
+	if !errors.Is(err, forage.ErrUsage) {
+		return err
+	}
+	one, err := s.findSnapshot(name, called)
+	if err != nil {
+		return err
+	}
+	return s.snapshots().Delete(name, one.ID)
 }
 
 // DeleteSnapshots removes all of a name, those of earlier sandboxes too.
@@ -210,7 +221,7 @@ func (s *Service) knows(name string) error {
 	if errors.Is(err, forage.ErrUsage) || errors.Is(err, forage.ErrNotFound) {
 		return err
 	}
-	return nil // that one of its snapshots can't be read keeps nobody from another
+	return nil // that one of its snapshots can't be read does not prevent another
 }
 
 // oldSnapshots removes snapshots whose time is over. Those of a record that can't be read stay.

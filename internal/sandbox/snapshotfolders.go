@@ -16,9 +16,9 @@ import (
 	"forage/internal/workspace/snapshot"
 )
 
-// foldersOf are the folders that a part of a workspace consists of: its files, and what is private of its
-// repositories. What is shown inside in the place of something else is no part of its files: there
-// is the user's own metadata.
+// foldersOf are the folders that a part of a workspace consists of: its files, and what is private
+// of its repositories. What is shown inside in the place of something else is no part of its files:
+// there is the user's own metadata.
 func (s *Service) foldersOf(ctx context.Context, w forage.Workspace, ignored bool) ([]snapshot.Folder, error) {
 	main := snapshot.Folder{Name: w.Name, Path: w.Path}
 	if main.Name == "" {
@@ -57,8 +57,9 @@ func (s *Service) foldersOf(ctx context.Context, w forage.Workspace, ignored boo
 // maxIgnored bounds the list of what is ignored, in bytes.
 const maxIgnored = 256 << 20
 
-// ignoredBy are the paths that a repository ignores, folders with a slash at the end, and nothing below them. Git
-// looks at names alone, in a shadow; what it tracks is what the branch on the host has.
+// ignoredBy are the paths that a repository ignores, folders with a slash at the end, and nothing
+// below them. Git looks at names alone, in a shadow; what it tracks is what the branch on the host
+// has.
 func (s *Service) ignoredBy(ctx context.Context, w forage.Workspace) (_ map[string]bool, err error) {
 	if _, err := os.Lstat(w.Path); errors.Is(err, os.ErrNotExist) {
 		return map[string]bool{}, nil
@@ -104,8 +105,9 @@ func tracking(ctx context.Context, shadow *gitrepo.Shadow, w forage.Workspace) s
 	return ""
 }
 
-// onlyIgnored drops the folders that git lists because everything in them happens to be ignored: it lists what is
-// in them too. They are no part of what is left out, or a file that comes to be there would be.
+// onlyIgnored drops the folders that git lists because everything in them happens to be ignored: it
+// lists what is in them too. They are no part of what is left out, or a file that comes to be there
+// would be.
 func onlyIgnored(list []string) map[string]bool {
 	slices.Sort(list)
 	found := make(map[string]bool, len(list))

@@ -19,10 +19,12 @@ import (
 	"forage/internal/store"
 )
 
-// hostAlias is the name that the sandbox's host key is known by to OpenSSH, and by which ssh-config names the sandbox.
+// hostAlias is the name that the sandbox's host key is known by to OpenSSH, and by which ssh-config
+// names the sandbox.
 func hostAlias(name string) string { return "forage-" + name }
 
-// sshWord writes a path as ssh_config(5) has it in a list: there a space ends one, and %% is a percent sign.
+// sshWord writes a path as ssh_config(5) has it in a list: there a space ends one, and %% is a
+// percent sign.
 func sshWord(path string) string {
 	path = strings.ReplaceAll(path, "%", "%%")
 	if strings.ContainsAny(path, " \t#") {
@@ -39,7 +41,8 @@ func (s *Service) sshHost() string {
 	return "127.0.0.1"
 }
 
-// SSHConfig is a configuration of OpenSSH (ssh_config(5)) with one host for each running sandbox, or for those named.
+// SSHConfig is a configuration of OpenSSH (ssh_config(5)) with one host for each running sandbox,
+// or for those named.
 func (s *Service) SSHConfig(names []string) (string, error) {
 	var records []store.Record
 	var failed error
@@ -115,8 +118,8 @@ func (s *Service) keepSSHConfig() {
 	}
 }
 
-// InstallSSHConfig has the user's configuration of OpenSSH include one file of ours, which is kept up to date from then on. It returns
-// the user's file, and whether it was changed.
+// InstallSSHConfig has the user's configuration of OpenSSH include one file of ours, which is kept
+// up to date from then on. It returns the user's file, and whether it was changed.
 func (s *Service) InstallSSHConfig(ctx context.Context) (path string, changed bool, err error) {
 	if err := os.MkdirAll(s.Places.State, 0o700); err != nil {
 		return "", false, err
@@ -132,8 +135,8 @@ func (s *Service) InstallSSHConfig(ctx context.Context) (path string, changed bo
 	return path, changed, err
 }
 
-// includeIn puts line at the beginning of a file, where it stands for all hosts, unless it is there. What the file was stays, its mode
-// too, and a link goes on leading to it.
+// includeIn puts line at the beginning of a file, where it stands for all hosts, unless it is
+// there. What the file was stays, its mode too, and a link goes on leading to it.
 func includeIn(path, line string) (changed bool, err error) {
 	if resolved, err := filepath.EvalSymlinks(path); err == nil {
 		path = resolved

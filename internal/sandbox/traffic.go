@@ -15,8 +15,8 @@ type Traffic struct {
 	supervisor.Traffic
 }
 
-// Traffic returns what the sandboxes of those names ask of the network, or all that run
-// where there are no names. One that doesn't run has what it used before. The error says which could not be
+// Traffic returns what the sandboxes of those names ask of the network, or all that run where there
+// are no names. One that doesn't run has what it used before. The error says which could not be
 // asked; the others are there all the same.
 func (s *Service) Traffic(ctx context.Context, names []string) ([]Traffic, error) {
 	all := len(names) == 0

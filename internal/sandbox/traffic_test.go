@@ -2,7 +2,8 @@ package sandbox
 
 import "testing"
 
-// TestTrafficWhileOneEnds: one that is starting or ending has used what it has, and is not among those that run.
+// TestTrafficWhileOneEnds: one that is starting or ending has used what it has, and is not among
+// those that run.
 func TestTrafficWhileOneEnds(t *testing.T) {
 	s := newService(t)
 	_, end := running(t, s)

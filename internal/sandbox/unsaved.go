@@ -12,9 +12,12 @@ import (
 	"forage"
 	"forage/internal/term"
 	"forage/internal/workspace"
+	"forage/internal/workspace/gitrepo"
+	"forage/internal/workspace/review"
 )
 
-// Work is what has become of one part of a workspace: where its commits come to, and what would be lost with it.
+// Work is what has become of one part of a workspace: where its commits come to, and what would be
+// lost with it.
 type Work struct {
 	Part   string               `json:"part"`
 	Mode   forage.WorkspaceMode `json:"mode"`
@@ -26,7 +29,7 @@ type Work struct {
 	Unsaved bool `json:"unsaved"`
 	workspace.Status
 
-	target string // inside
+	part forage.Workspace
 }
 
 // Bounds of one look at one part: who is inside makes some take for ever.
@@ -35,7 +38,8 @@ const (
 	savePatience = time.Hour        // of what decides whether work may go
 )
 
-// work brings the commits of every part to its repository, and says what is left that would be lost.
+// work brings the commits of every part to its repository, and says what is left that would be
+// lost.
 func (s *Service) work(ctx context.Context, patience time.Duration, parts []forage.Workspace) []Work {
 	all := make([]Work, len(parts))
 	for i, w := range parts {
@@ -48,7 +52,7 @@ func (s *Service) work(ctx context.Context, patience time.Duration, parts []fora
 		}
 		all[i] = Work{
 			Part: w.Name, Mode: w.Mode, Path: w.Path, Source: w.Source, Branch: w.Branch, Base: w.Base,
-			Unsaved: status.Unsaved(), Status: status, target: w.Target,
+			Unsaved: status.Unsaved(), Status: status, part: w,
 		}
 	}
 	return all
@@ -64,11 +68,24 @@ func (s *Service) unsavedPart(ctx context.Context, patience time.Duration, w for
 	_, updated := provider.Update(bringing, w)
 	looking, looked := within(ctx, patience)
 	defer looked()
-	status, err := provider.Status(looking, w)
+	status, err := s.saidOf(looking, provider, w)
 	if err == nil {
 		err = updated
 	}
 	return status, err
+}
+
+// saidOf is the status of a part. What the user has of the work since an apply, such as committed by
+// hand, is noted first.
+func (s *Service) saidOf(ctx context.Context, provider workspace.Provider, w forage.Workspace) (workspace.Status, error) {
+	status, err := provider.Status(ctx, w)
+	if err != nil || status.Problem != "" || status.CommitsCount+status.UncommittedCount == 0 {
+		return status, err
+	}
+	if taken, _ := review.TakenOver(ctx, s.subject(gitrepo.Sandbox(w), w)); !taken { // or not known: it counts as unsaved
+		return status, nil
+	}
+	return provider.Status(ctx, w)
 }
 
 // within is ctx for a look that is given up after so long.
@@ -101,12 +118,15 @@ func (s *Service) nothingUnsaved(ctx context.Context, name string, parts []forag
 // wayOut says what can be done about unsaved work.
 func wayOut(name string, unsaved []Work) string {
 	branch, merge, known, brought := "", "", false, false
-	var ways []string
+	var ways, takes []string
 	for _, u := range unsaved {
 		merge = cmp.Or(merge, u.MergeCommand(name))
 		known = known || u.Problem == ""
 		brought = brought || u.CommitsCount-u.InSubmodules+u.UncommittedCount > 0
-		if u.Branch != "" && u.CommitsCount > u.InSubmodules {
+		if take := takeOver(name, u.part); !slices.Contains(takes, take) {
+			takes = append(takes, take)
+		}
+		if u.Branch != "" && u.CommitsCount > u.InSubmodules && u.Mode != forage.WorkspaceClone {
 			branch = u.Branch
 		}
 		for _, submodule := range u.Submodules[:min(len(u.Submodules), named)] { // where diff and apply don't look
@@ -120,7 +140,7 @@ func wayOut(name string, unsaved []Work) string {
 	if merge != "" {
 		ways = append(ways, "`"+merge+"` brings along what is on another branch")
 	}
-	shown := "`forage-ctl diff " + name + "` shows it, `forage-ctl apply " + name + "` brings it into your repository"
+	shown := "`forage-ctl diff " + name + "` shows it, " + strings.Join(takes, ", ")
 	if branch != "" {
 		shown += ", or merge or push the branch " + branch
 	}
@@ -128,19 +148,20 @@ func wayOut(name string, unsaved []Work) string {
 		ways = append(ways, shown)
 	}
 	if nowhere { // apply doesn't look there
-		ways = append(ways, "inside, bring it into the sandbox's own branch (`git merge`, `git stash pop`, `jj rebase`) or delete it (`git tag -d`), and then `forage-ctl apply "+name+"`")
+		ways = append(ways, "inside, bring it into the sandbox's own branch (`git merge`, `git stash pop`, `jj rebase`) or delete it (`git tag -d`), and then "+strings.Join(takes, ", "))
 	}
 	return strings.Join(ways, "; ") + "; `forage-ctl down --force " + name + "` keeps it for 30 days and removes the sandbox"
 }
 
-// MergeCommand is a command that has commits which are only inside come to Branch; "" if none is known.
+// MergeCommand is a command that has commits which are only inside come to Branch; "" if none is
+// known.
 func (u Work) MergeCommand(name string) string {
 	if u.Merge == "" {
 		return ""
 	}
 	git := "git"
-	if u.target != forage.WorkspacePath {
-		git += " -C " + u.target
+	if u.part.Target != forage.WorkspacePath {
+		git += " -C " + u.part.Target
 	}
 	git += " merge "
 	if u.Unrelated {

@@ -14,8 +14,9 @@ import (
 	"forage/internal/workspace"
 )
 
-// A named volume is a folder of the state folder that the sandboxes which name it share. Like a home, it was written inside: on
-// the host it is mounted and removed, and nothing in it is ever opened.
+// A named volume is a folder of the state folder that the sandboxes which name it share. Like a
+// home, it was written inside: on the host it is mounted and removed, and nothing in it is ever
+// opened.
 
 // Volume is a named volume.
 type Volume struct {

@@ -25,8 +25,9 @@ import (
 type Options struct {
 	// NestedNamespaces allows making namespaces and mounting within them.
 	NestedNamespaces bool
-	// KeepMounts refuses there what leaves a process in a namespace without the mounts of the sandbox: a mount point can be
-	// renamed, and something else be put in its place, where it is none.
+	// KeepMounts refuses there what leaves a process in a namespace without the mounts of the
+	// sandbox: a mount point can be renamed, and something else be put in its place, where it is
+	// none.
 	KeepMounts bool
 	// NoSockets refuses every socket; pairs of unix sockets remain.
 	NoSockets bool

@@ -341,9 +341,3 @@ func FuzzFilter(f *testing.F) {
 		}
 	})
 }
-
-func BenchmarkFilter(b *testing.B) {
-	for b.Loop() {
-		mustFilter(b, Options{})
-	}
-}

@@ -213,7 +213,7 @@ func TestTools(t *testing.T) {
 		{"compiled", []string{"sh", "-c", "gcc -pthread -g -o " + program + " " + c + " && " + program}},
 		{"Breakpoint 1", []string{"gdb", "-nx", "-batch", "-ex", "break f", "-ex", "run", "-ex", "bt", program}},
 		{"exited with 0", []string{"strace", "-f", program}},
-		{"from go", []string{"sh", "-c", "cd " + dir + " && GOFLAGS=-mod=mod GO111MODULE=off go build -o g " + gofile + " && ./g"}},
+		{"from go", []string{"sh", "-c", "cd " + dir + " && GO111MODULE=off go build -o g " + gofile + " && ./g"}},
 		{"copied", []string{"sh", "-c", "cp -a " + c + " " + c + "2 && mkfifo " + dir + "/p && tar -C " + dir + " -cf " + dir + "/t.tar a.c && tar -C / -tf " + dir + "/t.tar && echo copied"}},
 		{"tmux works", []string{"sh", "-c", "tmux -S " + dir + "/sock -f /dev/null new-session -d 'sleep 60' && tmux -S " + dir + "/sock kill-server && echo tmux works"}},
 	} {
@@ -241,7 +241,8 @@ func TestNested(t *testing.T) {
 	}
 }
 
-// A 32-bit entry ends the process with a signal that says so, or with SIGSEGV where the kernel has none.
+// A 32-bit entry ends the process with a signal that says so, or with SIGSEGV where the kernel has
+// none.
 func TestForeignEntryIsKilled(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("int 0x80 is of amd64")
@@ -251,11 +252,5 @@ func TestForeignEntryIsKilled(t *testing.T) {
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || !slices.Contains(deaths, exit.Sys().(syscall.WaitStatus).Signal()) || strings.Contains(out, "survived") {
 		t.Errorf("%v\n%s", err, out)
-	}
-}
-
-func BenchmarkInstalled(b *testing.B) {
-	for b.Loop() {
-		unix.Getppid()
 	}
 }

@@ -14,7 +14,7 @@ func (b *builder) rules() map[uint32]int {
 		unix.SYS_SETSOCKOPT:     b.setsockopt(),
 		unix.SYS_IOCTL:          b.anyOf(low(1), refusedIoctls(), b.eperm, b.allow),
 		unix.SYS_FCNTL:          b.fcntl(),
-		unix.SYS_PRLIMIT64:      b.equals(low(0), 0, b.allow, b.eperm), // of nobody but the caller
+		unix.SYS_PRLIMIT64:      b.equals(low(0), 0, b.allow, b.eperm), // of the caller alone
 		unix.SYS_PERSONALITY:    b.anyOf(low(0), personalities(), b.allow, b.eperm),
 		unix.SYS_OPEN_TREE:      b.known(2, knownOpenTree),
 		unix.SYS_OPEN_TREE_ATTR: b.known(2, knownOpenTree),
@@ -31,8 +31,8 @@ func (b *builder) rules() map[uint32]int {
 	}
 }
 
-// fcntl refuses what reaches the host's user: pipe buffers are a quota of theirs,
-// and a lease on a file makes whoever opens it wait for 45 seconds (fcntl(2)).
+// fcntl refuses what reaches the host's user: pipe buffers are a quota of theirs, and a lease on a
+// file makes its next opener wait for 45 seconds (fcntl(2)).
 func (b *builder) fcntl() int {
 	return b.equals(low(1), unix.F_SETPIPE_SZ, b.eperm,
 		b.equals(low(1), unix.F_SETLEASE, b.errno(unix.EINVAL), b.allow))
@@ -50,7 +50,8 @@ func (b *builder) namespaces(flags uint32, nested int) int {
 	return b.bits(0, flags, b.eperm, b.allow)
 }
 
-// Flags of calls that make a namespace, or may in a later kernel: one that begins without any mount has not got those of the sandbox.
+// Flags of calls that make a namespace, or may in a later kernel: one that begins without any mount
+// has not got those of the sandbox.
 const (
 	knownUnshare = newNamespaces | unix.CLONE_NEWTIME | unix.CLONE_FILES | unix.CLONE_FS | unix.CLONE_SYSVSEM |
 		unix.CLONE_VM | unix.CLONE_SIGHAND | unix.CLONE_THREAD
@@ -59,7 +60,8 @@ const (
 	knownFSMount = unix.FSMOUNT_CLOEXEC
 )
 
-// known refuses, as a kernel of today does, flags that a later one has, where mounts are to be kept.
+// known refuses, as a kernel of today does, flags that a later one has, where mounts are to be
+// kept.
 func (b *builder) known(arg, flags uint32) int {
 	if !b.nested {
 		return b.eperm
@@ -74,10 +76,9 @@ func (b *builder) known(arg, flags uint32) int {
 // SOCK_CLOEXEC and SOCK_NONBLOCK: SOCK_TYPE_MASK, linux/net.h.
 var socketType = word{1, 0xf}
 
-// socket allows unix sockets, TCP, UDP, ping and reading the network's
-// configuration. Other families have no namespaces (AF_VSOCK), or bring a
-// kernel module that nobody needs; so do other protocols over IP (SCTP, DCCP,
-// UDP-Lite, SMC, MPTCP).
+// socket allows unix sockets, TCP, UDP, ping and reading the network's configuration. Other
+// families have no namespaces (AF_VSOCK), or bring a kernel module that is not needed; so do other
+// protocols over IP (SCTP, DCCP, UDP-Lite, SMC, MPTCP).
 func (b *builder) socket() int {
 	if b.closed {
 		return b.eperm
@@ -117,9 +118,9 @@ func personalities() []uint32 {
 	return []uint32{query, 0, noRandomize, linux32, uname26, linux32 | uname26, linux32 | noRandomize}
 }
 
-// setID are the mode bits that make a program run as its owner or group. A file
-// in the workspace belongs to the caller on the host too: with such a bit, it
-// would there give whoever runs it the caller's rights.
+// setID are the mode bits that make a program run as its owner or group. A file in the workspace
+// belongs to the caller on the host too: with such a bit, it would there give its other users the
+// caller's rights.
 const setID = unix.S_ISUID | unix.S_ISGID
 
 // mode refuses setID in the mode in an argument. Directories' harmless

@@ -41,7 +41,7 @@ func (c command) explain(err error) error {
 	case errors.Is(err, hostexec.ErrNoProgram):
 		return forage.WithHint(fmt.Errorf("the command %s is not in the system's folders", c.name()), "write its absolute path")
 	case errors.Is(err, context.DeadlineExceeded):
-		return forage.WithHint(fmt.Errorf("the command %s takes longer than %s", c.name(), readTimeout), "it must not wait for somebody to type")
+		return forage.WithHint(fmt.Errorf("the command %s takes longer than %s", c.name(), readTimeout), "it must not wait for input")
 	case errors.As(err, &exit):
 		return forage.WithHint(fmt.Errorf("the command %s failed with exit code %d", c.name(), exit.ExitCode()), "run it yourself: it says why")
 	}

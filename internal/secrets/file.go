@@ -72,11 +72,13 @@ func readFile(path string) (Secret, Stamp, error) {
 	return value, StampOf(info), err
 }
 
-// settling is how long a file has to have been left alone for its stamp to tell it from what is written to it next: the
-// times of files are as coarse as the kernel's clock tick, and on some file systems as seconds.
+// settling is how long a file has to have been left alone for its stamp to tell it from what is
+// written to it next: the times of files are as coarse as the kernel's clock tick, and on some file
+// systems as seconds.
 const settling = 2 * time.Second
 
-// Settled is the stamp to keep of a file that was read after it: that of no file, if it was changed a moment before.
+// Settled is the stamp to keep of a file that was read after it: that of no file, if it was changed
+// a moment before.
 func (s Stamp) Settled() Stamp {
 	if time.Since(time.Unix(s.changed.Unix())) < settling {
 		return Stamp{}

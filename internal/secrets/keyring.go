@@ -79,7 +79,7 @@ type secretValue struct {
 	ContentType       string
 }
 
-// fetch reads an item over a plain session: nobody listens on a user's bus but the user.
+// fetch reads an item over a plain session: only the user listens on a user's bus.
 func fetch(ctx context.Context, conn *dbus.Conn, path dbus.ObjectPath) (Secret, error) {
 	var none dbus.Variant
 	var session dbus.ObjectPath

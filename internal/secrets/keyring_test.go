@@ -176,7 +176,7 @@ func TestNoBus(t *testing.T) {
 	}
 }
 
-// A bus that says nothing holds nobody up for longer than they want to wait.
+// A bus that says nothing holds up no caller for longer than the caller's limit.
 func TestASilentBus(t *testing.T) {
 	path := filepath.Join(testdir.Plain(t), "bus")
 	listener := listen(t, path)

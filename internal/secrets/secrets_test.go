@@ -310,49 +310,8 @@ func TestOneReadingForAll(t *testing.T) {
 	}
 }
 
-// TestReadingEndsWithOwner: a command that takes its time is not there longer than the sandbox.
-func TestReadingEndsWithOwner(t *testing.T) {
-	life, end := context.WithCancel(t.Context())
-	pid := filepath.Join(t.TempDir(), "pid")
-	if err := syscall.Mkfifo(pid, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	source, err := Open(life, forage.SecretSource{Command: []string{"sh", "-c", `sleep 600 & echo $! >"$0"; wait`, pid}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	failed := make(chan error, 1)
-	go func() {
-		_, err := source.Get(context.Background())
-		failed <- err
-	}()
-	text, err := os.ReadFile(pid) // until it has begun
-	if err != nil {
-		t.Fatal(err)
-	}
-	var number int
-	if _, err := fmt.Sscan(string(text), &number); err != nil {
-		t.Fatal(err)
-	}
-	end()
-	if err := <-failed; !errors.Is(err, context.Canceled) {
-		t.Errorf("who waits gets %v", err)
-	}
-	for deadline := time.Now().Add(patience); alive(number); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("what it started is still there")
-		}
-	}
-}
-
-// alive says whether a process is more than a zombie.
-func alive(pid int) bool {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	return err == nil && !strings.Contains(string(stat), ") Z ")
-}
-
-// TestSettled: the stamp of a file that was changed a moment ago is not kept, since the next change may leave the same. A moment
-// that a busy machine can't miss is one to come.
+// TestSettled: the stamp of a file that was changed a moment ago is not kept, since the next change
+// may leave the same. A moment that a busy machine can't miss is one to come.
 func TestSettled(t *testing.T) {
 	for age, kept := range map[time.Duration]bool{-time.Minute: false, 2 * settling: true, -time.Hour: false} {
 		s := Stamp{ino: 1, changed: syscall.NsecToTimespec(time.Now().Add(-age).UnixNano())}

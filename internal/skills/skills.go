@@ -169,7 +169,7 @@ func (w writer) workspace(plan forage.Plan, p forage.Workspace, main bool) {
 		w.item("The user looks at the work with `forage-ctl diff %s` and takes it with `forage-ctl apply %s`.", plan.Name, plan.Name)
 		w.item("Go on from the commit that you found. A branch of your own is fine; an unrelated history does not reach the user.")
 	}
-	w.item("Do not push, unless you were asked to: nobody waits for it.")
+	w.item("Do not push, unless you were asked to.")
 }
 
 func (w writer) protected(spec forage.Spec) {

@@ -138,7 +138,7 @@ func ReadPublic(path string) ([]string, error) {
 	return lines, nil
 }
 
-// readPrivate reads a key file, which nobody else may read or have planted.
+// readPrivate reads a key file, which no other user may read or have planted.
 func readPrivate(path string) ([]byte, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {

@@ -43,7 +43,8 @@ func TestClientIsMadeOnceHoweverManyAsk(t *testing.T) {
 	}
 }
 
-// TestNoPlaceForTheKey: the first thing that is kept says where else it can be. Nobody makes folders in /proc.
+// TestNoPlaceForTheKey: the first thing that is kept says where else it can be. Nobody makes
+// folders in /proc.
 func TestNoPlaceForTheKey(t *testing.T) {
 	if _, err := Client("/proc/forage/state"); !strings.Contains(forage.Hint(err), "FORAGE_STATE_DIR") {
 		t.Errorf("%v, with the hint %q", err, forage.Hint(err))

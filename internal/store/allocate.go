@@ -59,8 +59,8 @@ func (s *Store) MovePort(ctx context.Context, rec Record, ports Ports) (Record, 
 	return rec, s.Save(rec)
 }
 
-// used collects the ports and slots that records hold. A broken record holds
-// some that nobody knows; the bind test still finds its port if it runs.
+// used collects the ports and slots that records hold. A broken record holds some that are not
+// known; the bind test still finds its port if it runs.
 func (s *Store) used() (ports, slots map[int]bool, err error) {
 	records, _, err := s.List()
 	if err != nil {
@@ -74,7 +74,7 @@ func (s *Store) used() (ports, slots map[int]bool, err error) {
 	return ports, slots, nil
 }
 
-// choose returns the first port of the range that no record holds and nobody listens on.
+// choose returns the first port of the range that no record holds and no program listens on.
 func (p Ports) choose(used map[int]bool) (int, error) {
 	for _, port := range p.Skip {
 		used[port] = true

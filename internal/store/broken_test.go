@@ -93,7 +93,7 @@ func TestBrokenRecordsHideNothing(t *testing.T) {
 	create(t, s, "beside")
 }
 
-// TestStrangersAreNotRecords: other files in the folder are nobody's record.
+// TestStrangersAreNotRecords: other files in the folder are no records.
 func TestStrangersAreNotRecords(t *testing.T) {
 	s := open(t)
 	create(t, s, "one")
@@ -173,57 +173,5 @@ func checkLeftovers(t *testing.T, s *store.Store) {
 		if found, err := filepath.Glob(filepath.Join(s.Dir(), pattern)); err != nil || len(found) > 0 {
 			t.Errorf("left behind: %v, %v", found, err)
 		}
-	}
-}
-
-// TestReadOnlyFolder: everything that changes fails with a reason; reading works.
-func TestReadOnlyFolder(t *testing.T) {
-	s := open(t)
-	rec := create(t, s, "one")
-	readOnly(t, s.Dir())
-	changed := rec
-	changed.Phase = forage.PhaseRunning
-	for what, err := range map[string]error{
-		"Create": func() error { _, err := s.Create(t.Context(), record("two"), store.Ports{}); return err }(),
-		"Save":   s.Save(changed),
-		"Delete": s.Delete("one", false),
-		"Lock":   func() error { _, err := s.Lock(t.Context(), "one"); return err }(),
-	} {
-		if err == nil || forage.Hint(err) == "" || forage.ExitCode(err) != 1 {
-			t.Errorf("%s: %v (hint %q)", what, err, forage.Hint(err))
-		}
-	}
-	again, err := store.Open(s.Dir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, err := again.Load("one"); err != nil || !cmp.Equal(rec, got) {
-		t.Errorf("%v", err)
-	}
-}
-
-// readOnly closes a folder to writing: by a mount for root, whom modes don't stop.
-func readOnly(t *testing.T, dir string) {
-	t.Helper()
-	if os.Getuid() != 0 {
-		dirs := []string{dir + "/locks", dir + "/sandboxes", dir}
-		for _, d := range dirs {
-			if err := os.Chmod(d, 0o500); err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { os.Chmod(d, 0o700) })
-		}
-		return
-	}
-	if err := syscall.Mount(dir, dir, "", syscall.MS_BIND, ""); err != nil {
-		t.Skipf("mounting: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := syscall.Mount("", dir, "", syscall.MS_REMOUNT|syscall.MS_BIND|syscall.MS_RDONLY, ""); err != nil {
-		t.Fatal(err)
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"forage"
 	"forage/internal/hostexec"
@@ -89,7 +88,7 @@ func fail(err error) int {
 
 var ports = store.Ports{Listen: "127.0.0.1", From: 28100, To: 28199}
 
-// cycle is one life of a sandbox; somebody else's of the same name is waited for.
+// cycle is one life of a sandbox; another of the same name is waited for.
 func cycle(s *store.Store, name string) error {
 	unlock, err := s.Lock(context.Background(), name)
 	if err != nil {
@@ -117,36 +116,6 @@ func command(role, dir, arg string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0], "-test.run=^$", dir, arg)
 	cmd.Env = append(os.Environ(), roleVar+"="+role)
 	return cmd
-}
-
-func TestManyProcesses(t *testing.T) {
-	s := open(t)
-	type result struct {
-		name string
-		out  []byte
-		err  error
-	}
-	results := make(chan result)
-	const processes = 20
-	for i := range processes {
-		name := "shared"
-		if i%2 == 0 {
-			name = fmt.Sprintf("own-%d", i)
-		}
-		go func() {
-			out, err := command("cycle", s.Dir(), name).CombinedOutput()
-			results <- result{name, out, err}
-		}()
-	}
-	for range processes {
-		if r := <-results; r.err != nil {
-			t.Errorf("%s: %v: %s", r.name, r.err, r.out)
-		}
-	}
-	if records, broken, err := s.List(); len(records)+len(broken) > 0 || err != nil {
-		t.Errorf("left: %v %v %v", records, broken, err)
-	}
-	checkLeftovers(t, s)
 }
 
 // TestOneNameOnce: of twenty that want the same name at once, one gets it, and
@@ -223,75 +192,10 @@ func killAfterFirstLine(t *testing.T, cmd *exec.Cmd) {
 	cmd.Wait()
 }
 
-func TestLockEndsWithItsProcess(t *testing.T) {
-	s := open(t)
-	cmd := command("hold", s.Dir(), "one")
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer cmd.Wait()
-	defer cmd.Process.Kill()
-	if _, err := out.Read(make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
-	if _, ok, err := s.TryLock("one"); ok || err != nil {
-		t.Errorf("got a lock that somebody holds: %v", err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	if _, err := s.Lock(ctx, "one"); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("waiting for a held lock: %v", err)
-	}
-	if unlock, ok, err := s.TryLock("other"); !ok || err != nil {
-		t.Errorf("another name's lock: %v", err)
-	} else {
-		unlock()
-	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	unlock, err := s.Lock(t.Context(), "one")
-	if err != nil {
-		t.Fatal(err)
-	}
-	unlock()
-	unlock()
-}
-
-// TestAbandonedWaitGivesUpTheLock: a wait that ended early must not keep what
-// it gets in the end.
-func TestAbandonedWaitGivesUpTheLock(t *testing.T) {
-	s := open(t)
-	unlock, err := s.Lock(t.Context(), "one")
-	if err != nil {
-		t.Fatal(err)
-	}
-	why := errors.New("interrupted")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	failed := make(chan error)
-	go func() {
-		_, err := s.Lock(ctx, "one")
-		failed <- err
-	}()
-	cancel(why)
-	if err := <-failed; !errors.Is(err, why) {
-		t.Errorf("got %v", err)
-	}
-	unlock()
-	unlock, err = s.Lock(t.Context(), "one")
-	if err != nil {
-		t.Fatal(err)
-	}
-	unlock()
-}
-
 func TestPorts(t *testing.T) {
 	s := open(t)
-	// Which ports are free is only known of an address that is nobody else's, beside the range that connections get theirs from.
+	// Which ports are free is only known of an address that no other test has, beside the range
+	// that connections get theirs from.
 	address, busy := fmt.Sprintf("127.77.%d.%d", os.Getpid()>>8&0xff, os.Getpid()&0xff), ports.To+1
 	l, err := net.Listen("tcp", net.JoinHostPort(address, strconv.Itoa(busy)))
 	if err != nil {
@@ -349,32 +253,4 @@ func TestDeleteLeavesNothing(t *testing.T) {
 			t.Errorf("keepAudit %v: left %v, %v", keep, found, err)
 		}
 	}
-}
-
-// What a killed process leaves to run to its end holds the sandbox: nobody takes away what it is about to make.
-func TestLockIsHeldByWhatOutlivesItsHolder(t *testing.T) {
-	s := open(t)
-	killed := command("outlived", s.Dir(), "box")
-	if err := killed.Start(); err != nil {
-		t.Fatal(err)
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(s.Dir(), "begun")); err == nil {
-			break
-		}
-		time.Sleep(time.Millisecond)
-	}
-	killed.Process.Kill()
-	killed.Wait()
-	if _, ok, err := s.TryLock("box"); ok || err != nil {
-		t.Errorf("somebody else got the lock meanwhile: %v, %v", ok, err)
-	}
-	if err := os.WriteFile(filepath.Join(s.Dir(), "end"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	unlock, err := s.Lock(t.Context(), "box")
-	if err != nil {
-		t.Fatal(err)
-	}
-	unlock()
 }

@@ -14,8 +14,10 @@ import (
 	"forage/internal/hostexec"
 )
 
-// storeLock is the name of the store-wide lock, which no sandbox can have.
-const storeLock = ".store"
+// storeLock stands for the store-wide lock, on the folder of the others. It is never removed.
+const storeLock = ""
+
+const lockSuffix = ".lock"
 
 // Lock waits until no other process (and nothing else in this one) holds the
 // sandbox called name, and holds it until the returned function is called. It
@@ -28,7 +30,7 @@ func (s *Store) Lock(ctx context.Context, name string) (unlock func(), err error
 	return s.lock(ctx, name)
 }
 
-// TryLock is Lock that does not wait: ok is false when somebody holds the sandbox.
+// TryLock is Lock that does not wait: ok is false when another process holds the sandbox.
 func (s *Store) TryLock(name string) (unlock func(), ok bool, err error) {
 	if err := forage.CheckName(name); err != nil {
 		return nil, false, err
@@ -67,13 +69,16 @@ func (s *Store) lock(ctx context.Context, name string) (func(), error) {
 		if current(file) {
 			return releaser(file), nil
 		}
-		file.Close() // somebody removed it while we waited
+		file.Close() // it was removed while we waited
 	}
 }
 
 func (s *Store) openLock(name string) (*os.File, error) {
-	path := filepath.Join(s.dir, "locks", name+".lock")
+	path := filepath.Join(s.dir, "locks", name+lockSuffix)
 	flags := os.O_RDWR | os.O_CREATE | unix.O_NOFOLLOW
+	if name == storeLock {
+		path, flags = filepath.Dir(path), unix.O_DIRECTORY|unix.O_NOFOLLOW
+	}
 	file, err := os.OpenFile(path, flags, 0o600)
 	if errors.Is(err, os.ErrNotExist) {
 		if err := s.make(); err != nil {
@@ -123,8 +128,8 @@ func flock(ctx context.Context, file *os.File) error {
 	}
 }
 
-// current says whether file is still the one at its path: a lock on a file
-// that was removed meanwhile excludes nobody.
+// current says whether file is still the one at its path: a lock on a file that was removed
+// meanwhile excludes no process.
 func current(file *os.File) bool {
 	held, err := file.Stat()
 	if err != nil {
@@ -134,13 +139,15 @@ func current(file *os.File) bool {
 	return err == nil && os.SameFile(held, there)
 }
 
-// releaser removes the lock file and gives up the lock, in this order: whoever
-// waited for it finds it gone and makes a new one. Nothing piles up.
+// releaser removes the lock file and gives up the lock, in this order: the next in line finds it
+// gone and makes a new one. Nothing piles up.
 func releaser(file *os.File) func() {
 	letGo := hostexec.Hold(file)
 	return sync.OnceFunc(func() {
 		letGo()
-		os.Remove(file.Name())
+		if filepath.Ext(file.Name()) == lockSuffix {
+			os.Remove(file.Name())
+		}
 		file.Close()
 	})
 }

@@ -54,10 +54,9 @@ func (p Places) conflict(dir string) error {
 		"set FORAGE_RUNTIME_DIR to that folder, or stop them first")
 }
 
-// MakeRuntime makes the run-time folder if it is not there, checks that it is
-// the caller's alone, and pins the state folder to it. Below /tmp anybody may have
-// made it first: a folder or link of somebody else's is ErrRefused, never used. It is
-// called before each start.
+// MakeRuntime makes the run-time folder if it is not there, checks that it is the caller's alone,
+// and pins the state folder to it. Below /tmp another user may have made it first: such a folder or
+// link is ErrRefused, never used. It is called before each start.
 func (p Places) MakeRuntime() error {
 	if err := makePrivate(p.Runtime); err != nil {
 		return forage.WithHint(fmt.Errorf("preparing the run-time folder: %w", err),
@@ -83,7 +82,7 @@ func (p Places) pin() error {
 	if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	// Somebody who was quicker has pinned it to the same folder, or wins.
+	// A quicker process has pinned it to the same folder, or wins.
 	if err := os.Symlink(p.Runtime, link); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}

@@ -89,7 +89,7 @@ func runtimeDir(env Environment) (string, error) {
 	return filepath.Join("/tmp", programDir+"-"+uid), nil
 }
 
-// private says whether dir is a folder of uid's that nobody else can write to.
+// private says whether dir is a folder of uid's that no other user can write to.
 func private(dir string, uid int) bool {
 	var st unix.Stat_t
 	return unix.Stat(dir, &st) == nil &&

@@ -170,7 +170,7 @@ func TestRunningSandboxesAreFound(t *testing.T) {
 	if err := places.MakeRuntime(); err != nil {
 		t.Fatal(err)
 	}
-	// Nobody is led into a folder that is not the owner's alone.
+	// No user is led into a folder that is not the owner's alone.
 	if err := errors.Join(os.Mkdir(filepath.Join(second, "sandbox"), 0o700), os.Chmod(second, 0o777)); err != nil {
 		t.Fatal(err)
 	}

@@ -31,8 +31,8 @@ type Record struct {
 	JJWorkspaceName string           `json:"jjWorkspaceName,omitempty"` // in that repository
 	GitBranch       string           `json:"gitBranch,omitempty"`       // that commits are brought to
 	WorkspaceMounts []WorkspaceMount `json:"workspaceMounts,omitempty"` // of a composed workspace: all parts, the main one first
-	// Furnished: what was made for the workspace is complete, and something may have run in it since.
-	Furnished bool `json:"furnished,omitempty"`
+	// WorkspaceReady: the workspace was created as a whole. A program may have run in it since.
+	WorkspaceReady bool `json:"workspaceReady,omitempty"`
 
 	Phase forage.Phase `json:"phase"`
 	// Reason says why Phase is what it is, when that needs saying ("supervisor died").

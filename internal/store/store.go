@@ -54,8 +54,8 @@ type Paths struct {
 	Shown     string
 }
 
-// Open opens the state folder dir. A folder that is not there yet is an empty
-// store; one that belongs to, or can be written to by, somebody else is ErrRefused.
+// Open opens the state folder dir. A folder that is not there yet is an empty store; one that
+// belongs to, or can be written to by, another user is ErrRefused.
 func Open(dir string) (*Store, error) {
 	s := &Store{dir: dir, now: time.Now}
 	for _, d := range []string{dir, s.sandboxes()} {
@@ -151,7 +151,7 @@ func (s *Store) Load(name string) (Record, error) {
 	}
 	data, err := readFile(s.Paths(name).Record, maxRecord)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Record{}, forage.WithHint(forage.Errorf(forage.ErrNotFound, "no sandbox is called %s", name), s.near(name))
+		return Record{}, forage.WithLateHint(forage.Errorf(forage.ErrNotFound, "no sandbox is called %s", name), func() string { return s.near(name) })
 	}
 	if err != nil {
 		return Record{}, &BrokenError{Name: name, Err: err}

@@ -11,19 +11,18 @@ import (
 	"forage"
 )
 
-// halfWritten is how old a temporary file is that nobody can still be writing.
+// halfWritten is how old a temporary file is that has no writer any more.
 const halfWritten = time.Minute
 
-// unfinished are the files that are about to become another one in the state folder, by what makes them: WriteFile, and
-// what keeps the key that always works and what was used of the network.
+// unfinished are the files that are about to become another one in the state folder, by what makes
+// them: WriteFile, and what keeps the key that always works and what was used of the network.
 var unfinished = [...]string{
 	"sandboxes/" + temporary, "sandboxes/.*.usage.json*", ".id_ed25519*",
 	"repositories/" + temporary, "repositories/.recovery/" + temporary, "quarantine/" + temporary,
 }
 
-// Sweep removes what killed processes left in the store: locks that nobody
-// holds, and files that were never finished. It returns the names of the
-// files; with dryRun all but locks stay.
+// Sweep removes what killed processes left in the store: locks that no process holds, and files
+// that were never finished. It returns the names of the files; with dryRun all but locks stay.
 func (s *Store) Sweep(dryRun bool) ([]string, error) {
 	swept, err := s.sweepLocks()
 	errs := []error{err}

@@ -11,7 +11,7 @@ import (
 	"forage/internal/store"
 )
 
-// TestSweep: what killed processes left goes, what somebody uses stays.
+// TestSweep: what killed processes left goes, what is in use stays.
 func TestSweep(t *testing.T) {
 	s := open(t)
 	create(t, s, "one")

@@ -8,24 +8,25 @@ import (
 
 	"forage/internal/agent"
 	"forage/internal/audit"
-	"forage/internal/frames"
+	"forage/internal/control"
 	"forage/internal/notify"
 )
 
-// notifyPause is how long nothing is told after something was: an agent may change its mind many times a second.
+// notifyPause is how long nothing is told after something was: an agent may change its mind many
+// times a second.
 const notifyPause = 2 * time.Second
 
-// activity is what the agent does. Its output says so, which the agent can forge: it is shown, and nothing
-// is decided by it.
+// activity is what the agent does. Its output says so, which the agent can forge: it is shown, and
+// nothing is decided by it.
 type activity struct {
 	watcher agent.Watcher // what is written to the log is written to it
 
 	mu     sync.Mutex
 	now    string // what the agent's terminal says; "" is nothing
-	worked bool   // it has, since somebody was last told that it waits
-	ended  bool   // it is said to have, and nobody was told yet
+	worked bool   // it has, since the user was last told that it waits
+	ended  bool   // it is said to have, and the user was not told yet
 
-	changed chan struct{} // holds one when there is something to tell; nil where nobody is told
+	changed chan struct{} // holds one when there is something to tell; nil: the user is not told
 }
 
 func newActivity(command string, told bool) *activity {
@@ -50,8 +51,9 @@ func (a *activity) set(state string, ended bool) {
 	}
 }
 
-// state is what is shown, with the exit status of an agent that has ended. The guest's answer may be a lie.
-func (a *activity) state(answer frames.AnswerBody) (string, *int) {
+// state is what is shown, with the exit status of an agent that has ended. The guest's answer may
+// be a lie.
+func (a *activity) state(answer control.AnswerBody) (string, *int) {
 	if answer.Ended {
 		if status := answer.Status; status != nil && *status >= 0 && *status <= 255 {
 			return agent.Ended, status
@@ -66,7 +68,8 @@ func (a *activity) state(answer frames.AnswerBody) (string, *int) {
 	return a.now, nil
 }
 
-// due is whether the user is to be told that the agent waits, or, if the guest says so too, that it has ended.
+// due is whether the user is to be told that the agent waits, or, if the guest says so too, that it
+// has ended.
 func (a *activity) due() (waits, ended bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -107,7 +110,7 @@ func (s *Sandbox) tell() {
 	}
 }
 
-// asked is whether somebody has asked the sandbox to end.
+// asked is whether the sandbox was asked to end.
 func (s *Sandbox) asked() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

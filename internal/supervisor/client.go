@@ -45,7 +45,8 @@ const (
 // errEnded is a supervisor that closed its door on a caller.
 var errEnded = errors.New("it ended without an answer")
 
-// Closed says whether an error means that no supervisor listens, as before and after its sandbox's life.
+// Closed says whether an error means that no supervisor listens, as before and after its sandbox's
+// life.
 func Closed(err error) bool {
 	for _, closed := range []error{unix.ENOENT, unix.ECONNREFUSED, unix.ECONNRESET, unix.EPIPE, errEnded} {
 		if errors.Is(err, closed) {
@@ -55,7 +56,8 @@ func Closed(err error) bool {
 	return false
 }
 
-// patiently is call for a supervisor that may still be starting, or already ending: that is waited for.
+// patiently is call for a supervisor that may still be starting, or already ending: that is waited
+// for.
 func (c Client) patiently(ctx context.Context, request Request) (Response, error) {
 	for deadline := time.Now().Add(doorPatience); ; {
 		response, err := c.call(ctx, request)

@@ -48,16 +48,16 @@ func Acquire(dir string) (*Lock, error) {
 	for range acquireTries {
 		lock, err := acquire(dir)
 		switch {
-		case errors.Is(err, os.ErrNotExist), errors.Is(err, os.ErrExist): // somebody gave the folder up, or made it, in between
+		case errors.Is(err, os.ErrNotExist), errors.Is(err, os.ErrExist): // the folder was given up, or made, in between
 		case err != nil:
 			return nil, err
 		case sameFile(lock.file):
 			return lock, nil
-		default: // it was taken away before it was locked: it locks nobody out
+		default: // it was taken away before it was locked: it excludes no process
 			lock.close()
 		}
 	}
-	return nil, fmt.Errorf("locking %s: somebody keeps removing it", dir)
+	return nil, fmt.Errorf("locking %s: another process keeps removing it", dir)
 }
 
 // acquireTries is far more often than others can give up a folder meanwhile.
@@ -94,7 +94,7 @@ func acquire(dir string) (*Lock, error) {
 			file.Close()
 			return nil, errors.Join(err, forage.Errorf(forage.ErrRefused, "the sandbox is already running"))
 		}
-		// Somebody who waited for the last supervisor's end holds it for a moment.
+		// A process that waited for the last supervisor's end holds it for a moment.
 		if time.Now().After(deadline) {
 			file.Close()
 			return nil, forage.WithHint(fmt.Errorf("locking %s: %w", file.Name(), errWaiter), "a stopped `forage-ctl logs -f` may: continue it or end it")
@@ -103,13 +103,13 @@ func acquire(dir string) (*Lock, error) {
 	}
 }
 
-// How long, and how often, it is looked whether somebody has let go of a lock that they hold for a moment.
+// How long, and how often, a lock is tried that another process holds for a moment.
 const (
 	waiterLimit = 10 * time.Second
 	waiterPause = time.Millisecond
 )
 
-var errWaiter = errors.New("somebody who waited for the sandbox's end holds the lock, and does not let go of it")
+var errWaiter = errors.New("a process that waited for the sandbox's end keeps the lock")
 
 // inherited is the lock that the process which started this one took for it, as its descriptor fd.
 func inherited(fd uintptr) (*Lock, error) {
@@ -120,9 +120,9 @@ func inherited(fd uintptr) (*Lock, error) {
 	return newLock(os.NewFile(fd, path), filepath.Dir(path)), nil
 }
 
-// Release removes what is in the run-time folder, the lock last, and the folder:
-// whoever sees the lock free finds nothing left. Once the lock's name is gone,
-// the folder is whoever's makes a new one there, and is left to them, as is one that was another's already.
+// Release removes what is in the run-time folder, the lock last, and the folder: with the lock
+// free, nothing is left. Once the lock's name is gone, another process may make a new lock there.
+// The folder is then left to that process, as is one that was another's already.
 func (l *Lock) Release() error {
 	if l.lost() {
 		return l.close()
@@ -150,7 +150,8 @@ func (l *Lock) Release() error {
 	return errors.Join(err, l.close())
 }
 
-// lost says whether the lock's file is no longer at its path: whoever holds it can't be found any more, and locks nobody out.
+// lost says whether the lock's file is no longer at its path: its holder can't be found any more,
+// and excludes no process.
 func (l *Lock) lost() bool { return !sameFile(l.file) }
 
 // Alive says whether a supervisor holds the run-time folder dir.
@@ -177,8 +178,8 @@ func WaitGone(dir string) error {
 	return setLock(file, unix.F_OFD_SETLKW, unix.F_RDLCK)
 }
 
-// Kill ends the supervisor that holds the run-time folder dir, whoever it is:
-// the process that listens on its control socket. Its sandbox ends with it.
+// Kill ends the supervisor that holds the run-time folder dir: the process that listens on its
+// control socket. Its sandbox ends with it.
 func Kill(dir string) error {
 	conn, err := unixsock.Dial(context.Background(), filepath.Join(dir, controlName))
 	if err != nil {

@@ -12,14 +12,14 @@ import (
 	"forage/internal/egress/credential"
 	"forage/internal/egress/meter"
 	"forage/internal/egress/tlsmitm"
-	"forage/internal/outlet"
+	"forage/internal/egressconfig"
 	"forage/internal/rootfs"
 )
 
 // Intercepts says whether a sandbox of that plan trusts an authority of its own, so that its TLS
 // can be looked into.
 func Intercepts(plan forage.Plan) bool {
-	return outlet.Intercepts(plan.Network, injected(plan), plan.Traffic)
+	return egressconfig.Intercepts(plan.Network, injected(plan), plan.Traffic)
 }
 
 // injected are the plan's secrets that egress puts into requests.
@@ -31,16 +31,16 @@ func injected(plan forage.Plan) []forage.Binding {
 }
 
 // CheckSecrets says whether the plan's secrets can be bound together.
-func CheckSecrets(plan forage.Plan) error { return outlet.CheckSecrets(injected(plan)) }
+func CheckSecrets(plan forage.Plan) error { return egressconfig.CheckSecrets(injected(plan)) }
 
 // SecretEnv are the variables of the caller's environment that the plan's secrets are read
 // with; they go into Setup.SecretEnv.
-func SecretEnv(plan forage.Plan) []string { return outlet.EnvWanted(plan.Secrets) }
+func SecretEnv(plan forage.Plan) []string { return egressconfig.EnvWanted(plan.Secrets) }
 
 // makeEgress makes the engine, which serves nothing yet.
 func (s *Sandbox) makeEgress(context.Context) error {
 	plan := s.setup.Plan
-	config, err := outlet.EngineConfig(plan.Name, s.network, plan.Facts)
+	config, err := egressconfig.Engine(plan.Name, s.network, plan.Facts)
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (s *Sandbox) openAccount() (_ *meter.Account, err error) {
 		return s.account, nil
 	}
 	var ledger *meter.Ledger
-	s.account, ledger, err = outlet.OpenAccount(s.setup.Plan.Traffic, s.setup.UsagePath, func(err error) {
+	s.account, ledger, err = egressconfig.OpenAccount(s.setup.Plan.Traffic, s.setup.UsagePath, func(err error) {
 		s.Record(audit.Event{Kind: audit.Lifecycle, Reason: "keeping what was used: " + err.Error()})
 	})
 	if err != nil {
@@ -91,8 +91,8 @@ func (s *Sandbox) openAccount() (_ *meter.Account, err error) {
 	return s.account, nil
 }
 
-// prepareSecrets opens the sources of the secrets and hands them to egress, or, with wrappers, their
-// values to the sandbox.
+// prepareSecrets opens the sources of the secrets and hands them to egress, or, with wrappers,
+// their values to the sandbox.
 func (s *Sandbox) prepareSecrets(ctx context.Context) error {
 	plan := s.setup.Plan
 	if len(plan.Secrets) == 0 {
@@ -100,7 +100,7 @@ func (s *Sandbox) prepareSecrets(ctx context.Context) error {
 	}
 	life, end := context.WithCancel(context.WithoutCancel(ctx)) // ctx is that of the start
 	s.undo.add("the sources of secrets", func() error { end(); return nil })
-	sources, err := outlet.Sources(life, plan.Secrets, s.setup.SecretEnv, s.engine.HostTransport, s.secretFailed)
+	sources, err := egressconfig.Sources(life, plan.Secrets, s.setup.SecretEnv, s.engine.HostTransport, s.secretFailed)
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func (s *Sandbox) prepareSecrets(ctx context.Context) error {
 
 // secretFailed puts on record what is wrong with a secret; the sandbox is not told.
 func (s *Sandbox) secretFailed(secret string, err error) {
-	s.Record(outlet.SourceFailed(secret, err))
+	s.Record(egressconfig.SourceFailed(secret, err))
 }
 
 // prepareTrust makes what runs inside trust the sandbox's own authority, and upstreamCA.

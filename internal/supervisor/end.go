@@ -12,7 +12,7 @@ import (
 // wallClockGrace is how long a sandbox whose time is up has to end by itself.
 const wallClockGrace = 10 * time.Second
 
-// watch waits for the end, whoever caused it, and takes everything back.
+// watch waits for the end, and takes everything back.
 func (s *Sandbox) watch() {
 	<-s.instance.Done()
 	if s.clock != nil {
@@ -24,7 +24,7 @@ func (s *Sandbox) watch() {
 	s.mu.Unlock()
 
 	var err error
-	if reason == "" { // nobody asked for it
+	if reason == "" { // it was not asked for
 		if err = s.instance.Err(); err == nil {
 			err = errors.New("it ended by itself")
 		}

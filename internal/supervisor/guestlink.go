@@ -7,24 +7,24 @@ import (
 	"sync/atomic"
 
 	"forage"
-	"forage/internal/frames"
+	"forage/internal/control"
 )
 
 // guestLink speaks to the guest on the instance's control channel. What comes
 // back is untrusted: an unexpected frame ends the link.
 type guestLink struct {
-	conn     *frames.Conn
+	conn     *control.Conn
 	expected atomic.Bool // an answer is due
-	answers  chan frames.Frame
+	answers  chan control.Frame
 	ended    chan struct{} // closed when the guest's end is
 	err      error         // why; read after ended
 
 	asking chan struct{} // one question at a time: who asks has put something in
-	owed   bool          // the answer to a question that nobody waits for any more is still to come
+	owed   bool          // the answer to an abandoned question is still to come
 }
 
-func newGuestLink(conn *frames.Conn) *guestLink {
-	l := &guestLink{conn: conn, answers: make(chan frames.Frame, 1), ended: make(chan struct{}), asking: make(chan struct{}, 1)}
+func newGuestLink(conn *control.Conn) *guestLink {
+	l := &guestLink{conn: conn, answers: make(chan control.Frame, 1), ended: make(chan struct{}), asking: make(chan struct{}, 1)}
 	go l.receive()
 	return l
 }
@@ -54,15 +54,15 @@ func (l *guestLink) receive() {
 
 // begin tells the guest that egress serves and waits until it is usable.
 func (l *guestLink) begin(ctx context.Context) error {
-	frame, err := l.ask(ctx, frames.Frame{Kind: frames.Go})
+	frame, err := l.ask(ctx, control.Frame{Kind: control.Go})
 	if err != nil {
 		return err
 	}
 	switch frame.Kind {
-	case frames.Ready:
+	case control.Ready:
 		return nil
-	case frames.Failed:
-		var failed frames.Failure
+	case control.Failed:
+		var failed control.Failure
 		if err := frame.Decode(&failed); err != nil {
 			return err
 		}
@@ -73,56 +73,56 @@ func (l *guestLink) begin(ctx context.Context) error {
 }
 
 // query asks for the session's state or for the agent's window to be started again.
-func (l *guestLink) query(ctx context.Context, what string) (frames.AnswerBody, error) {
-	question, err := frames.Encode(frames.Query, frames.QueryBody{What: what})
+func (l *guestLink) query(ctx context.Context, what string) (control.AnswerBody, error) {
+	question, err := control.Encode(control.Query, control.QueryBody{What: what})
 	if err != nil {
-		return frames.AnswerBody{}, err
+		return control.AnswerBody{}, err
 	}
 	frame, err := l.ask(ctx, question)
 	if err != nil {
-		return frames.AnswerBody{}, err
+		return control.AnswerBody{}, err
 	}
-	var answer frames.AnswerBody
+	var answer control.AnswerBody
 	if err := frame.Decode(&answer); err != nil {
-		return frames.AnswerBody{}, err
+		return control.AnswerBody{}, err
 	}
 	if answer.Error != "" {
-		return frames.AnswerBody{}, errors.New(answer.Error)
+		return control.AnswerBody{}, errors.New(answer.Error)
 	}
 	return answer, nil
 }
 
-// ask sends a frame and waits for the one that answers it. The answer to a question that was given up may come
-// late, and is not taken for another's: nothing more is asked before it is there.
-func (l *guestLink) ask(ctx context.Context, frame frames.Frame) (frames.Frame, error) {
+// ask sends a frame and waits for the one that answers it. The answer to a question that was given
+// up may come late, and is not taken for another's: nothing more is asked before it is there.
+func (l *guestLink) ask(ctx context.Context, frame control.Frame) (control.Frame, error) {
 	select {
 	case l.asking <- struct{}{}:
 		defer func() { <-l.asking }()
 	case <-ctx.Done():
-		return frames.Frame{}, fmt.Errorf("asking the guest: %w", context.Cause(ctx))
+		return control.Frame{}, fmt.Errorf("asking the guest: %w", context.Cause(ctx))
 	}
 	if l.owed {
 		if _, err := l.answer(ctx); err != nil {
-			return frames.Frame{}, err
+			return control.Frame{}, err
 		}
 	}
 	l.expected.Store(true)
 	if err := l.conn.Send(frame); err != nil {
-		return frames.Frame{}, fmt.Errorf("asking the guest: %w", err)
+		return control.Frame{}, fmt.Errorf("asking the guest: %w", err)
 	}
 	return l.answer(ctx)
 }
 
 // answer waits for the guest's next answer.
-func (l *guestLink) answer(ctx context.Context) (frames.Frame, error) {
+func (l *guestLink) answer(ctx context.Context) (control.Frame, error) {
 	l.owed = true
 	select {
 	case answer := <-l.answers:
 		l.owed = false
 		return answer, nil
 	case <-l.ended:
-		return frames.Frame{}, fmt.Errorf("the guest ended: %w", l.err)
+		return control.Frame{}, fmt.Errorf("the guest ended: %w", l.err)
 	case <-ctx.Done():
-		return frames.Frame{}, fmt.Errorf("asking the guest: %w", context.Cause(ctx))
+		return control.Frame{}, fmt.Errorf("asking the guest: %w", context.Cause(ctx))
 	}
 }

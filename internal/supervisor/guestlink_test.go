@@ -7,21 +7,21 @@ import (
 	"testing"
 
 	"forage"
-	"forage/internal/frames"
+	"forage/internal/control"
 )
 
 // guestEnd is the other end of a guestLink, which a test plays.
-func guestEnd(t *testing.T) (*guestLink, *frames.Conn) {
+func guestEnd(t *testing.T) (*guestLink, *control.Conn) {
 	t.Helper()
-	host, guest, err := frames.Pair()
+	host, guest, err := control.Pair()
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := frames.New(host, frames.FromGuest())
+	conn, err := control.New(host, control.FromGuest())
 	if err != nil {
 		t.Fatal(err)
 	}
-	end, err := frames.New(guest, frames.FromHost())
+	end, err := control.New(guest, control.FromHost())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func guestEnd(t *testing.T) (*guestLink, *frames.Conn) {
 	return newGuestLink(conn), end
 }
 
-func answer(t *testing.T, end *frames.Conn, kind frames.Kind, body any) {
+func answer(t *testing.T, end *control.Conn, kind control.Kind, body any) {
 	t.Helper()
 	if _, _, err := end.Receive(); err != nil {
 		t.Error(err)
@@ -38,9 +38,9 @@ func answer(t *testing.T, end *frames.Conn, kind frames.Kind, body any) {
 	tell(t, end, kind, body)
 }
 
-func tell(t *testing.T, end *frames.Conn, kind frames.Kind, body any) {
+func tell(t *testing.T, end *control.Conn, kind control.Kind, body any) {
 	t.Helper()
-	frame, err := frames.Encode(kind, body)
+	frame, err := control.Encode(kind, body)
 	if err == nil {
 		err = end.Send(frame)
 	}
@@ -51,11 +51,11 @@ func tell(t *testing.T, end *frames.Conn, kind frames.Kind, body any) {
 
 func TestGuestLinkBegins(t *testing.T) {
 	link, end := guestEnd(t)
-	go answer(t, end, frames.Ready, nil)
+	go answer(t, end, control.Ready, nil)
 	if err := link.begin(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	go answer(t, end, frames.Answer, frames.AnswerBody{Session: "attached"})
+	go answer(t, end, control.Answer, control.AnswerBody{Session: "attached"})
 	got, err := link.query(t.Context(), "session")
 	if err != nil || got.Session != "attached" {
 		t.Fatalf("query = %+v, %v", got, err)
@@ -64,7 +64,7 @@ func TestGuestLinkBegins(t *testing.T) {
 
 func TestGuestLinkTellsWhyTheGuestFailed(t *testing.T) {
 	link, end := guestEnd(t)
-	go answer(t, end, frames.Failed, frames.Failure{Step: "init command 1", Error: "exit 3", Hint: "mend it"})
+	go answer(t, end, control.Failed, control.Failure{Step: "init command 1", Error: "exit 3", Hint: "mend it"})
 	err := link.begin(t.Context())
 	if err == nil || err.Error() != "init command 1: exit 3" || forage.Hint(err) != "mend it" {
 		t.Fatalf("got %v with hint %q", err, forage.Hint(err))
@@ -73,7 +73,7 @@ func TestGuestLinkTellsWhyTheGuestFailed(t *testing.T) {
 
 func TestGuestLinkBelievesNothingUnasked(t *testing.T) {
 	link, end := guestEnd(t)
-	if err := end.Send(frames.Frame{Kind: frames.Ready}); err != nil {
+	if err := end.Send(control.Frame{Kind: control.Ready}); err != nil {
 		t.Fatal(err)
 	}
 	<-link.ended
@@ -84,7 +84,7 @@ func TestGuestLinkBelievesNothingUnasked(t *testing.T) {
 
 func TestGuestLinkTakesNoDescriptors(t *testing.T) {
 	link, end := guestEnd(t)
-	if err := end.Send(frames.Frame{Kind: frames.Answer}, os.Stderr); err != nil {
+	if err := end.Send(control.Frame{Kind: control.Answer}, os.Stderr); err != nil {
 		t.Fatal(err)
 	}
 	<-link.ended
@@ -93,7 +93,7 @@ func TestGuestLinkTakesNoDescriptors(t *testing.T) {
 	}
 }
 
-// An answer that comes late is nobody's, and the next question gets its own.
+// An answer that comes late is dropped, and the next question gets its own.
 func TestGuestLinkDoesNotMixUpLateAnswers(t *testing.T) {
 	link, end := guestEnd(t)
 	ctx, giveUp := context.WithCancel(t.Context())
@@ -115,8 +115,8 @@ func TestGuestLinkDoesNotMixUpLateAnswers(t *testing.T) {
 		}
 	}
 	go func() {
-		tell(t, end, frames.Answer, frames.AnswerBody{Session: "late"})
-		answer(t, end, frames.Answer, frames.AnswerBody{Session: "attached"})
+		tell(t, end, control.Answer, control.AnswerBody{Session: "late"})
+		answer(t, end, control.Answer, control.AnswerBody{Session: "attached"})
 	}()
 	if got, err := link.query(t.Context(), "session"); err != nil || got.Session != "attached" {
 		t.Fatalf("query = %+v, %v after a late answer", got, err)
@@ -139,7 +139,7 @@ func TestGuestLinkAsksOneAtATime(t *testing.T) {
 	if _, err := link.query(ctx, "session"); err == nil {
 		t.Fatal("a question was asked beside another")
 	}
-	frame, err := frames.Encode(frames.Answer, frames.AnswerBody{Session: "attached"})
+	frame, err := control.Encode(control.Answer, control.AnswerBody{Session: "attached"})
 	if err != nil || end.Send(frame) != nil || <-first != nil {
 		t.Fatal("the first question was not answered")
 	}

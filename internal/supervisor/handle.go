@@ -10,14 +10,14 @@ import (
 	"forage"
 	"forage/internal/agent"
 	"forage/internal/audit"
+	"forage/internal/control"
 	"forage/internal/egress"
-	"forage/internal/frames"
-	"forage/internal/outlet"
+	"forage/internal/egressconfig"
 	"forage/internal/store"
 )
 
-// These bound how long a guest may take to answer, the questions before included, and to start the agent's window. It gives up
-// on tmux earlier.
+// These bound how long a guest may take to answer, the questions before included, and to start the
+// agent's window. It gives up on tmux earlier.
 const (
 	queryTimeout  = 15 * time.Second
 	windowTimeout = 2 * time.Minute
@@ -70,10 +70,11 @@ func (s *Sandbox) status(ctx context.Context) Response {
 	return response
 }
 
-// Refused is what the sandbox was refused since its start and may still not have, the last one first.
+// Refused is what the sandbox was refused since its start and may still not have, the last one
+// first.
 func (s *Sandbox) Refused() []egress.Refused { return s.engine.Refused() }
 
-func (s *Sandbox) query(ctx context.Context, what string, limit time.Duration) (frames.AnswerBody, error) {
+func (s *Sandbox) query(ctx context.Context, what string, limit time.Duration) (control.AnswerBody, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	return s.guest.query(ctx, what)
@@ -91,7 +92,7 @@ func (s *Sandbox) stopInstance(ctx context.Context, grace time.Duration) error {
 // SetNetwork replaces the live network policy: connections that it no longer
 // allows are cut. The record and the audit log know of it first.
 func (s *Sandbox) SetNetwork(network forage.Network) error {
-	config, err := outlet.EngineConfig(s.setup.Plan.Name, network, s.setup.Plan.Facts)
+	config, err := egressconfig.Engine(s.setup.Plan.Name, network, s.setup.Plan.Facts)
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ func (s *Sandbox) startRuntime(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	request := runtime.Request{Spec: s.setup.Plan.Spec, Dir: s.setup.Dir, SSH: ssh, Guest: config}
+	request := runtime.Request{Spec: s.setup.Plan.Spec, Dir: s.setup.Dir, SSH: ssh, SSHPath: SSHSocket(s.setup.Dir), Guest: config}
 	if request.Spec.Session {
 		if request.Log, err = s.openLog(); err != nil {
 			return err

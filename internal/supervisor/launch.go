@@ -34,8 +34,8 @@ const lockFD = 3
 // when the sandbox is usable. When ctx ends first, the start is taken back.
 // What the supervisor prints (only a crash prints) goes to the file at errPath.
 //
-// The supervisor is born with the sandbox's lock, so that it is never there without being found: also when
-// this process is killed before the supervisor has done anything.
+// The supervisor is born with the sandbox's lock, so that it is never there without being found:
+// also when this process is killed before the supervisor has done anything.
 func Spawn(ctx context.Context, launch Launch, errPath string) error {
 	message, err := json.Marshal(launch)
 	if err != nil {
@@ -90,7 +90,8 @@ func (l Launch) paths() Paths {
 	return Places{store.Places{State: l.StateDir, Runtime: l.RuntimeDir}}.Of(l.Name)
 }
 
-// spawn starts this program again as the supervisor that holds the run-time folder dir. It closes stdin and stdout.
+// spawn starts this program again as the supervisor that holds the run-time folder dir. It closes
+// stdin and stdout.
 func spawn(dir string, stdin, stdout *os.File, errPath string) (*os.Process, error) {
 	defer stdin.Close()
 	defer stdout.Close()
@@ -143,7 +144,7 @@ func Main(in io.Reader, out io.WriteCloser) int {
 	}
 	var launch Launch
 	decoder := json.NewDecoder(in)
-	if err := decoder.Decode(&launch); err != nil { // nobody is there any more who could be told
+	if err := decoder.Decode(&launch); err != nil { // the launcher is gone and can't be told
 		_ = lock.Release()
 		return 1
 	}
@@ -151,7 +152,7 @@ func Main(in io.Reader, out io.WriteCloser) int {
 	defer cancel(nil)
 	go func() { // until it has been told, the launcher's end of `in` stands for its wish
 		io.Copy(io.Discard, in)
-		cancel(errors.New("whoever started it gave up"))
+		cancel(errors.New("the command that started it gave up"))
 	}()
 
 	h, err := hold(ctx, launch, lock)
@@ -228,7 +229,7 @@ func (h *held) wait() int {
 	h.untilOver()
 	reason, err := h.sandbox.Ended()
 	var saveErr error
-	if !h.lock.lost() { // else the record is somebody else's to write, if it is there
+	if !h.lock.lost() { // else the record is another process's to write
 		saveErr = h.update(func(record *store.Record) {
 			record.Phase, record.Reason = forage.PhaseStopped, reason
 			if err != nil {
@@ -247,26 +248,55 @@ func (h *held) wait() int {
 	return 0
 }
 
-// lockLook is how often a supervisor makes sure that it can be found. It takes no inotify instance: those are few.
-const lockLook = 5 * time.Second
+// lockLook is how often a supervisor makes sure that it can be found, where the kernel does not
+// tell it.
+const lockLook = time.Minute
 
-// untilOver waits for the end of the sandbox, or ends it: when it is told to, and when something has removed its run-time
-// folder, since nobody could any more.
+// What F_NOTIFY tells of: linux/fcntl.h.
+const (
+	dnDelete    = 0x8
+	dnRename    = 0x10
+	dnMultishot = 0x80000000
+)
+
+// watchRemovals has SIGIO sent when something in a folder is removed or renamed, until the file is
+// closed: fcntl(2), F_NOTIFY. It takes no inotify instance: those are few.
+func watchRemovals(dir string) (*os.File, error) {
+	folder, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := unix.FcntlInt(folder.Fd(), unix.F_NOTIFY, dnDelete|dnRename|dnMultishot); err != nil {
+		folder.Close()
+		return nil, os.NewSyscallError("F_NOTIFY", err)
+	}
+	return folder, nil
+}
+
+// untilOver waits for the end of the sandbox, or ends it: when it is told to, and when its run-time
+// folder was removed, since no command could any more.
 func (h *held) untilOver() {
 	terminated := make(chan os.Signal, 1)
 	signal.Notify(terminated, syscall.SIGTERM)
-	look := time.NewTicker(lockLook)
-	defer look.Stop()
+	changed := make(chan os.Signal, 1)
+	signal.Notify(changed, syscall.SIGIO)
+	var look <-chan time.Time
+	if folder, err := watchRemovals(h.lock.dir); err == nil {
+		defer folder.Close()
+	} else {
+		look = time.Tick(lockLook)
+	}
 	for {
+		if h.lock.lost() {
+			h.sandbox.stopFor(context.Background(), termGrace, "its run-time folder was removed")
+			return
+		}
 		select {
 		case <-terminated:
 			h.sandbox.stopFor(context.Background(), termGrace, "its supervisor was told to end")
 			return
-		case <-look.C:
-			if h.lock.lost() {
-				h.sandbox.stopFor(context.Background(), termGrace, "its run-time folder was removed")
-				return
-			}
+		case <-changed:
+		case <-look:
 		case <-h.sandbox.Done():
 			return
 		}

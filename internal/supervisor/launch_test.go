@@ -13,7 +13,8 @@ import (
 	"forage"
 )
 
-// stalled is the home folder of a supervisor that does nothing but wait until its launcher gives up.
+// stalled is the home folder of a supervisor that does nothing but wait until its launcher gives
+// up.
 const stalled = "/stalled"
 
 // hanging is the home folder of one that does nothing at all.
@@ -72,7 +73,8 @@ func launchOf(t *testing.T) (launch Launch, errPath string) {
 	return Launch{StateDir: filepath.Join(dir, "state"), RuntimeDir: filepath.Join(dir, "run"), Name: "box"}, filepath.Join(dir, "err")
 }
 
-// A supervisor holds its sandbox before it has done anything, so that one whose launcher is killed at once is never overlooked.
+// A supervisor holds its sandbox before it has done anything, so that one whose launcher is killed
+// at once is never overlooked.
 func TestSupervisorIsBornWithTheLock(t *testing.T) {
 	t.Setenv("HOME", stalled)
 	launch, errPath := launchOf(t)
@@ -95,25 +97,6 @@ func TestSupervisorIsBornWithTheLock(t *testing.T) {
 	}
 	if err := WaitGone(dir); err != nil || Alive(dir) {
 		t.Errorf("it is gone: %v, and it holds the sandbox: %v", err, Alive(dir))
-	}
-}
-
-// Why a start was interrupted is said whenever that was, while the supervisor is being told what to start, too.
-func TestInterruptedSpawnSaysWhy(t *testing.T) {
-	launch, errPath := launchOf(t)
-	launch.HostEnv = map[string]string{"LONG": strings.Repeat("x", 1<<20)} // more than a pipe takes before it is read
-	interrupted := errors.New("interrupted")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(interrupted)
-	if err := Spawn(ctx, launch, errPath); !errors.Is(err, interrupted) {
-		t.Errorf("an interrupted start: %v", err)
-	}
-	dir := launch.paths().Dir
-	if err := WaitGone(dir); err != nil {
-		t.Error(err)
-	}
-	if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("its run-time folder is left: %v", err)
 	}
 }
 

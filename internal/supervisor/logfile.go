@@ -61,8 +61,9 @@ func (l *logFile) Write(p []byte) (int, error) {
 
 func (l *logFile) Close() error { return l.file.Close() }
 
-// fill copies from a pipe until it ends, or all who write into it have, to the log and to what watches it. When the log
-// can't be written (the disk is full) the rest is watched alone, so that the agent is never held up by it.
+// fill copies from a pipe until it ends, or all who write into it have, to the log and to what
+// watches it. When the log can't be written (the disk is full) the rest is watched alone, so that
+// the agent is never held up by it.
 func (l *logFile) fill(r *os.File, ended <-chan struct{}, watcher io.Writer) {
 	defer l.Close()
 	if err := pipe.Copy(io.MultiWriter(watcher, l), r, ended); err != nil {

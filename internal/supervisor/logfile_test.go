@@ -38,27 +38,7 @@ func TestLogIsBounded(t *testing.T) {
 	}
 }
 
-// The agent must not stand still because the log can't be written.
-func TestLogThatCannotBeWrittenIsDrained(t *testing.T) {
-	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	log := &logFile{path: "/dev/full", file: full, limit: 1 << 30}
-	read, write := pipeFor(t)
-	taken := make(chan int)
-	go func() {
-		defer write.Close()
-		n, _ := write.Write(make([]byte, 1<<20))
-		taken <- n
-	}()
-	go log.fill(read, nil, io.Discard)
-	if n := <-taken; n != 1<<20 {
-		t.Errorf("only %d bytes were taken", n)
-	}
-}
-
-// Whoever still has the pipe open when nothing runs inside any more is not waited for.
+// A process that has the pipe open when nothing runs inside any more is not waited for.
 func TestLogOfTheDead(t *testing.T) {
 	s := &Sandbox{activity: newActivity("", false), setup: Setup{LogPath: filepath.Join(t.TempDir(), "box.log")}}
 	write, err := s.openLog()

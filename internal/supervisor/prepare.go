@@ -3,8 +3,8 @@ package supervisor
 import (
 	"context"
 	"maps"
-	"os"
-	"path/filepath"
+	"path"
+	"slices"
 	"strings"
 
 	"forage"
@@ -30,13 +30,13 @@ func (s *Sandbox) prepareRootfs(ctx context.Context) error {
 		}
 	}
 	if spec.Rootfs.Kind != forage.RootfsHost && len(spec.Init) == 0 && len(spec.Command) > 0 && !strings.Contains(spec.Command[0], "/") {
-		if known, ok := agent.Lookup(spec.Command[0]); ok && !hasCommand(*spec, known.Name) {
+		if known, ok := agent.Lookup(spec.Command[0]); ok && !s.hasCommand(known.Name) {
 			return forage.WithHint(
 				forage.Errorf(forage.ErrUnsupported, "%s is not in the root filesystem", known.Name),
 				"install it there: "+known.Install)
 		}
 	}
-	if spec.Session && !hasCommand(*spec, "tmux") {
+	if spec.Session && !s.hasCommand("tmux") {
 		return forage.WithHint(
 			forage.Errorf(forage.ErrUnsupported, "the root filesystem has no tmux, which a session needs"),
 			"install tmux there, or use `run`, which needs none")
@@ -59,19 +59,10 @@ func (s *Sandbox) adopt(info image.Info) {
 	s.setup.Plan.Spec.Env = env
 }
 
-// hasCommand says whether the root filesystem of spec has a command of that
-// name on its PATH.
-func hasCommand(spec forage.Spec, name string) bool {
-	roots := spec.Rootfs.Lower
-	if spec.Rootfs.Kind == forage.RootfsHost {
-		roots = []string{"/"}
-	}
-	for _, root := range roots {
-		for _, dir := range strings.Split(spec.Env["PATH"], ":") {
-			if _, err := os.Lstat(filepath.Join(root, dir, name)); err == nil {
-				return true
-			}
-		}
-	}
-	return false
+// hasCommand says whether the root filesystem has a command of that name on its PATH.
+func (s *Sandbox) hasCommand(name string) bool {
+	spec := s.setup.Plan.Spec
+	return slices.ContainsFunc(strings.Split(spec.Env["PATH"], ":"), func(dir string) bool {
+		return s.setup.Runtime.Has(spec, path.Join(dir, name))
+	})
 }

@@ -38,7 +38,8 @@ type Response struct {
 	Agent    string   `json:"agent,omitempty"`    // working, waiting, running or ended; the agent can forge it
 	ExitCode *int     `json:"exitCode,omitempty"` // of one that has ended, where it is known
 	Traffic  *Traffic `json:"traffic,omitempty"`  // OpTraffic
-	// Refused is what the sandbox was refused since its start and may still not have, the last one first (OpStatus).
+	// Refused is what the sandbox was refused since its start and may still not have, the last one
+	// first (OpStatus).
 	Refused []egress.Refused `json:"refused,omitempty"`
 	Failure *Failure         `json:"failure,omitempty"`
 }

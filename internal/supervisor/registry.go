@@ -6,17 +6,17 @@ import (
 
 	"forage"
 	"forage/internal/runtime"
+	"forage/internal/runtime/bwrap"
 	"forage/internal/runtime/native"
 	"forage/internal/workspace"
 	"forage/internal/workspace/clone"
-	"forage/internal/workspace/copied"
 	"forage/internal/workspace/direct"
 	"forage/internal/workspace/jj"
 	"forage/internal/workspace/worktree"
 )
 
 // planned are the runtimes that Forage knows by name and this version is without.
-var planned = [...]string{"bwrap", "oci", "docker", "podman", "nspawn", "vm", "kubernetes", "apple"}
+var planned = [...]string{"oci", "docker", "podman", "nspawn", "vm", "kubernetes", "apple"}
 
 // Runtimes makes runtimes by name, for the run-time folder Dir.
 type Runtimes struct {
@@ -24,15 +24,18 @@ type Runtimes struct {
 }
 
 // Names are the runtimes of this version, best first.
-func (r Runtimes) Names() []string { return []string{native.Name} }
+func (r Runtimes) Names() []string { return []string{native.Name, bwrap.Name} }
 
 // Default is the runtime that is used where none is named.
 func (r Runtimes) Default() string { return native.Name }
 
 // New makes the runtime of that name.
 func (r Runtimes) New(name string) (runtime.Runtime, error) {
-	if name == native.Name {
-		return native.New(native.Config{Dir: r.Dir}), nil
+	switch name {
+	case native.Name:
+		return native.New(r.Dir, ""), nil
+	case bwrap.Name:
+		return bwrap.New(r.Dir, ""), nil
 	}
 	hint := "this version has: " + strings.Join(r.Names(), ", ")
 	for _, known := range planned {
@@ -59,8 +62,6 @@ func (w Workspaces) New(mode forage.WorkspaceMode) (workspace.Provider, error) {
 		return clone.Provider{Places: w.Places, Environ: os.Environ()}, nil
 	case forage.WorkspaceJJ:
 		return jj.Provider{Places: w.Places}, nil
-	case forage.WorkspaceCopy:
-		return copied.Provider{Places: w.Places}, nil
 	}
 	return nil, forage.Errorf(forage.ErrUnsupported, "workspaces of the kind %q are not in this version", mode)
 }

@@ -2,7 +2,6 @@ package supervisor
 
 import (
 	"context"
-	"io"
 	"net"
 	"strconv"
 	"sync"
@@ -12,7 +11,7 @@ import (
 	"forage"
 	"forage/internal/accept"
 	"forage/internal/audit"
-	"forage/internal/unixsock"
+	"forage/internal/mux"
 )
 
 // maxRelayed bounds the connections to a sandbox's SSH port at one time.
@@ -26,11 +25,11 @@ const (
 	relayedBurst     = 64
 )
 
-// relay leads connections from the sandbox's TCP port on the host to the
-// guest's SSH socket. Whoever connects still has to hold a key.
+// relay leads connections from the sandbox's TCP port on the host to the guest's SSH socket. Each
+// client still has to hold a key.
 type relay struct {
 	listener net.Listener
-	socket   string
+	dial     func(context.Context) (net.Conn, error)
 	record   func(audit.Event) error
 	slots    chan struct{}
 	rate     *rate.Limiter
@@ -40,13 +39,13 @@ type relay struct {
 }
 
 // newRelay listens on listen:port.
-func newRelay(listen string, port int, socket string, record func(audit.Event) error) (*relay, error) {
+func newRelay(listen string, port int, dial func(context.Context) (net.Conn, error), record func(audit.Event) error) (*relay, error) {
 	listener, err := net.Listen("tcp", net.JoinHostPort(listen, strconv.Itoa(port)))
 	if err != nil {
 		return nil, forage.Errorf(forage.ErrNoPort, "listening on the sandbox's SSH port: %w", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &relay{listener: listener, socket: socket, record: record, slots: make(chan struct{}, maxRelayed),
+	r := &relay{listener: listener, dial: dial, record: record, slots: make(chan struct{}, maxRelayed),
 		rate: rate.NewLimiter(relayedPerSecond, relayedBurst), ctx: ctx, cancel: cancel}
 	r.served.Go(func() { accept.Each(ctx.Done(), listener, r.admit) })
 	return r, nil
@@ -81,25 +80,12 @@ func (r *relay) serve(conn net.Conn) {
 	if r.record(audit.Event{Kind: audit.Exec, Verdict: "allow", Method: "ssh", Reason: "connection to the SSH port"}) != nil {
 		return
 	}
-	guest, err := unixsock.Dial(r.ctx, r.socket)
+	guest, err := r.dial(r.ctx)
 	if err != nil {
 		return
 	}
 	defer guest.Close()
 	stop := context.AfterFunc(r.ctx, func() { conn.Close(); guest.Close() })
 	defer stop()
-	join(conn.(*net.TCPConn), guest)
-}
-
-// join copies both ways until both sides have ended; each half is closed as
-// its source ends.
-func join(a *net.TCPConn, b *net.UnixConn) {
-	var copies sync.WaitGroup
-	copies.Go(func() {
-		io.Copy(a, b)
-		a.CloseWrite()
-	})
-	io.Copy(b, a)
-	b.CloseWrite()
-	copies.Wait()
+	mux.Join(conn, guest)
 }

@@ -12,15 +12,15 @@ import (
 
 // openDoors starts what is reached from the host.
 func (s *Sandbox) openDoors() error {
-	control, err := newControl(s.setup.Dir, s.handle)
+	server, err := newControlServer(s.setup.Dir, s.handle)
 	if err != nil {
 		return err
 	}
-	s.undo.add("the control socket", control.Close)
+	s.undo.add("the control socket", server.Close)
 	if s.setup.Port == 0 {
 		return nil
 	}
-	relay, err := newRelay(s.setup.Listen, s.setup.Port, SSHSocket(s.setup.Dir), s.Record)
+	relay, err := newRelay(s.setup.Listen, s.setup.Port, s.instance.Dial, s.Record)
 	if err != nil {
 		return err
 	}

@@ -3,15 +3,14 @@ package supervisor
 import (
 	"context"
 	"slices"
-	"strings"
 
 	"forage"
 	"forage/internal/rootfs"
 	"forage/internal/skills"
 )
 
-// placeSkills tells the agent about its sandbox, as it is now, in the files that the plan names. A file that is
-// there already, such as the user's own instructions, goes before.
+// placeSkills tells the agent about its sandbox, as it is now, in the files that the plan names. A
+// file that is there already, such as the user's own instructions, goes before.
 func (s *Sandbox) placeSkills(context.Context) error {
 	plan := &s.setup.Plan
 	if len(plan.Skills.Files) == 0 {
@@ -23,7 +22,7 @@ func (s *Sandbox) placeSkills(context.Context) error {
 	}
 	text := skills.Text(skills.Facts{
 		Plan: *plan, Network: s.setup.Network, Own: own, Project: skills.Analyse(plan.Workspace.Path),
-		Has: func(name string) bool { return hasVisible(plan.Spec, name) },
+		Has: func(name string) bool { return s.hasCommand(name) },
 	})
 	plan.Spec.Files = slices.Clone(plan.Spec.Files)
 	for _, file := range plan.Skills.Files {
@@ -37,12 +36,4 @@ func (s *Sandbox) placeSkills(context.Context) error {
 		there.Content, there.Renew = slices.Concat(there.Content, []byte("\n"), text), mine && there.Owned
 	}
 	return nil
-}
-
-// hasVisible says whether the agent can run a command of that name from its PATH.
-func hasVisible(spec forage.Spec, name string) bool {
-	if spec.Rootfs.Kind != forage.RootfsHost {
-		return hasCommand(spec, name)
-	}
-	return rootfs.Visible(spec, name, strings.Split(spec.Env["PATH"], ":"))
 }

@@ -43,12 +43,14 @@ type Setup struct {
 	HostEnv map[string]string
 	// SecretEnv holds the values of SecretEnv(Plan), as far as they are set. It stays on the host.
 	SecretEnv map[string]string
-	// UsagePath is where what the sandbox has used of the network is kept between its starts; "" is nowhere.
+	// UsagePath is where what the sandbox has used of the network is kept between its starts; "" is
+	// nowhere.
 	UsagePath string
 	// Reachable, if set, is called as soon as the guest can be logged in to; it
 	// must return at once. What is asked for before Start returns is held back by the guest.
 	Reachable func()
-	// Workspaces brings commits that are made inside to the host's repositories; its zero value doesn't.
+	// Workspaces brings commits that are made inside to the host's repositories; its zero value
+	// doesn't.
 	Workspaces Workspaces
 	// Notify says how the user is told what the agent does.
 	Notify forage.Notify
@@ -75,7 +77,7 @@ type Sandbox struct {
 	mu      sync.Mutex
 	ready   bool
 	network forage.Network
-	reason  string // why it was asked to end; "" when nobody asked
+	reason  string // why it was asked to end; "" when it was not
 	err     error  // why it ended, and what could not be taken back
 }
 

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// undoLimit is how long one step may take. All of them end by themselves well before; one that does not, on a dead disk or by a
-// mistake of ours, must not keep the rest from being taken back, nor the supervisor from ending, which ends what it left.
+// undoLimit is how long one step may take. All of them end by themselves well before; one that does
+// not, on a dead disk or by a mistake of ours, must not keep the rest from being taken back, nor
+// the supervisor from ending, which ends what it left.
 const undoLimit = time.Minute
 
 // undo is what has to be taken back, in reverse order, when a later step fails

@@ -11,21 +11,23 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/hostile"
 	"forage/internal/workspace"
 )
 
 // importPause is how long commits gather before they are brought to the host's repository.
 const importPause = time.Second
 
-// watchAfter is how long a sandbox is not watched at first. What ends sooner is looked at when it ends, and is spared
-// that giving up an inotify(7) instance which has watched takes the kernel longer than a short command takes.
+// watchAfter is how long a sandbox is not watched at first. What ends sooner is looked at when it
+// ends, and is spared that giving up an inotify(7) instance which has watched takes the kernel
+// longer than a short command takes.
 const watchAfter = time.Second
 
-// importTimeout bounds one import: whoever looks later imports what is left.
+// importTimeout bounds one import: the next look imports what is left.
 const importTimeout = 5 * time.Minute
 
-// importer brings commits to the host's repositories shortly after they were made inside. It watches folders of
-// the private metadata; that says no more than that it is time to look.
+// importer brings commits to the host's repositories shortly after they were made inside. It
+// watches folders of the private metadata; that says no more than that it is time to look.
 type importer struct {
 	parts  []forage.Workspace
 	update func(context.Context, forage.Workspace)
@@ -33,9 +35,9 @@ type importer struct {
 	pause  time.Duration
 }
 
-// newImporter watches the repositories of parts. It is nil when there is nothing to watch, or nothing
-// to watch with: the caller's UID has a bounded number of inotify(7) instances, and then
-// commits are imported when somebody looks.
+// newImporter watches the repositories of parts. It is nil when there is nothing to watch, or
+// nothing to watch with: the caller's UID has a bounded number of inotify(7) instances, and then
+// commits are imported when a command looks.
 func newImporter(parts []forage.Workspace, pause time.Duration, update func(context.Context, forage.Workspace)) *importer {
 	i := &importer{update: update, pause: pause}
 	for _, w := range parts {
@@ -58,8 +60,8 @@ func newImporter(parts []forage.Workspace, pause time.Duration, update func(cont
 	return i
 }
 
-// arm watches the folders that are there now: git and jj make and remove them. What is watched already
-// stays so.
+// arm watches the folders that are there now: git and jj make and remove them. What is watched
+// already stays so.
 func (i *importer) arm() error {
 	conn, err := i.watch.SyscallConn()
 	if err != nil {
@@ -78,8 +80,9 @@ func (i *importer) arm() error {
 	})
 }
 
-// watched are the folders that a commit changes, relative to Dir. Agents commit on branches of their own, whose folders come and
-// go: whatever moves what is checked out, git locks HEAD for it or logs it.
+// watched are the folders that a commit changes, relative to Dir. Agents commit on branches of
+// their own, whose folders come and go: whatever moves what is checked out, git locks HEAD for it
+// or logs it.
 func watched(r forage.Repository) []string {
 	if r.Kind == forage.RepositoryJJ {
 		return []string{"jj/repo/op_heads/heads"}
@@ -98,10 +101,7 @@ func addWatch(inotify int, root, folder string) error {
 		return err
 	}
 	defer unix.Close(dir)
-	fd, err := unix.Openat2(dir, folder, &unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
-	})
+	fd, err := hostile.OpenBelow(dir, folder, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return err
 	}
@@ -139,8 +139,8 @@ func (i *importer) run(ctx context.Context) {
 	}
 }
 
-// idleShare is how many times longer than an import nothing is imported after it: one that fails, as long as somebody
-// inside wants it to take, is tried again with every commit.
+// idleShare is how many times longer than an import nothing is imported after it: one that fails,
+// as long as the agent wants it to take, is tried again with every commit.
 const idleShare = 9
 
 func pauseAfter(shortest, took time.Duration) time.Duration { return max(shortest, idleShare*took) }
@@ -175,7 +175,8 @@ func (s *Sandbox) importCommits() {
 	})
 }
 
-// update brings one part up to date. What hinders it will hinder whoever looks as well, who is told then.
+// update brings one part up to date. What hinders it will hinder the next look as well, and is told
+// then.
 func (w Workspaces) update(ctx context.Context, part forage.Workspace) {
 	if w.Places == (workspace.Places{}) {
 		return

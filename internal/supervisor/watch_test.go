@@ -32,8 +32,8 @@ func TestWatchedFolders(t *testing.T) {
 	}
 }
 
-// startImporter runs an importer over private metadata in a new folder, and returns the folder and a channel that
-// gets a value for each import.
+// startImporter runs an importer over private metadata in a new folder, and returns the folder and
+// a channel that gets a value for each import.
 func startImporter(t *testing.T, head string) (string, <-chan struct{}) {
 	t.Helper()
 	dir := t.TempDir()
@@ -153,17 +153,6 @@ func TestNothingToWatch(t *testing.T) {
 	for _, w := range []forage.Workspace{{}, {ReadOnly: true, Repository: &forage.Repository{}}} {
 		if newImporter([]forage.Workspace{w}, time.Second, nil) != nil {
 			t.Errorf("%+v is watched", w)
-		}
-	}
-}
-
-// TestPauseAfter: imports never take more than a tenth of the time, whatever is made inside.
-func TestPauseAfter(t *testing.T) {
-	for _, c := range []struct{ took, want time.Duration }{
-		{0, time.Second}, {100 * time.Millisecond, time.Second}, {time.Minute, 9 * time.Minute},
-	} {
-		if got := pauseAfter(time.Second, c.took); got != c.want {
-			t.Errorf("after %v: %v, want %v", c.took, got, c.want)
 		}
 	}
 }

@@ -2,7 +2,8 @@ package term
 
 import "strings"
 
-// ShellWords writes argv as a shell reads it back (POSIX quoting). It escapes nothing for a terminal.
+// ShellWords writes argv as a shell reads it back (POSIX quoting). It escapes nothing for a
+// terminal.
 func ShellWords(argv []string) string {
 	words := make([]string, len(argv))
 	for i, arg := range argv {

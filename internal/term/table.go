@@ -58,7 +58,8 @@ func JSON(w io.Writer, v any) error {
 	return err
 }
 
-// Fit shortens the cells of some columns, the widest first, until the table fits so many characters.
+// Fit shortens the cells of some columns, the widest first, until the table fits so many
+// characters.
 func (t *Table) Fit(width int, columns ...int) {
 	widths := t.widths()
 	total := 2 * (len(widths) - 1)

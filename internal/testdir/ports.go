@@ -7,15 +7,17 @@ import (
 	"testing"
 )
 
-// Ports of 127.0.0.1 for tests are in blocks, the first of which is listened on as long as the others are a test's.
+// Ports of 127.0.0.1 for tests are in blocks, the first of which is listened on as long as the
+// others are a test's.
 const (
 	lowest    = 12000
 	blockSize = 32
 )
 
-// Ports is the first of n ports of 127.0.0.1 in a row that nobody listens on, and no other test of this machine is
-// given until this one has ended: not those of other packages and users, which run at the same time. Connections don't take
-// their own ends from there, unless the machine's whole range is theirs.
+// Ports is the first of n ports of 127.0.0.1 in a row that are free, and no other test of this
+// machine is given until this one has ended: not those of other packages and users, which run at
+// the same time. Connections don't take their own ends from there, unless the machine's whole range
+// is theirs.
 func Ports(t testing.TB, n int) (first int) {
 	t.Helper()
 	first, free, err := TakePorts(n)

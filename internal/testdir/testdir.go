@@ -1,5 +1,5 @@
-// Package testdir makes folders for tests that t.TempDir is not good enough for, gives them ports of their own, and says
-// how much time there is.
+// Package testdir makes folders for tests that t.TempDir is not good enough for, gives them ports
+// of their own, and says how much time there is.
 package testdir
 
 import (
@@ -8,14 +8,15 @@ import (
 	"testing"
 )
 
-// longest is how long a folder's path may be to leave room for the names of sockets in it: sun_path holds 107 bytes
-// (unix(7)).
+// longest is how long a folder's path may be to leave room for the names of sockets in it: sun_path
+// holds 107 bytes (unix(7)).
 const longest = 70
 
 // plain is a path that a shell, a URL and a configuration file take for what it is, as it is.
 var plain = regexp.MustCompile(`^[A-Za-z0-9/._-]+$`)
 
-// Base is where folders with plain, short paths are made: the folder of temporary files if it has one itself, or /tmp.
+// Base is where folders with plain, short paths are made: the folder of temporary files if it has
+// one itself, or /tmp.
 func Base() string {
 	if dir := os.TempDir(); len(dir) <= longest/2 && plain.MatchString(dir) {
 		return dir
@@ -23,8 +24,8 @@ func Base() string {
 	return "/tmp"
 }
 
-// Plain is a folder of the test in which sockets can be made and reached by their paths, and whose path can stand
-// anywhere unquoted, whatever TMPDIR is.
+// Plain is a folder of the test in which sockets can be made and reached by their paths, and whose
+// path can stand anywhere unquoted, whatever TMPDIR is.
 func Plain(t testing.TB) string {
 	t.Helper()
 	if dir := t.TempDir(); len(dir) <= longest && plain.MatchString(dir) {

@@ -15,8 +15,9 @@ var hooks = [...]string{
 	"reference-transaction", "push-to-checkout", "pre-auto-gc", "post-rewrite", "fsmonitor-watchman", "post-index-change",
 }
 
-// Trap makes git run a program wherever a repository's configuration, attributes and hooks can have it do so, and
-// returns what has been run since: "" is nothing. Dir is the git directory that they are in.
+// Trap makes git run a program wherever a repository's configuration, attributes and hooks can have
+// it do so, and returns what has been run since: "" is nothing. Dir is the git directory that they
+// are in.
 func (r *Repo) Trap(t testing.TB, dir string) func() string {
 	t.Helper()
 	traps := t.TempDir()

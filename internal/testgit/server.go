@@ -76,8 +76,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// backend runs git-http-backend for one request, by RFC 3875. net/http/cgi takes no chunked bodies, which
-// git sends.
+// backend runs git-http-backend for one request, by RFC 3875. net/http/cgi takes no chunked bodies,
+// which git sends.
 func (s *Server) backend(w http.ResponseWriter, r *http.Request) error {
 	cmd := exec.CommandContext(r.Context(), "git", "http-backend")
 	cmd.Env = append(Environ(s.home),

@@ -11,8 +11,7 @@ import (
 	"testing"
 )
 
-// Environ is an environment in which git has no configuration but home's, and
-// asks nobody for anything.
+// Environ is an environment in which git has no configuration but home's, and asks for nothing.
 func Environ(home string) []string {
 	return []string{
 		"HOME=" + home, "PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8",
@@ -39,7 +38,8 @@ func Clone(t testing.TB, url string, args ...string) *Repo {
 	return r
 }
 
-// Git runs git and returns its standard output without white space around it; it fails the test when git fails.
+// Git runs git and returns its standard output without white space around it; it fails the test
+// when git fails.
 func (r *Repo) Git(args ...string) string {
 	r.t.Helper()
 	out, messages, err := r.Run(nil, args...)

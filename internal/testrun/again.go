@@ -16,8 +16,8 @@ const (
 	timesAgain = 2
 )
 
-// again runs each package that failed in a suite once more, whole and alone. What passes twice then had failed by
-// chance: it is printed as unsteady, for somebody to find out why, and found holds its second end. argv is the
+// again runs each package that failed in a suite once more, whole and alone. What passes twice then
+// had failed by chance: it is printed as unsteady, and found holds its second end. argv is the
 // command of the suite; the packages are its last arguments, and begin with "./".
 func again(argv []string, found results, out io.Writer) error {
 	failed := found.ended("fail")

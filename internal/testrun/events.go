@@ -19,7 +19,8 @@ type event struct {
 	Output     string
 }
 
-// test names one test: its package and its name, subtests with slashes. Without a name it is the package as a whole.
+// test names one test: its package and its name, subtests with slashes. Without a name it is the
+// package as a whole.
 type test struct{ pkg, name string }
 
 func (t test) String() string { return strings.TrimSpace(t.pkg + " " + t.name) }

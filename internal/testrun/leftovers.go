@@ -48,7 +48,8 @@ func reapUntil(pid int) error {
 	}
 }
 
-// checkLeftovers reaps orphans until none is left; after grace it reports and kills what still runs.
+// checkLeftovers reaps orphans until none is left; after grace it reports and kills what still
+// runs.
 func checkLeftovers(grace time.Duration) error {
 	deadline := time.Now().Add(grace)
 	for {

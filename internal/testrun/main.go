@@ -20,8 +20,8 @@ import (
 	"time"
 )
 
-// leftoverGrace is how long processes that the suite left may take to end by
-// themselves, before they count as left behind: on a slow machine, what is being taken down takes its time.
+// leftoverGrace is how long processes that the suite left may take to end by themselves, before
+// they count as left behind: on a slow machine, what is being taken down takes its time.
 const leftoverGrace = 2 * time.Minute
 
 func main() {
@@ -35,8 +35,8 @@ func main() {
 	}
 }
 
-// heedSignals gives the suite the signals that whoever started CI ignores
-// (nohup(1)): what is ignored stays so in every process below, and tests send them.
+// heedSignals gives the suite the signals that CI's caller ignores (nohup(1)): what is ignored
+// stays so in every process below, and tests send them.
 func heedSignals() {
 	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM} {
 		if signal.Ignored(s) {
@@ -58,14 +58,15 @@ func run(suite, mustFile string, argv []string, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", mustFile, err)
 	}
-	// What the suite leaves behind becomes our child, whoever started it.
+	// What the suite leaves behind becomes our child.
 	if err := becomeSubreaper(); err != nil {
 		return err
 	}
 	return errors.Join(judge(argv, rows, out), checkLeftovers(leftoverGrace))
 }
 
-// judge runs the suite, what failed of it once more, and reports what is wrong with how its tests ended.
+// judge runs the suite, what failed of it once more, and reports what is wrong with how its tests
+// ended.
 func judge(argv []string, rows []row, out io.Writer) error {
 	results, err := runSuite(argv, out)
 	if err == testsFailed {
@@ -104,7 +105,7 @@ func runSuite(argv []string, out io.Writer) (results, error) {
 	ended := make(chan error, 1)
 	go func() {
 		err := reapUntil(process.Pid)
-		events.SetReadDeadline(time.Now().Add(leftoverGrace)) // whoever is left may hold its other end
+		events.SetReadDeadline(time.Now().Add(leftoverGrace)) // a process that is left may hold its other end
 		ended <- err
 	}()
 	found, err := readEvents(events, out)

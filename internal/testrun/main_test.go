@@ -118,7 +118,8 @@ func TestLeftovers(t *testing.T) {
 		if err := becomeSubreaper(); err != nil {
 			t.Fatal(err)
 		}
-		// The suite ends when what it leaves has said that it runs: one that has not come to execve(2) has another name.
+		// The suite ends when what it leaves has said that it runs: one that has not come to
+		// execve(2) has another name.
 		fifo := filepath.Join(t.TempDir(), "fifo")
 		suite := `mkfifo "$0" && { setsid sh -c 'echo >"$0"; read never <"$0"' "$0" >/dev/null 2>&1 & read it <"$0"; }`
 		if _, err := runSuite([]string{"sh", "-c", suite, fifo}, io.Discard); err != nil {

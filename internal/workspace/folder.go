@@ -2,7 +2,9 @@ package workspace
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
@@ -23,4 +25,35 @@ func OpenFolder(path string) (*os.File, error) {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	return os.NewFile(uintptr(fd), path), nil
+}
+
+// Permit gives the owner of a folder these permissions, if they were taken away inside. A link at path is refused.
+func Permit(path string, bits uint32) error {
+	path = filepath.Join(Resolved(filepath.Dir(path)), filepath.Base(path))
+	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
+	if err != nil {
+		return &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err = unix.Fstat(fd, &st); err == nil && st.Mode&bits != bits {
+		err = unix.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd), st.Mode&0o7777|bits)
+	}
+	if err != nil {
+		return &os.PathError{Op: "chmod", Path: path, Err: err}
+	}
+	return nil
+}
+
+// MakeFolder makes a folder that is not there, through no link.
+func MakeFolder(path string) error {
+	parent, err := OpenFolder(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer parent.Close()
+	if err := unix.Mkdirat(int(parent.Fd()), filepath.Base(path), 0o700); err != nil {
+		return &os.PathError{Op: "mkdir", Path: path, Err: err}
+	}
+	return nil
 }

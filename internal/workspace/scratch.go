@@ -16,24 +16,14 @@ import (
 // MakeScratch makes a folder below scratch, which is made too, for as long as a call takes. It is named KIND-PID-RANDOM,
 // so that what a killed process left can be told.
 func MakeScratch(scratch, kind string) (dir string, err error) {
-	for range scratchTries {
-		err = os.MkdirAll(scratch, 0o700)
-		if err == nil {
-			dir, err = os.MkdirTemp(scratch, fmt.Sprintf("%s-%d-", kind, os.Getpid()))
-		}
-		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
-			break
-		}
+	if err = os.MkdirAll(scratch, 0o700); err == nil {
+		dir, err = os.MkdirTemp(scratch, fmt.Sprintf("%s-%d-", kind, os.Getpid()))
 	}
 	if err != nil {
 		return "", fmt.Errorf("making a folder to work in: %w", err)
 	}
 	return dir, nil
 }
-
-// scratchTries is far more often than others can take scratch away meanwhile, which they do when nothing is in it any more. To
-// os.MkdirAll it then is there, or isn't.
-const scratchTries = 1000
 
 // scratchKept is how long a scratch folder stays when its name doesn't tell whether its process has ended. No call takes as long.
 const scratchKept = 24 * time.Hour

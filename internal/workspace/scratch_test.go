@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -54,27 +53,4 @@ func TestAbandonedScratch(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got), with %s in use:\n%s", mine, diff)
 	}
-}
-
-// TestScratchThatComesAndGoes: who is done with a folder takes away the one that it is in, if that is empty, while another is about to
-// make one there.
-func TestScratchThatComesAndGoes(t *testing.T) {
-	scratch := filepath.Join(t.TempDir(), "staging")
-	var all sync.WaitGroup
-	for range 4 {
-		all.Go(func() {
-			for range 500 {
-				made, err := workspace.MakeScratch(scratch, "git")
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if err := os.Remove(made); err != nil {
-					t.Error(err)
-				}
-				_ = os.Remove(scratch)
-			}
-		})
-	}
-	all.Wait()
 }

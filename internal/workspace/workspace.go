@@ -131,7 +131,7 @@ type Update struct {
 // Status is the work in a workspace that would be lost with it.
 type Status struct {
 	// Uncommitted are files with changes that no commit has, relative to the workspace, at
-	// most MaxListed; UncommittedCount is how many there are. Always empty for the user's own folder.
+	// most MaxListed; UncommittedCount is how many there are. Of the user's own folder: what is only staged.
 	Uncommitted      []string `json:"uncommitted,omitempty"`
 	UncommittedCount int      `json:"uncommittedCount,omitempty"`
 	// Commits are on no branch, tag or remote of the host's repository but Branch: newest first, at most MaxListed.
@@ -169,4 +169,6 @@ type Recovery struct {
 	Ref     string    `json:"ref,omitempty"`
 	Folder  string    `json:"folder,omitempty"` // or a folder, where there is no repository to keep it
 	Made    time.Time `json:"made"`
+	// Left is a removed worktree of a repository that was gone, and that still lists it: see gitrepo.StillListed.
+	Left *forage.Workspace `json:"left,omitempty"`
 }

@@ -194,7 +194,7 @@ func basicText(value string) string {
 // itself, and may ask for pieces.
 func tame(r *http.Request, signed bool) {
 	r.Header["Accept-Encoding"] = identity
-	for _, name := range [...]string{"Sec-Websocket-Extensions", "Grpc-Accept-Encoding", "Connect-Accept-Encoding"} {
+	for _, name := range [...]string{"Grpc-Accept-Encoding", "Connect-Accept-Encoding"} {
 		delete(r.Header, name)
 	}
 	if !signed {
@@ -204,7 +204,7 @@ func tame(r *http.Request, signed bool) {
 	}
 }
 
-// identity is shared by all requests; nobody writes to it.
+// identity is shared by all requests and not written to.
 var identity = []string{"identity"}
 
 // prepared is what one value of a secret comes to.
@@ -282,7 +282,8 @@ func (p *prepared) hideAfter(last *prepared) {
 	p.needles = newNeedles(slices.Concat(append([][]string{p.hide}, p.older...)...))
 }
 
-// Remember makes a set that takes the place of another go on hiding the values that were used with that.
+// Remember makes a set that takes the place of another go on hiding the values that were used
+// with that.
 func (s *Set) Remember(before *Set) {
 	if s == nil || before == nil || s == before {
 		return

@@ -251,18 +251,3 @@ func TestCompileRefuses(t *testing.T) {
 		}
 	}
 }
-
-func BenchmarkApply(b *testing.B) {
-	c := bind(b, fixed(theValue), forage.SecretUse{Place: forage.PlaceHeader, Name: "X-Api-Key"}).For(theHost, 443)
-	r := request(b, "https://api.example.com:443/v1/messages?beta=true", "Accept: application/json", "Anthropic-Beta: a,b,c", "Anthropic-Version: 2023-06-01",
-		"Content-Type: application/json", "User-Agent: claude-cli/2.0 (external, cli)", "X-App: cli", "X-Stainless-Arch: x64", "X-Stainless-Lang: js",
-		"X-Stainless-Os: Linux", "X-Stainless-Retry-Count: 0", "X-Stainless-Timeout: 600", "Accept-Language: *", "Content-Length: 12345")
-	r.Host = "api.example.com"
-	b.ReportAllocs()
-	for b.Loop() {
-		r.Header["X-Api-Key"] = []string{thePlaceholder}
-		if _, _, err := c.Apply(b.Context(), r); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

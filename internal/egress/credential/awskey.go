@@ -72,7 +72,8 @@ func (s *signer) hide() []string { return []string{s.secret, s.session} }
 const bodyMax = 16 << 20
 
 // payloadHash is the hash of r's body as it is signed. The client's own is kept: the service
-// compares it with the body. A signature of every chunk was made with the client's key and can't be.
+// compares it with the body. A signature of every chunk was made with the client's key and can't
+// be.
 func payloadHash(r *http.Request, sc scope) (hash, refused string) {
 	said := r.Header["X-Amz-Content-Sha256"]
 	switch {

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/net/http/httpguts"
+
 	"forage"
 	"forage/internal/policy"
 	"forage/internal/secrets"
@@ -171,7 +173,7 @@ func checkUse(use forage.SecretUse, placeholder string) error {
 }
 
 func checkHeader(name string) error {
-	if !isToken(name) || len(name) > longestName {
+	if !httpguts.ValidHeaderFieldName(name) || len(name) > longestName {
 		return fmt.Errorf("header %q: expected a name (RFC 9110, 5.6.2) of at most %d characters", name, longestName)
 	}
 	for _, f := range forage.FramingHeaders {

@@ -4,7 +4,7 @@
 // named; who calls it sees to that.
 //
 // A credential that a request brings itself is taken out, whatever it is: an agent
-// must not use an allowed service with somebody else's account. What a request says in its
+// must not use an allowed service with another account. What a request says in its
 // body is not looked at.
 package credential
 
@@ -39,22 +39,12 @@ func (s *Set) For(host string, port uint16) *Credential {
 	if s == nil {
 		return nil
 	}
-	if c := s.exact[dest{host, port}]; c != nil {
-		return c
-	}
-	if len(s.under) == 0 {
-		return nil
-	}
-	for rest := host; ; {
-		dot := strings.IndexByte(rest, '.')
-		if dot < 0 {
-			return nil
+	return closest(host, func(name string, under bool) *Credential {
+		if under {
+			return s.under[dest{name, port}]
 		}
-		rest = rest[dot+1:]
-		if c := s.under[dest{rest, port}]; c != nil {
-			return c
-		}
-	}
+		return s.exact[dest{name, port}]
+	})
 }
 
 // Near is For where no secret is bound to the port: what is bound to another port of the
@@ -64,20 +54,25 @@ func (s *Set) Near(host string) *Credential {
 	if s == nil {
 		return nil
 	}
-	if c := s.near[host]; c != nil {
-		return c
-	}
-	for rest := host; len(s.under) > 0; {
+	return closest(host, func(name string, under bool) *Credential {
+		if under {
+			name = "*." + name
+		}
+		return s.near[name]
+	})
+}
+
+// closest is what look finds for a host, or for the suffix that is closest to it.
+func closest(host string, look func(name string, under bool) *Credential) *Credential {
+	found := look(host, false)
+	for rest := host; found == nil; {
 		_, parent, ok := strings.Cut(rest, ".")
 		if !ok {
-			break
+			return nil
 		}
-		if c := s.near["*."+parent]; c != nil {
-			return c
-		}
-		rest = parent
+		found, rest = look(parent, true), parent
 	}
-	return nil
+	return found
 }
 
 // Gateway is the host and port that the first part of a path on the proxy's own
@@ -107,10 +102,12 @@ type Credential struct {
 	ready       atomic.Pointer[prepared] // of the value that was last used
 }
 
-// signs says whether the secret is a key to sign requests with. Whose signature one brings is found out apart.
+// signs says whether the secret is a key to sign requests with. Whose signature one brings is
+// found out apart.
 func (c *Credential) signs() bool { return c.uses[0].Place == forage.PlaceSigV4 }
 
-// Answerer is a Source that answers some requests in place of the server: those that ask for tokens.
+// Answerer is a Source that answers some requests in place of the server: those that ask for
+// tokens.
 type Answerer interface {
 	// Answer is asked before anything is done to a request towards a host that the
 	// secret is bound to. It may read the body only of a request that it answers.

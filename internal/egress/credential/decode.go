@@ -12,9 +12,6 @@ import (
 	"strings"
 )
 
-// codingsMax bounds how often a body may be compressed on top of itself.
-const codingsMax = 2
-
 // afterMax bounds what may follow a compressed body.
 const afterMax = 64 << 10
 
@@ -33,21 +30,16 @@ func decode(res *http.Response) error {
 	if len(codings) == 0 {
 		return nil
 	}
-	if len(codings) > codingsMax {
-		return fmt.Errorf("%w: %d codings", ErrEncoded, len(codings))
+	var open func(io.Reader) (io.Reader, error)
+	switch coding := strings.Join(codings, ", "); coding {
+	case "gzip", "x-gzip":
+		open = func(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) }
+	case "deflate":
+		open = inflate
+	default: // two, one on top of the other, too
+		return fmt.Errorf("%w: %q", ErrEncoded, coding)
 	}
-	for i := len(codings) - 1; i >= 0; i-- { // the last was applied last (RFC 9110, 8.4)
-		var open func(io.Reader) (io.Reader, error)
-		switch codings[i] {
-		case "gzip", "x-gzip":
-			open = func(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) }
-		case "deflate":
-			open = inflate
-		default:
-			return fmt.Errorf("%w: %.40q", ErrEncoded, codings[i])
-		}
-		res.Body = &decoded{body: res.Body, open: open}
-	}
+	res.Body = &decoded{body: res.Body, open: open}
 	for _, name := range [...]string{"Content-Encoding", "Content-Length", "Content-Md5", "Digest", "Content-Digest", "Accept-Ranges"} {
 		delete(res.Header, name)
 	}

@@ -4,6 +4,8 @@ import (
 	"io"
 	"net/http"
 	"strings"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 // longestName bounds the names of headers and parameters that are compared.
@@ -80,7 +82,7 @@ func isPresigning(squeezed []byte) bool {
 func keyIsPlain(host string) bool { return host == "api.github.com" || host == "gitlab.com" }
 
 // Strip takes out every credential that r, which goes to a bound host in the clear, brings
-// itself: the secret does not go that way, and nobody else's does.
+// itself: neither the secret nor another goes that way.
 func (c *Credential) Strip(r *http.Request) *Applied { return &Applied{Foreign: c.strip(r)} }
 
 // strip takes every credential out of r, but for the placeholder where it is to be
@@ -165,7 +167,7 @@ func (c *Credential) isOnlyOurs(name []byte, value string) bool {
 		return strings.Contains(text, c.placeholder)
 	}
 	scheme, rest, ok := strings.Cut(value, " ")
-	return value == c.placeholder || ok && isToken(scheme) && strings.TrimSpace(rest) == c.placeholder
+	return value == c.placeholder || ok && httpguts.ValidHeaderFieldName(scheme) && strings.TrimSpace(rest) == c.placeholder
 }
 
 // showsPart says whether a value is made with one of the placeholders that are
@@ -237,25 +239,6 @@ func (t *trailed) Read(p []byte) (int, error) {
 }
 
 // hasControl says whether text has characters that end a line or worse.
-func hasControl(text string) bool {
-	for i := 0; i < len(text); i++ {
-		if text[i] < ' ' && text[i] != '\t' || text[i] == 0x7f {
-			return true
-		}
-	}
-	return false
-}
-
-// isToken says whether text may be the name of a header (RFC 9110, 5.6.2).
-func isToken(text string) bool {
-	const signs = "!#$%&'*+-.^_`|~"
-	for i := 0; i < len(text); i++ {
-		c := text[i]
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && strings.IndexByte(signs, c) < 0 {
-			return false
-		}
-	}
-	return text != ""
-}
+func hasControl(text string) bool { return !httpguts.ValidHeaderFieldValue(text) }
 
 func body(text string) io.ReadCloser { return io.NopCloser(strings.NewReader(text)) }

@@ -3,6 +3,7 @@ package credential
 import (
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -42,7 +43,8 @@ func (c *Credential) stripQuery(r *http.Request) (foreign string) {
 	return foreign
 }
 
-// takesParam says whether a parameter's name is that of a credential, and how it is usually written.
+// takesParam says whether a parameter's name is that of a credential, and how it is usually
+// written.
 func (c *Credential) takesParam(name string) (known string, ok bool) {
 	var buf [longestName]byte
 	name = unescape(name)
@@ -65,29 +67,16 @@ func unescape(text string) string {
 	}
 	plain := make([]byte, 0, len(text))
 	for i := 0; i < len(text); i++ {
-		switch {
-		case text[i] == '+':
-			plain = append(plain, ' ')
-		case text[i] == '%' && i+2 < len(text) && isHex(text[i+1]) && isHex(text[i+2]):
-			plain = append(plain, unhex(text[i+1])<<4|unhex(text[i+2]))
-			i += 2
-		default:
-			plain = append(plain, text[i])
+		c := text[i]
+		if c == '+' {
+			c = ' '
+		} else if c == '%' && i+2 < len(text) {
+			if escaped, err := strconv.ParseUint(text[i+1:i+3], 16, 8); err == nil {
+				c = byte(escaped)
+				i += 2
+			}
 		}
+		plain = append(plain, c)
 	}
 	return string(plain)
-}
-
-func isHex(c byte) bool {
-	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
-}
-
-func unhex(c byte) byte {
-	switch {
-	case c >= 'a':
-		return c - 'a' + 10
-	case c >= 'A':
-		return c - 'A' + 10
-	}
-	return c - '0'
 }

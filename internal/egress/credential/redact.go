@@ -14,13 +14,10 @@ const (
 	// needleMin is the length of the shortest text that is looked for: less would
 	// be found by chance, and spoil answers.
 	needleMin = 6
+	// tailMin is the length of the shortest beginning of a needle that is one where text ends.
+	tailMin = 8
 	// codedMin is that of encoded forms of which the ends are not known.
 	codedMin = 12
-	// head is how much of a needle is searched for before the rest is compared: as much
-	// as the processor compares at once.
-	head = 32
-	// needlesUsual is how many there are at most of most secrets: of an AWS key with a session 27.
-	needlesUsual = 32
 )
 
 // needles are the texts that must not be seen in an answer: a secret in the forms in which
@@ -28,9 +25,10 @@ const (
 // found, the one that begins first also ends first.
 type needles struct {
 	texts []string
-	lower []string // in lower case
-	fill  byte     // in none of the texts
-	max   int      // length of the longest
+	lower []string          // in lower case
+	fill  byte              // in none of the texts
+	max   int               // length of the longest
+	masks *strings.Replacer // each of them by as many fills
 }
 
 // newNeedles finds the forms of values. nil is what has nothing to look for.
@@ -60,6 +58,11 @@ func newNeedles(values []string) *needles {
 	for c := byte('!'); c <= '~' && n.has(n.fill); c++ {
 		n.fill = c
 	}
+	var pairs []string
+	for _, text := range n.texts {
+		pairs = append(pairs, text, strings.Repeat(string(n.fill), len(text)))
+	}
+	n.masks = strings.NewReplacer(pairs...)
 	return n
 }
 
@@ -114,91 +117,83 @@ func lowerEscapes(text string) string {
 	return string(out)
 }
 
-// redact overwrites the needles in buf. What a needle may begin with is at its end: keep bytes
-// of it have to be looked at again with what follows, and hold of those must not be passed on
-// before. The first few bytes of a needle tell nothing, and may: a message that happens to end in
-// them would be late, and its receiver would wait for ever if that is asked to go on first.
-func (n *needles) redact(buf []byte) (keep, hold int) {
-	return n.begun(buf[n.overwrite(buf):])
+// redact overwrites the needles in buf. The last keep bytes may be the beginning of one: they
+// must not be passed on before what follows them is known.
+func (n *needles) redact(buf []byte) (keep int) {
+	n.overwrite(buf)
+	return n.begun(buf)
 }
 
-// overwrite overwrites the needles in buf and returns where the last of them ends.
-func (n *needles) overwrite(buf []byte) (end int) {
-	text := unsafe.String(unsafe.SliceData(buf), len(buf)) // read only where nothing is overwritten afterwards
-	var usual [needlesUsual]int
-	next := append(usual[:0], make([]int, len(n.texts))...) // where each is found next
-	for {
-		best, length := -1, 0
-		for i, needle := range n.texts {
-			if next[i] >= 0 && (next[i] < end || end == 0) {
-				next[i] = find(text, needle, end)
-			}
-			if next[i] >= 0 && (best < 0 || next[i] < best) {
-				best, length = next[i], len(needle)
-			}
-		}
-		if best < 0 {
-			return end
-		}
-		end = best + length
-		for i := best; i < end; i++ {
-			buf[i] = n.fill
-		}
+// overwrite overwrites the needles in buf.
+func (n *needles) overwrite(buf []byte) {
+	text := unsafe.String(unsafe.SliceData(buf), len(buf)) // is read before anything is written
+	if slices.ContainsFunc(n.texts, func(needle string) bool { return strings.Contains(text, needle) }) {
+		copy(buf, n.masks.Replace(text))
 	}
 }
 
-// find is where a needle is in text from start on; -1 is nowhere.
-func find(text, needle string, start int) int {
-	short := needle[:min(len(needle), head)]
-	for at := start; ; at++ {
-		i := strings.Index(text[at:], short)
-		if i < 0 {
-			return -1
-		}
-		at += i
-		if strings.HasPrefix(text[at:], needle) {
-			return at
-		}
-	}
-}
-
-// free is how many bytes of a needle may be passed on before it is known to be one.
-func free(needle string) int { return min(3, len(needle)/8) }
-
-// begun is the length of the longest end of buf that a needle begins with, and of the longest
-// that is more than what is free.
-func (n *needles) begun(buf []byte) (keep, hold int) {
+// begun is the length of the longest end of buf that a needle begins with.
+func (n *needles) begun(buf []byte) (keep int) {
 	text := unsafe.String(unsafe.SliceData(buf), len(buf))
 	for _, needle := range n.texts {
 		tail := text[max(0, len(text)-len(needle)+1):]
-		for len(tail) > hold {
+		for len(tail) > keep {
 			i := strings.IndexByte(tail, needle[0])
 			if i < 0 {
 				break
 			}
 			if tail = tail[i:]; strings.HasPrefix(needle, tail) {
 				keep = max(keep, len(tail))
-				if len(tail) > free(needle) {
-					hold = max(hold, len(tail))
-				}
 				break
 			}
 			tail = tail[1:]
 		}
 	}
-	return keep, hold
+	return keep
 }
 
-// text is s without needles; it is s itself if there are none.
-func (n *needles) text(s string) string {
-	for _, needle := range n.texts {
-		if find(s, needle, 0) >= 0 {
-			buf := []byte(s)
-			n.overwrite(buf)
-			return string(buf)
+// end overwrites the needles in the last part of a body, and one that is cut off there.
+func (n *needles) end(buf []byte) {
+	n.overwrite(buf)
+	if keep := n.begun(buf); keep >= tailMin {
+		copy(buf[len(buf)-keep:], strings.Repeat(string(n.fill), keep))
+	}
+}
+
+// text is s without needles.
+func (n *needles) text(s string) string { return n.masks.Replace(s) }
+
+// Redact is text without the secrets of the set, for logs: those that are cut off too.
+func (s *Set) Redact(text string) string {
+	if s == nil || len(text) < tailMin {
+		return text
+	}
+	for _, all := range []map[dest]*Credential{s.exact, s.under} {
+		for _, c := range all {
+			if p := c.ready.Load(); p != nil && p.needles != nil {
+				text = p.needles.logged(text)
+			}
 		}
 	}
-	return s
+	return text
+}
+
+func (n *needles) logged(text string) string {
+	for _, needle := range n.texts {
+		start := needle[:min(len(needle), codedMin)]
+		for {
+			before, after, found := strings.Cut(text, start)
+			if !found {
+				break
+			}
+			rest := needle[len(start):]
+			for len(after) > 0 && len(rest) > 0 && after[0] == rest[0] {
+				after, rest = after[1:], rest[1:]
+			}
+			text = before + string(n.fill) + after
+		}
+	}
+	return text
 }
 
 // inName says whether a needle is in the name of a header, whose case has been changed.

@@ -1,7 +1,6 @@
 package credential
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
@@ -9,7 +8,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/url"
-	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -38,29 +36,11 @@ func model(n *needles, text string) string {
 	return string(out)
 }
 
-// agrees says whether got is what model says, but that the beginning of a needle which came by
-// itself may be seen, as much as is free.
+// agrees says whether got is what model says, without a long beginning of a needle at its end.
 func agrees(n *needles, text, got string) bool {
-	want := model(n, text)
-	if len(got) != len(want) {
-		return false
-	}
-	for i := 0; i < len(got); i++ {
-		if got[i] == want[i] {
-			continue
-		}
-		shown := i
-		for shown < len(got) && got[shown] != want[shown] && got[shown] == text[shown] {
-			shown++
-		}
-		if !slices.ContainsFunc(n.texts, func(needle string) bool {
-			return shown-i <= free(needle) && strings.HasPrefix(text[i:], needle)
-		}) {
-			return false
-		}
-		i = shown - 1
-	}
-	return true
+	want := []byte(model(n, text))
+	n.end(want)
+	return got == string(want)
 }
 
 // through reads text, that comes in pieces of those sizes, through a redactor.
@@ -188,9 +168,9 @@ func TestOnlyWhatMayBeASecretIsHeldBack(t *testing.T) {
 		{"data: " + secret[:36] + "e\n\n", "data: " + secret[:36] + "e\n\n", "x", "x"},
 		{"data: " + secret[:20], "data: ", "x", secret[:20] + "x"},
 		{"data: " + secret[:20], "data: ", secret[20:] + "!", strings.Repeat("*", 37) + "!"},
-		{"data: " + secret[:4], "data: ", secret[4:] + "!", strings.Repeat("*", 37) + "!"},
-		{"data: task", "data: task", " done", " done"}, // "sk" may be the beginning
-		{"data: ask", "data: ask", secret[2:] + "!", strings.Repeat("*", 35) + "!"},
+		{"data: " + secret[:1], "data: ", secret[1:] + "!", strings.Repeat("*", 37) + "!"},
+		{"data: task", "data: ta", " done", "sk done"}, // "sk" may be the beginning
+		{"data: ask", "data: a", secret[2:] + "!", strings.Repeat("*", 37) + "!"},
 		{"data: " + secret + "\n", "data: " + strings.Repeat("*", 37) + "\n", "x", "x"},
 	} {
 		from, to := io.Pipe()
@@ -213,14 +193,14 @@ func TestAReadErrorEndsTheBodyWithoutTheSecret(t *testing.T) {
 	src := io.MultiReader(strings.NewReader("a secret-value and secret-val"), iotest.ErrReader(broken))
 	r := &redactor{body: io.NopCloser(nil), src: src, needles: n, atEnd: func() {}}
 	got, err := io.ReadAll(r)
-	if !errors.Is(err, broken) || string(got) != "a ************ and secret-val" {
+	if !errors.Is(err, broken) || string(got) != "a ************ and **********" {
 		t.Errorf("got %q, %v", got, err)
 	}
 }
 
 func TestRedactorIsAReader(t *testing.T) {
 	n := newNeedles([]string{"secret-value"})
-	text := strings.Repeat("some secret-value in a text, secret-valu", 100)
+	text := strings.Repeat("some secret-value in a text, secret-valu", 100) + "."
 	r := &redactor{body: io.NopCloser(nil), src: strings.NewReader(text), needles: n, atEnd: func() {}}
 	if err := iotest.TestReader(r, []byte(model(n, text))); err != nil {
 		t.Error(err)
@@ -254,43 +234,6 @@ func FuzzRedact(f *testing.F) {
 		}
 	})
 }
-
-func BenchmarkRedact(b *testing.B) {
-	n := newNeedles([]string{"sk-ant-api03-9hJ3nQx7Zr0LmB2vT5yWcK8d9hJ3nQx7Zr0LmB2vT5yWcK8d9hJ3nQx7Zr0LmB2vT5yWcK8dAA"})
-	text := bytes.Repeat([]byte(`data: {"type":"content_block_delta","delta":{"type":"text_delta","text":"a task that asks"}}`+"\n\n"), 350)
-	b.SetBytes(int64(len(text)))
-	b.ReportAllocs()
-	for b.Loop() {
-		n.redact(text)
-	}
-}
-
-// An access token of an account is a long one.
-func BenchmarkRedactLongSecret(b *testing.B) {
-	n := newNeedles([]string{"eyJhbGciOiJSUzI1NiIs" + strings.Repeat("ImtpZCI6IjE5MzQ0ZTY1", 100)})
-	text := bytes.Repeat([]byte(`data: {"type":"response.output_text.delta","delta":"the eye"}`+"\n\n"), 530)
-	b.SetBytes(int64(len(text)))
-	b.ReportAllocs()
-	for b.Loop() {
-		n.redact(text)
-	}
-}
-
-func BenchmarkRedactedEvents(b *testing.B) {
-	n := newNeedles([]string{"sk-ant-api03-9hJ3nQx7Zr0LmB2vT5yWcK8d9hJ3nQx7Zr0LmB2vT5yWcK8d9hJ3nQx7Zr0LmB2vT5yWcK8dAA"})
-	event := []byte(`data: {"type":"content_block_delta","delta":{"type":"text_delta","text":"a task that asks"}}` + "\n\n")
-	r := &redactor{body: io.NopCloser(nil), src: &repeated{event}, needles: n, atEnd: func() {}}
-	p := make([]byte, 32<<10)
-	b.SetBytes(int64(len(event)))
-	b.ReportAllocs()
-	for b.Loop() {
-		r.Read(p)
-	}
-}
-
-type repeated struct{ text []byte }
-
-func (r *repeated) Read(p []byte) (int, error) { return copy(p, r.text), nil }
 
 // After a rotation the values before are overwritten as well, in all their forms; a bounded number of them.
 func TestRotatedValuesAreOverwritten(t *testing.T) {

@@ -173,7 +173,7 @@ func canonicalQuery(raw string) string {
 	return strings.Join(out, "&")
 }
 
-// canonicalHeaders are the headers that are signed: those that nobody on the way changes
+// canonicalHeaders are the headers that are signed: those that are not changed on the way
 // and that mean something to the service.
 func canonicalHeaders(r *http.Request) (names, lines string) {
 	host := r.Host

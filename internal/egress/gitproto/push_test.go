@@ -78,43 +78,15 @@ func TestPush(t *testing.T) {
 		{name: "deletion beside an update",
 			push:    []string{":agent/old", "HEAD:refs/heads/agent/new"},
 			refused: []string{"agent/old (forage: this sandbox may not delete refs)", "agent/new (forage: refused with another ref"}},
-		{name: "forced to another history", ways: true,
+		{name: "forced to another history", ways: true, // the commands don't say so
 			prepare: func(r *testgit.Repo) { r.Git("reset", "-q", "--hard", "main"); r.Commit("a", "other") },
-			push:    []string{"--force", "HEAD:agent/old"},
-			refused: []string{"-> agent/old (forage: not a fast-forward: the pushed commits don't lead from "}},
-		{name: "forced to a changed commit",
-			prepare: func(r *testgit.Repo) { r.Git("commit", "-q", "--amend", "-m", "other") },
-			push:    []string{"--force-with-lease", "HEAD:agent/old"},
-			refused: []string{"-> agent/old (forage: not a fast-forward: "}},
-		{name: "forced back", ways: true,
-			push:    []string{"--force", "main:agent/old"},
-			refused: []string{"-> agent/old (forage: ", "is not a commit of this push, so nothing shows that it follows from ", "push it as a new branch)"}},
+			push:    []string{"--force", "HEAD:agent/old"}},
 		{name: "forward to a commit that the server has",
 			prepare: func(r *testgit.Repo) {
 				r.Commit("a", "new")
 				r.Git("push", "-q", "origin", "HEAD:refs/heads/agent/other")
 			},
-			push:    []string{"HEAD:agent/old"},
-			refused: []string{"is not a commit of this push"}},
-		{name: "a tag that is moved",
-			prepare: func(r *testgit.Repo) {
-				r.Git("tag", "v1")
-				r.Git("push", "-q", "origin", "v1")
-				r.Git("reset", "-q", "--hard", "main")
-				r.Commit("a", "other")
-				r.Git("tag", "-f", "v1")
-			},
-			push:    []string{"--force", "v1"},
-			refused: []string{"-> v1 (forage: not a fast-forward"}},
-		{name: "an annotated tag that is moved",
-			prepare: func(r *testgit.Repo) {
-				r.Git("tag", "-a", "-m", "one", "v1")
-				r.Git("push", "-q", "origin", "v1")
-				r.Commit("a", "new")
-				r.Git("tag", "-a", "-f", "-m", "two", "v1")
-			},
-			push:    []string{"--force", "v1"},
-			refused: []string{"-> v1 (forage: ", "is not a commit of this push"}},
+			push: []string{"HEAD:agent/old"}},
 		{name: "everything, as a mirror",
 			push:    []string{"--mirror"},
 			refused: []string{"(forage: "}},
@@ -222,9 +194,5 @@ func TestPushFromShallowClone(t *testing.T) {
 	}
 	if got, want := w.server.Git("rev-parse", "agent/old"), r.Git("rev-parse", "HEAD"); got != want {
 		t.Errorf("agent/old is at %s, want %s", got, want)
-	}
-	r.Git("commit", "-q", "--amend", "-m", "other")
-	if _, messages, err := r.Run(nil, "push", "--force", "origin", "agent/old"); err == nil || !strings.Contains(messages, "not a fast-forward") {
-		t.Errorf("git push --force: %v\n%s", err, messages)
 	}
 }

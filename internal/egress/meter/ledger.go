@@ -65,7 +65,7 @@ func Keep(account *Account, path string, interval time.Duration, fail func(error
 	return l
 }
 
-// run sleeps for as long as nothing is used, so that an idle sandbox wakes nobody.
+// run sleeps for as long as nothing is used, so that an idle sandbox causes no wakeups.
 func (l *Ledger) run(interval time.Duration) {
 	for {
 		select {

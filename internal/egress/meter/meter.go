@@ -74,8 +74,8 @@ func (a *Account) tell() {
 	}
 }
 
-// Admit counts a request to host ("" where it has no name), or a connection that is not looked into. The
-// error is a *Limited, and then nothing is counted.
+// Admit counts a request to host ("" where it has no name), or a connection that is not looked
+// into. The error is a *Limited, and then nothing is counted.
 func (a *Account) Admit(host string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -154,6 +154,16 @@ func (a *Account) Bytes(n int64) bool {
 	a.used.Bytes = add(a.used.Bytes, n)
 	a.tell()
 	return a.bounds.BytesMax <= 0 || a.used.Bytes <= a.bounds.BytesMax
+}
+
+// BytesLeft is how many bytes may still be moved.
+func (a *Account) BytesLeft() int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.bounds.BytesMax <= 0 {
+		return math.MaxInt64
+	}
+	return max(a.bounds.BytesMax-a.used.Bytes, 0)
 }
 
 // Spend counts what a language model took, and returns what that costs in US dollars.

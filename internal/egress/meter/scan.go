@@ -3,27 +3,28 @@ package meter
 import (
 	"bytes"
 	"encoding/json"
-	"math"
-	"strconv"
+	"errors"
+	"strings"
 )
 
-// Bounds of what is looked at in an answer; what is deeper or longer is skipped.
+// Bounds of what is kept of an answer, in bytes. What is longer is not read, and counts by its
+// size.
 const (
-	maxDepth  = 6
-	maxString = 128 // of a key or a model's name
-	maxNumber = 32
+	maxAnswer = 4 << 20
+	maxEvent  = 1 << 20
+	maxModel  = 128 // of a model's name
 	// maxTold bounds a number that an answer tells: far more than any model takes,
 	// and small enough that sums of it mean something.
 	maxTold = 1 << 40
 )
 
-// scanner reads along in an answer, in pieces of any size. Its memory is
-// bounded, and nothing that it is given makes it fail: what is no JSON tells nothing.
+// scanner reads along in an answer, in pieces of any size. Nothing that it is given makes it fail.
 type scanner struct {
-	events bool // a stream of server-sent events, each with a JSON text
+	events bool // a stream of server-sent events (HTML, section 9.2.6), each with a JSON text in its field "data"
 	begun  bool
-	line   lineScan
-	json   jsonScan
+	kept   []byte // of the answer, or of the line that is being read
+	data   []byte // of the event
+	cr     bool   // the last byte was a carriage return, after which a newline ends no other line
 	told   told
 	text   int64 // bytes of what the model said, as they are encoded
 }
@@ -37,253 +38,207 @@ func (s *scanner) feed(p []byte) {
 		// Some servers give a stream another type.
 		s.begun, s.events = true, s.events || p[0] != '{' && p[0] != '['
 	}
-	if s.events {
-		s.line.feed(s, p)
-	} else {
-		s.json.feed(s, p)
+	if !s.events {
+		s.kept = s.keep(s.kept, p, maxAnswer)
+		return
 	}
-}
-
-// jsonScan is where a scanner is in a JSON text (RFC 8259).
-type jsonScan struct {
-	depth  int
-	frames [maxDepth + 1]frame // from 1, of the objects and arrays that are open
-
-	inString, escaped bool
-	isKey, isText     bool   // what the string is
-	keep              bool   // whether the string or number is of interest
-	kept              []byte // of it, without quotes
-	inScalar          bool
-}
-
-type frame struct {
-	array   bool
-	wantKey bool
-	key     string
-}
-
-// reset begins a new text.
-func (j *jsonScan) reset() { *j = jsonScan{kept: j.kept[:0]} }
-
-func (j *jsonScan) feed(s *scanner, p []byte) {
 	for len(p) > 0 {
-		if j.inString {
-			p = j.feedString(s, p)
-			continue
+		end := bytes.IndexAny(p, "\r\n")
+		if end != 0 {
+			s.cr = false
 		}
-		c := p[0]
-		p = p[1:]
-		switch c {
-		case ' ', '\t', '\r', '\n':
-			j.endScalar(s)
-		case '{', '[':
-			j.endScalar(s)
-			j.depth++
-			if f := j.frame(); f != nil {
-				*f = frame{array: c == '[', wantKey: c == '{'}
-			}
-		case '}', ']':
-			j.endScalar(s)
-			j.depth = max(j.depth-1, 0)
-		case ',':
-			j.endScalar(s)
-			if f := j.frame(); f != nil {
-				f.wantKey, f.key = !f.array, ""
-			}
-		case ':':
-			if f := j.frame(); f != nil {
-				f.wantKey = false
-			}
-		case '"':
-			j.beginString()
-		default:
-			j.scalar(c)
-		}
-	}
-}
-
-// frame is the innermost object or array that is open; nil outside of any, and
-// where it is too deep to be of interest.
-func (j *jsonScan) frame() *frame {
-	if j.depth < 1 || j.depth > maxDepth {
-		return nil
-	}
-	return &j.frames[j.depth]
-}
-
-func (j *jsonScan) beginString() {
-	f := j.frame()
-	j.inString, j.escaped, j.kept = true, false, j.kept[:0]
-	j.isKey = f != nil && f.wantKey
-	j.keep = j.isKey || f != nil && j.isModel(f.key)
-	j.isText = !j.isKey && j.inText()
-}
-
-// feedString reads on in a string and returns what is after it.
-func (j *jsonScan) feedString(s *scanner, p []byte) []byte {
-	n := 0
-	for n < len(p) {
-		if j.escaped {
-			j.escaped = false
-			n++
-			continue
-		}
-		next := bytes.IndexAny(p[n:], `"\`)
-		if next < 0 {
-			break
-		}
-		n += next
-		if p[n] == '"' {
-			j.take(s, p[:n])
-			j.endString(s)
-			return p[n+1:]
-		}
-		j.escaped = true
-		n++
-	}
-	j.take(s, p)
-	return nil
-}
-
-func (j *jsonScan) take(s *scanner, piece []byte) {
-	if j.isText {
-		s.text = add(s.text, int64(len(piece)))
-	}
-	if j.keep {
-		if len(j.kept)+len(piece) > maxString {
-			j.keep, j.kept = false, j.kept[:0]
+		if end < 0 {
+			s.kept = s.keep(s.kept, p, maxEvent)
 			return
 		}
-		j.kept = append(j.kept, piece...)
+		s.kept = s.keep(s.kept, p[:end], maxEvent)
+		if p[end] != '\n' || !s.cr {
+			s.endLine()
+		}
+		s.cr = p[end] == '\r'
+		p = p[end+1:]
 	}
 }
 
-func (j *jsonScan) endString(s *scanner) {
-	j.inString = false
-	if !j.keep {
-		if j.isKey {
-			j.frame().key = ""
+// keep is b with p behind it. What is too long counts by its size.
+func (s *scanner) keep(b, p []byte, most int) []byte {
+	if len(b)+len(p) > most {
+		s.text = add(s.text, int64(len(p)))
+		return b
+	}
+	return append(b, p...)
+}
+
+// endLine ends a line; an empty one ends an event.
+func (s *scanner) endLine() {
+	if len(s.kept) == 0 {
+		s.take(s.data)
+		s.data = s.data[:0]
+	}
+	if data, ok := bytes.CutPrefix(s.kept, []byte("data:")); ok {
+		s.data = s.keep(s.data, append(data, '\n'), maxEvent)
+	}
+	s.kept = s.kept[:0]
+}
+
+// usage is what the answer has told, at its end.
+func (s *scanner) usage() Usage {
+	if s.events {
+		s.endLine()
+		s.kept = s.data
+	}
+	s.take(s.kept)
+	s.kept, s.data = nil, nil
+	return s.told.usage()
+}
+
+// answer is what matters of an answer, or of one of its events: the fields of Anthropic's
+// Messages, OpenAI's Responses and Chat Completions, DeepSeek's, and Gemini's
+// GenerateContentResponse.
+type answer struct {
+	Model        string `json:"model"`
+	ModelVersion string `json:"modelVersion"`
+	Usage        struct {
+		Input      number `json:"input_tokens"`
+		CacheRead  number `json:"cache_read_input_tokens"`
+		CacheWrite number `json:"cache_creation_input_tokens"`
+		Cache      struct {
+			Hour number `json:"ephemeral_1h_input_tokens"`
+		} `json:"cache_creation"`
+		Prompt        number  `json:"prompt_tokens"`
+		InputDetails  details `json:"input_tokens_details"`
+		PromptDetails details `json:"prompt_tokens_details"`
+		CacheHit      number  `json:"prompt_cache_hit_tokens"`
+		Output        number  `json:"output_tokens"`
+		Completion    number  `json:"completion_tokens"`
+	} `json:"usage"`
+	Metadata struct {
+		Prompt     number `json:"promptTokenCount"`
+		Cached     number `json:"cachedContentTokenCount"`
+		Tools      number `json:"toolUsePromptTokenCount"`
+		Candidates number `json:"candidatesTokenCount"`
+		Thoughts   number `json:"thoughtsTokenCount"`
+	} `json:"usageMetadata"`
+	Choices    json.RawMessage `json:"choices"`
+	Delta      json.RawMessage `json:"delta"`
+	Candidates json.RawMessage `json:"candidates"`
+	Content    json.RawMessage `json:"content"`
+	Output     json.RawMessage `json:"output"`
+}
+
+type details struct {
+	Cached number `json:"cached_tokens"`
+}
+
+// wrapped is an answer that may be inside another object.
+type wrapped struct {
+	answer
+	Message  *answer `json:"message"`
+	Response *answer `json:"response"`
+}
+
+// number is one that an answer tells.
+type number float64
+
+// tokens is the number as one of tokens: neither negative nor endless.
+func (n number) tokens() int64 {
+	return int64(min(max(float64(n), 0), maxTold))
+}
+
+// take reads a JSON text: an answer, an event of one, or a list of those. What can't be read
+// counts by its size.
+func (s *scanner) take(text []byte) {
+	var all []wrapped
+	text = bytes.TrimSpace(text)
+	if !bytes.HasPrefix(text, []byte("[")) {
+		text = append(append([]byte{'['}, text...), ']')
+	}
+	var mistyped *json.UnmarshalTypeError // the rest is there
+	if err := json.Unmarshal(text, &all); err != nil && !errors.As(err, &mistyped) {
+		if bytes.ContainsRune(text, '{') { // "[DONE]" has none
+			s.text = add(s.text, int64(len(text)))
 		}
 		return
 	}
-	if bytes.IndexByte(j.kept, '\\') >= 0 {
-		text := ""
-		_ = json.Unmarshal(append(append([]byte{'"'}, j.kept...), '"'), &text) // what is malformed is empty
-		j.kept = append(j.kept[:0], text...)
-	}
-	switch {
-	case j.isKey:
-		j.frame().key = keys[string(j.kept)]
-	case len(j.kept) > 0:
-		s.told.model = string(j.kept)
-	}
-}
-
-func (j *jsonScan) scalar(c byte) {
-	if !j.inScalar {
-		j.inScalar, j.kept = true, j.kept[:0]
-		j.keep = j.inUsage()
-	}
-	if j.keep && len(j.kept) < maxNumber {
-		j.kept = append(j.kept, c)
-	}
-}
-
-func (j *jsonScan) endScalar(s *scanner) {
-	if !j.inScalar {
-		return
-	}
-	j.inScalar = false
-	if !j.keep {
-		return
-	}
-	if number, err := strconv.ParseFloat(string(j.kept), 64); err == nil && number >= 0 {
-		path, first := j.path()
-		s.told.set(first, path, int64(math.Min(number, maxTold)))
-	}
-}
-
-// base is the depth of the object that an answer is, which may be in an array of them.
-func (j *jsonScan) base() int {
-	if j.frames[1].array {
-		return 2
-	}
-	return 1
-}
-
-// path names the value that begins here by its keys, with dots between, without a first
-// one in which the answer is wrapped; that one is wrapper. "" is what is of no interest.
-func (j *jsonScan) path() (path, wrapper string) {
-	if j.depth > maxDepth {
-		return "", ""
-	}
-	for d := j.base(); d <= j.depth; d++ {
-		f := &j.frames[d]
-		switch {
-		case f.array || f.key == "":
-			return "", ""
-		case d == j.base() && d < j.depth && (f.key == "message" || f.key == "response"):
-			wrapper = f.key
-		case path == "":
-			path = f.key
-		default:
-			path += "." + f.key
+	for _, a := range all {
+		s.told.add(&a.answer, false)
+		s.text = add(s.text, a.said())
+		for _, inner := range []*answer{a.Message, a.Response} {
+			if inner != nil {
+				s.told.add(inner, inner == a.Message)
+				s.text = add(s.text, inner.said())
+			}
 		}
 	}
-	return path, wrapper
 }
 
-// topKey is the key of the answer's own object under which this is.
-func (j *jsonScan) topKey() string {
-	base := j.base()
-	if j.depth < base {
-		return ""
+// said is how long what the model said is: the values of the strings, as they are encoded.
+func (a *answer) said() (length int64) {
+	for _, raw := range [][]byte{a.Choices, a.Delta, a.Candidates, a.Content, a.Output} {
+		for len(raw) > 0 {
+			start := bytes.IndexByte(raw, '"')
+			if start < 0 {
+				break
+			}
+			end := start + 1
+			for raw[end] != '"' { // it is well-formed
+				if raw[end] == '\\' {
+					end++
+				}
+				end++
+			}
+			if rest := bytes.TrimLeft(raw[end+1:], " \t\r\n"); len(rest) == 0 || rest[0] != ':' {
+				length += int64(end - start - 1)
+			}
+			raw = raw[end+1:]
+		}
 	}
-	key := j.frames[base].key
-	if j.depth > base && base < maxDepth && (key == "message" || key == "response") {
-		key = j.frames[base+1].key
-	}
-	return key
+	return length
 }
 
-func (j *jsonScan) inUsage() bool {
-	if j.depth > maxDepth {
-		return false
-	}
-	key := j.topKey()
-	return key == "usage" || key == "usageMetadata"
+// told are the numbers of an answer, by what they mean. Those of a stream are told again and
+// again, each time for the whole answer so far, so that the highest counts.
+type told struct {
+	model  string
+	final  bool // the number of tokens that came out is that of the whole answer
+	in     int64
+	prompt int64 // in, with what was in the cache
+	cached int64 // of prompt
+	tools  int64 // in, beside prompt
+	out    int64
+	think  int64 // out, beside out
+
+	read, write, writeHour int64 // of a cache, beside in
 }
 
-// inText says whether a string here is something that the model said.
-func (j *jsonScan) inText() bool {
-	switch j.topKey() {
-	case "choices", "delta", "candidates", "content", "output":
-		return true
+// add takes what an answer tells. Anthropic's first event, which is in a message, tells only the
+// beginning.
+func (t *told) add(a *answer, message bool) {
+	for _, model := range []string{a.Model, a.ModelVersion} {
+		if model != "" && len(model) <= maxModel {
+			t.model = strings.Clone(model)
+		}
 	}
-	return false
+	u, m := &a.Usage, &a.Metadata
+	t.in = max(t.in, u.Input.tokens())
+	t.read = max(t.read, u.CacheRead.tokens())
+	t.write = max(t.write, u.CacheWrite.tokens())
+	t.writeHour = max(t.writeHour, u.Cache.Hour.tokens())
+	t.prompt = max(t.prompt, u.Prompt.tokens(), m.Prompt.tokens())
+	t.cached = max(t.cached, u.InputDetails.Cached.tokens(), u.PromptDetails.Cached.tokens(), u.CacheHit.tokens(), m.Cached.tokens())
+	t.tools = max(t.tools, m.Tools.tokens())
+	t.out = max(t.out, u.Output.tokens(), u.Completion.tokens(), m.Candidates.tokens())
+	t.think = max(t.think, m.Thoughts.tokens())
+	t.final = t.final || !message && u.Output+u.Completion+m.Candidates > 0
 }
 
-// keys are those that matter; all others are "" to a scanner, so that it keeps nothing of them.
-var keys = known("message", "response", "model", "modelVersion",
-	"choices", "delta", "candidates", "content", "output",
-	"usage", "input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens",
-	"cache_creation", "ephemeral_1h_input_tokens",
-	"prompt_tokens", "completion_tokens", "input_tokens_details", "prompt_tokens_details", "cached_tokens", "prompt_cache_hit_tokens",
-	"usageMetadata", "promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount", "cachedContentTokenCount", "toolUsePromptTokenCount")
-
-func known(names ...string) map[string]string {
-	m := make(map[string]string, len(names))
-	for _, name := range names {
-		m[name] = name
+func (t *told) usage() Usage {
+	return Usage{
+		Model:          t.model,
+		In:             max(t.in+t.prompt-t.cached, 0) + t.tools,
+		Out:            t.out + t.think,
+		CacheRead:      t.read + min(t.cached, t.in+t.prompt),
+		CacheWrite:     max(t.write, t.writeHour),
+		CacheWriteHour: t.writeHour,
 	}
-	return m
-}
-
-// isModel says whether the value of key, here, is the model's name.
-func (j *jsonScan) isModel(key string) bool {
-	if key != "model" && key != "modelVersion" {
-		return false
-	}
-	path, _ := j.path()
-	return path == key
 }

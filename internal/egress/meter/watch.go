@@ -9,7 +9,7 @@ import (
 
 // Watch reads along in the body of an answer to a request, without holding it up, and
 // calls done once, when the body has ended or is closed, with what it told; not
-// if it told nothing. It keeps a few hundred bytes, whatever the body is. An encoded body is
+// if it told nothing. An encoded body is
 // not understood, only estimated: call it after the encoding was taken off.
 func Watch(res *http.Response, done func(Usage)) {
 	if res.Body == nil || res.Body == http.NoBody || res.Request == nil || res.StatusCode == http.StatusSwitchingProtocols {

@@ -23,8 +23,37 @@ const halfOpen = 5 * time.Minute
 
 // Counts are the bytes that a pair of connections has moved so far.
 type Counts struct {
-	In  atomic.Int64 // upstream to client
-	Out atomic.Int64 // client to upstream
+	In  Counter // upstream to client
+	Out Counter // client to upstream
+}
+
+// Counter counts the bytes of one direction.
+type Counter struct {
+	atomic.Int64
+	Bound Bound // nil: as many as there are
+}
+
+// Bound is how many bytes several connections may move together.
+type Bound interface {
+	Spend(n int64) error // is told of bytes that were moved; the error ends what moves them
+	Left() int64
+}
+
+// Moved counts n bytes that were moved. The error is the bound's.
+func (c *Counter) Moved(n int) error {
+	c.Add(int64(n))
+	if c.Bound == nil || n <= 0 {
+		return nil
+	}
+	return c.Bound.Spend(int64(n))
+}
+
+// piece is how much may be moved at one time: less and less as the bound comes near.
+func (c *Counter) piece() int {
+	if c.Bound == nil {
+		return pipeSize
+	}
+	return int(min(pipeSize, max(c.Bound.Left()/64, 16<<10)))
 }
 
 // Join moves bytes between client and upstream until both directions have
@@ -54,7 +83,7 @@ type joint struct {
 }
 
 // move copies one direction and passes on how it ended.
-func (j *joint) move(dst, src net.Conn, pipes *Pipes, count *atomic.Int64) error {
+func (j *joint) move(dst, src net.Conn, pipes *Pipes, count *Counter) error {
 	err := pipes.copy(dst, src, count)
 	if err == nil {
 		err = closeWrite(dst)
@@ -140,7 +169,7 @@ func closeWrite(conn net.Conn) error {
 }
 
 // copyPlain copies through a buffer: what is not a socket.
-func copyPlain(dst io.Writer, src io.Reader, count *atomic.Int64) error {
+func copyPlain(dst io.Writer, src io.Reader, count *Counter) error {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := src.Read(buf)
@@ -148,7 +177,9 @@ func copyPlain(dst io.Writer, src io.Reader, count *atomic.Int64) error {
 			if _, err := dst.Write(buf[:n]); err != nil {
 				return err
 			}
-			count.Add(int64(n))
+			if err := count.Moved(n); err != nil {
+				return err
+			}
 		}
 		if err == io.EOF {
 			return nil

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"os"
 	"path/filepath"
 	"sync"
 	"syscall"
@@ -144,106 +143,6 @@ func TestJoinPassesOnResets(t *testing.T) {
 			t.Error("no error is told")
 		}
 	}
-}
-
-// Idle connections hold no pipe.
-func TestIdleHoldsNoPipe(t *testing.T) {
-	pipes := &Pipes{}
-	defer pipes.Close()
-	var wg sync.WaitGroup
-	before := openFiles(t)
-	var ends []net.Conn
-	for range 20 {
-		client, near := pair(t, "tcp")
-		far, server := pair(t, "tcp")
-		wg.Go(func() { Join(near, far, pipes, &Counts{}) })
-		client.Write([]byte("x"))
-		if _, err := io.ReadFull(server, make([]byte, 1)); err != nil {
-			t.Fatal(err)
-		}
-		ends = append(ends, client, server)
-	}
-	for deadline := time.Now().Add(patience); takenOf(pipes) > 0; { // what was moved has arrived before its pipe is given back
-		if time.Now().After(deadline) {
-			t.Fatalf("%d pipes are in use", takenOf(pipes))
-		}
-		time.Sleep(time.Millisecond)
-	}
-	if got := openFiles(t) - before - 4*20; got > 2*maxIdle {
-		t.Errorf("%d descriptors beside those of the connections", got)
-	}
-	for _, end := range ends {
-		end.Close()
-	}
-	wg.Wait()
-}
-
-func takenOf(p *Pipes) int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.taken
-}
-
-func openFiles(t *testing.T) int {
-	t.Helper()
-	files, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(files)
-}
-
-func BenchmarkJoin(b *testing.B) {
-	for name, run := range map[string]func(near, far net.Conn){
-		"direct":  nil,
-		"join":    func(near, far net.Conn) { Join(near, far, &Pipes{}, &Counts{}) },
-		"buffers": func(near, far net.Conn) { Join(near, far, &Pipes{taken: maxTaken}, &Counts{}) },
-		"io.Copy": func(near, far net.Conn) { go io.Copy(far, near); io.Copy(near, far); near.Close() },
-	} {
-		b.Run(name, func(b *testing.B) {
-			client, near := pair(b, "tcp")
-			far, server := pair(b, "tcp")
-			if run == nil {
-				server = near
-			} else {
-				go run(near, far)
-			}
-			const size = 64 << 20
-			go func() {
-				buf := make([]byte, 256<<10)
-				for {
-					if _, err := server.Write(buf); err != nil {
-						return
-					}
-				}
-			}()
-			b.SetBytes(size)
-			buf := make([]byte, 256<<10)
-			before := processorTime(b)
-			defer func() {
-				b.ReportMetric(float64(processorTime(b)-before)/float64(b.N)/(size>>20), "cpu-ns/MB")
-			}()
-			for b.Loop() {
-				for left := size; left > 0; {
-					n, err := client.Read(buf[:min(left, len(buf))])
-					if err != nil {
-						b.Fatal(err)
-					}
-					left -= n
-				}
-			}
-		})
-	}
-}
-
-// processorTime is what the process has used so far, the kernel's work for it
-// included: unlike the time that passes, it does not depend on what else runs.
-func processorTime(b *testing.B) time.Duration {
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 // TestCountsWhatIsTaken: a receiver that takes a little of what was read for it is not silent.

@@ -1,11 +1,11 @@
 package relay
 
 import (
+	"errors"
 	"io"
 	"net"
 	"os"
 	"sync"
-	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -16,25 +16,19 @@ type Pipes struct {
 	mu      sync.Mutex
 	idle    []*pipe
 	taken   int // now in use
-	large   int // large ones that there are, idle ones included
 	buffers sync.Pool
 }
 
 // Bounds of Pipes. Their sizes count, in pages, against the user's
-// pipe-user-pages-soft (16384 pages, pipe(7)), so only a few are large.
+// pipe-user-pages-soft (16384 pages, pipe(7)), so there are not many.
 const (
-	largePipe  = 1 << 20
-	smallPipe  = 128 << 10
-	maxLarge   = 4
+	pipeSize   = 512 << 10
 	maxTaken   = 48 // more transfers at the same moment use buffers
 	maxIdle    = 4
 	bufferSize = 32 << 10
 )
 
-type pipe struct {
-	r, w  int
-	large bool
-}
+type pipe struct{ r, w int }
 
 // take returns a pipe, or nil when there are enough of them in use, or none
 // can be made.
@@ -54,13 +48,8 @@ func (p *Pipes) take() *pipe {
 	if unix.Pipe2(fds[:], unix.O_CLOEXEC|unix.O_NONBLOCK) != nil {
 		return nil
 	}
-	made := &pipe{r: fds[0], w: fds[1], large: p.large < maxLarge}
-	size := smallPipe
-	if made.large {
-		size = largePipe
-		p.large++
-	}
-	unix.FcntlInt(uintptr(made.w), unix.F_SETPIPE_SZ, size) // a smaller one works too
+	made := &pipe{r: fds[0], w: fds[1]}
+	unix.FcntlInt(uintptr(made.w), unix.F_SETPIPE_SZ, pipeSize) // a smaller one works too
 	p.taken++
 	return made
 }
@@ -80,9 +69,6 @@ func (p *Pipes) put(used *pipe, empty bool) {
 func (p *Pipes) closeLocked(used *pipe) {
 	unix.Close(used.r)
 	unix.Close(used.w)
-	if used.large {
-		p.large--
-	}
 }
 
 // Close closes the pipes that are not in use.
@@ -96,7 +82,7 @@ func (p *Pipes) Close() {
 }
 
 // copy moves what src sends to dst until src ends (nil) or one of them fails.
-func (p *Pipes) copy(dst, src net.Conn, count *atomic.Int64) error {
+func (p *Pipes) copy(dst, src net.Conn, count *Counter) error {
 	from, okSrc := rawSocket(src)
 	to, okDst := rawSocket(dst)
 	if !okSrc || !okDst {
@@ -129,14 +115,14 @@ func rawSocket(conn net.Conn) (syscall.RawConn, bool) {
 
 // moveSome waits for bytes from one socket and writes them to the other. It
 // takes a pipe, or a buffer, only once there are some.
-func (p *Pipes) moveSome(dst net.Conn, from, to syscall.RawConn, count *atomic.Int64) error {
+func (p *Pipes) moveSome(dst net.Conn, from, to syscall.RawConn, count *Counter) error {
 	var held *pipe
 	var buf *[]byte
 	var n int
 	var err error
 	readErr := from.Read(func(fd uintptr) bool {
 		if held = p.take(); held != nil {
-			n, err = splice(int(fd), held.w, largePipe)
+			n, err = splice(int(fd), held.w, count.piece())
 			if n <= 0 {
 				p.put(held, true)
 				held = nil
@@ -163,26 +149,26 @@ func (p *Pipes) moveSome(dst net.Conn, from, to syscall.RawConn, count *atomic.I
 	if held == nil {
 		written, err := dst.Write((*buf)[:n])
 		p.buffers.Put(buf)
-		count.Add(int64(written))
-		return err
+		return errors.Join(err, count.Moved(written))
 	}
 	left, err := drain(held, to, n, count)
 	p.put(held, left == 0)
 	return err
 }
 
-// drain empties n bytes of a pipe into a socket and returns how many are left. It counts as it goes: a receiver may be slow,
-// and is not silent then.
-func drain(held *pipe, to syscall.RawConn, n int, count *atomic.Int64) (left int, err error) {
+// drain empties n bytes of a pipe into a socket and returns how many are left. It counts as it
+// goes: a receiver may be slow, and is not silent then.
+func drain(held *pipe, to syscall.RawConn, n int, count *Counter) (left int, err error) {
 	left = n
+	var spent error
 	writeErr := to.Write(func(fd uintptr) bool {
-		for left > 0 && err == nil {
+		for left > 0 && err == nil && spent == nil {
 			var moved int
 			if moved, err = splice(held.r, int(fd), left); err == nil && moved == 0 {
 				err = unix.EPIPE
 			}
 			left -= moved
-			count.Add(int64(moved))
+			spent = count.Moved(moved)
 		}
 		if err == unix.EAGAIN { // the receiver is slow
 			err = nil
@@ -193,7 +179,7 @@ func drain(held *pipe, to syscall.RawConn, n int, count *atomic.Int64) (left int
 	if writeErr != nil {
 		return left, writeErr
 	}
-	return left, os.NewSyscallError("splice", err)
+	return left, errors.Join(os.NewSyscallError("splice", err), spent)
 }
 
 func (p *Pipes) buffer() *[]byte {

@@ -28,8 +28,8 @@ type Share struct {
 	closed bool // guarded by budget.mu
 }
 
-// Hold makes bytes what the share holds, more or less than before. The error, an *Error, says that there is
-// no room for it, or that the share is closed.
+// Hold makes bytes what the share holds, more or less than before. The error, an *Error, says
+// that there is no room for it, or that the share is closed.
 func (s *Share) Hold(bytes int) error {
 	if s == nil || s.budget == nil {
 		return nil

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 // Bounds of what a Gate holds back, in bytes.
@@ -32,7 +34,7 @@ type Gate struct {
 	size  int   // of the trailer section so far
 	err   error // what was refused: final
 	share *Share
-	fresh bool // nothing was read yet: nobody knows whether there will be anything
+	fresh bool // nothing was read yet: perhaps there will be nothing
 	open  atomic.Bool
 }
 
@@ -238,7 +240,7 @@ func (g *Gate) checkPartialHead() error {
 		return strict("a line that does not end in CR LF")
 	}
 	method, _, _ := bytes.Cut(line, []byte(" "))
-	if len(method) > 0 && (len(method) > 32 || !isToken(string(method))) {
+	if len(method) > 0 && (len(method) > maxMethod || !httpguts.ValidHeaderFieldName(string(method))) {
 		return refuse("not-http", "what the client sends is not an HTTP request")
 	}
 	return nil

@@ -1,9 +1,15 @@
 package sniff
 
 import (
+	"net/url"
 	"strconv"
 	"strings"
+
+	"golang.org/x/net/http/httpguts"
 )
+
+// maxMethod bounds a method, in bytes.
+const maxMethod = 32
 
 // Head is what matters of the head of a request.
 type Head struct {
@@ -59,15 +65,26 @@ func parseRequestLine(line string) (h Head, version string, err error) {
 		return Head{}, "", refuse("not-http", "what the client sends is not an HTTP request")
 	}
 	h, version = Head{Method: parts[0], Target: parts[1]}, parts[2]
-	switch {
-	case version != "HTTP/1.1" && version != "HTTP/1.0":
+	if version != "HTTP/1.1" && version != "HTTP/1.0" {
 		return Head{}, "", refuse("not-http", "what the client sends is not an HTTP/1 request")
-	case !isToken(h.Method) || len(h.Method) > 32:
-		return Head{}, "", strict("a malformed method")
-	case h.Target == "" || strings.ContainsFunc(h.Target, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '#' || r == '\\' }):
-		return Head{}, "", strict("a malformed request target")
 	}
-	return h, version, nil
+	return h, version, CheckRequest(h.Method, h.Target)
+}
+
+// CheckRequest refuses a method, or a request target (:path in HTTP/2), that two readers could
+// understand differently.
+func CheckRequest(method, target string) error {
+	odd := func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '#' || r == '\\' }
+	switch {
+	case !httpguts.ValidHeaderFieldName(method) || len(method) > maxMethod:
+		return strict("a malformed method")
+	case target == "" || strings.ContainsFunc(target, odd):
+		return strict("a malformed request target")
+	}
+	if _, err := url.ParseRequestURI(target); err != nil && method != "CONNECT" {
+		return strict("a malformed request target")
+	}
+	return nil
 }
 
 // requestFields are the fields that say where a request goes and where it ends.
@@ -82,7 +99,7 @@ type requestFields struct {
 
 func (f *requestFields) add(line string) error {
 	name, value, ok := strings.Cut(line, ":")
-	if !ok || !isToken(name) { // a folded line begins with a space, which is no token
+	if !ok || !httpguts.ValidHeaderFieldName(name) { // a folded line begins with a space, which is no token
 		return strict("a malformed field name")
 	}
 	value = strings.Trim(value, " \t")
@@ -100,6 +117,10 @@ func (f *requestFields) add(line string) error {
 			return strict("more than one Proxy-Authorization")
 		}
 		f.proxyAuth = value
+	case "expect":
+		if !strings.EqualFold(value, "100-continue") {
+			return strict("an Expect that is not 100-continue")
+		}
 	case "content-length":
 		f.lengths = append(f.lengths, value)
 	case "transfer-encoding":
@@ -129,18 +150,3 @@ func (f *requestFields) framing(version string) (framing, error) {
 }
 
 func strict(what string) error { return refuse("http-strict", "the HTTP request has %s", what) }
-
-// isToken says whether s is a token (RFC 9110, 5.6.2).
-func isToken(s string) bool {
-	if s == "" {
-		return false
-	}
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		if c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0 {
-			continue
-		}
-		return false
-	}
-	return true
-}

@@ -33,7 +33,7 @@ type Hello struct {
 	ServerName string // as sent; "" if there is none
 	// Encrypted says that there may be another, encrypted ClientHello inside,
 	// for another name. Browsers send such an extension with nothing in it
-	// too (GREASE), and nobody but the server can tell.
+	// too (GREASE), and only the server can tell.
 	Encrypted bool
 }
 

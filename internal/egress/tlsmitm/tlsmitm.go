@@ -27,6 +27,7 @@ const (
 	leafFor      = 7 * 24 * time.Hour
 	leafRenewed  = 24 * time.Hour // before its end
 	maxCommon    = 64             // ub-common-name, RFC 5280
+	maxRecent    = 1024           // configurations that are kept
 )
 
 // Authority issues certificates for the names that a sandbox asks for. It may
@@ -38,10 +39,11 @@ type Authority struct {
 	now  func() time.Time
 
 	mu     sync.Mutex
-	recent lru
+	recent map[string]*issued // by host and protocols
 }
 
-// New makes an authority, with a new key. name is the sandbox's, for people who look at a certificate.
+// New makes an authority, with a new key. name is the sandbox's, for people who look at a
+// certificate.
 func New(name string) (*Authority, error) { return newAuthority(name, time.Now) }
 
 func newAuthority(name string, now func() time.Time) (*Authority, error) {
@@ -68,7 +70,7 @@ func newAuthority(name string, now func() time.Time) (*Authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Authority{cert: cert, key: key, leaf: leaf, now: now, recent: newLRU(maxRecent)}, nil
+	return &Authority{cert: cert, key: key, leaf: leaf, now: now, recent: make(map[string]*issued)}, nil
 }
 
 // sign makes a certificate; parent nil makes one that signs itself. A template without serial
@@ -96,7 +98,7 @@ func (a *Authority) Config(host string, protos []string) *tls.Config {
 	key := host + "\x00" + strings.Join(protos, "\x00")
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if found, ok := a.recent.get(key); ok {
+	if found := a.recent[key]; found != nil {
 		return found.config
 	}
 	made := &issued{}
@@ -107,7 +109,10 @@ func (a *Authority) Config(host string, protos []string) *tls.Config {
 		CurvePreferences: []tls.CurveID{tls.X25519, tls.CurveP256, tls.CurveP384, tls.CurveP521},
 		GetCertificate:   func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return a.certificate(made, host) },
 	}
-	a.recent.put(key, made)
+	if len(a.recent) >= maxRecent { // those that are still asked for come again
+		clear(a.recent)
+	}
+	a.recent[key] = made
 	return made.config
 }
 

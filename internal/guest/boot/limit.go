@@ -54,7 +54,7 @@ func putLimits(tasks, killFirst string) error {
 }
 
 func limitFailed(what string, err error) int {
-	fmt.Fprintf(os.Stderr, "forage: starting %s: %v\n", what, err)
+	fmt.Fprintf(os.Stderr, "forage-ctl: starting %s: %v\n", what, err)
 	return 126
 }
 

@@ -116,7 +116,7 @@ func (t *Tree) Start(command Command) (*Process, error) {
 
 // prepareThread makes the calling thread the spawner's.
 func (t *Tree) prepareThread() error {
-	// Children inherit the thread's mask; ours came from whoever started us.
+	// Children inherit the thread's mask; ours came from the host.
 	var none unix.Sigset_t
 	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &none, nil); err != nil {
 		return err

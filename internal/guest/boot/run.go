@@ -20,8 +20,8 @@ type Result struct {
 	Output string // the end of what it wrote to stdout and stderr: untrusted text
 }
 
-// Run runs a command that nobody talks to, until it ends or ctx does, which kills it.
-// Its output goes to tee as well, if that is not nil.
+// Run runs a command without input, until it ends or ctx does, which kills it. Its output goes to
+// tee as well, if that is not nil.
 func (t *Tree) Run(ctx context.Context, command Command, tee io.Writer) (Result, error) {
 	ours, child, err := Pipe(false)
 	if err != nil {

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// What is in the pipe is copied also when the time that more is waited for is over before this process gets to read.
+// What is in the pipe is copied also when the time that more is waited for is over before this
+// process gets to read.
 func TestCopyRestLosesNothingOnABusyMachine(t *testing.T) {
 	ours, child, err := Pipe(false)
 	if err != nil {

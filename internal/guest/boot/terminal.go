@@ -29,8 +29,8 @@ func HasTerminal(name string, env []string) bool {
 	return false
 }
 
-// Terminal is what TERM is for the user's terminal: one that programs inside don't know is called as most terminals are,
-// if they know that.
+// Terminal is what TERM is for the user's terminal: one that programs inside don't know is called
+// as most terminals are, if they know that.
 func Terminal(name string, env []string) string {
 	if !HasTerminal(name, env) && HasTerminal(usualTerminal, env) {
 		return usualTerminal

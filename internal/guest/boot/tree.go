@@ -94,7 +94,7 @@ func (t *Tree) surviveSignals() {
 			all = append(all, sig)
 		}
 	}
-	signal.Notify(make(chan os.Signal, 1), all...) // nobody listens: what doesn't fit is dropped
+	signal.Notify(make(chan os.Signal, 1), all...) // never read: what doesn't fit is dropped
 	children := make(chan os.Signal, 1)
 	signal.Notify(children, unix.SIGCHLD)
 	go func() {
@@ -108,8 +108,9 @@ func (t *Tree) surviveSignals() {
 	}()
 }
 
-// defaultReserved ends the ignoring of the signals that C libraries keep to themselves and the runtime leaves as
-// they came: glibc's posix_spawn hands them on ignored, so does all that make(1) starts.
+// defaultReserved ends the ignoring of the signals that C libraries keep to themselves and the
+// runtime leaves as they came: glibc's posix_spawn hands them on ignored, so does all that make(1)
+// starts.
 func defaultReserved() error {
 	var byDefault struct { // struct kernel_sigaction
 		handler, flags, restorer uintptr

@@ -77,8 +77,9 @@ func New(ctx context.Context, conn net.Conn, signer ssh.Signer, hostKey ssh.Publ
 // Close ends the connection and with it all programs that run over it.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// GuestDied says that the guest is dead, although its end of the connection may be open still, in a message that nobody
-// receives (unix(7), SCM_RIGHTS): what has come is read, and then the connection ends.
+// GuestDied says that the guest is dead, although its end of the connection may be open still, in a
+// message that is never received (unix(7), SCM_RIGHTS): what has come is read, and then the
+// connection ends.
 func (c *Client) GuestDied() {
 	halves, ok := c.sock.(interface {
 		CloseRead() error

@@ -42,8 +42,8 @@ type Copied struct {
 // maxSkipped is how many of what was left out are named.
 const maxSkipped = 10
 
-// Copier copies files between the host and a sandbox, as cp -R does: links are copied as links, and none is
-// followed out of the folder that is copied.
+// Copier copies files between the host and a sandbox, as cp -R does: links are copied as links, and
+// none is followed out of the folder that is copied.
 type Copier struct {
 	ctx   context.Context
 	files *sftp.Client
@@ -52,7 +52,8 @@ type Copier struct {
 	Told func(int64)
 	// Folder, if set, is called with the folder of the host that is about to be written to.
 	Folder func(string)
-	// Resolve finds where a path of the host leads, or refuses it: an agent may have made a link on the way.
+	// Resolve finds where a path of the host leads, or refuses it: an agent may have made a link on
+	// the way.
 	Resolve func(path string) (string, error)
 	done    Copied
 }
@@ -67,7 +68,8 @@ func (c *Client) Copier(ctx context.Context) (copier *Copier, closed func(), err
 	return copier, func() { stop(); copier.files.Close() }, nil
 }
 
-// metered ends a connection when it has brought more than may come while a folder is listed: its list is held in memory.
+// metered ends a connection when it has brought more than may come while a folder is listed: its
+// list is held in memory.
 type metered struct {
 	io.Reader
 	left *atomic.Int64 // 0: it is not counted
@@ -88,8 +90,8 @@ type place struct {
 	exists   bool
 }
 
-// within says what the copy of name is called, by the rules of docker cp and cp(1): a folder takes it under its own name, or
-// with contents what is in it.
+// within says what the copy of name is called, by the rules of docker cp and cp(1): a folder takes
+// it under its own name, or with contents what is in it.
 func (p place) within(name string, folder, contents bool, join func(...string) string) (string, error) {
 	slash := strings.HasSuffix(p.path, "/")
 	switch {
@@ -210,8 +212,8 @@ func (c *Copier) sendFile(root *os.Root, rel, to string) error {
 	return inside(to, errors.Join(err, target.Chmod(info.Mode().Perm()), target.Close()))
 }
 
-// Download copies the path from inside to the host's to. It writes below to alone, whatever the guest says that names and links are;
-// a file there is replaced, whole or not at all.
+// Download copies the path from inside to the host's to. It writes below to alone, whatever the
+// guest says that names and links are; a file there is replaced, whole or not at all.
 func (c *Copier) Download(from, to string) (Copied, error) {
 	info, err := c.files.Stat(path.Clean(from))
 	if err != nil {
@@ -249,8 +251,8 @@ func (c *Copier) Download(from, to string) (Copied, error) {
 	return c.done, c.fetchFolder(root, from, ".", 0)
 }
 
-// openRoot opens a folder of the host where c.Resolve says that it is, or makes it there. No link that was made since is
-// followed.
+// openRoot opens a folder of the host where c.Resolve says that it is, or makes it there. No link
+// that was made since is followed.
 func (c *Copier) openRoot(dir string, create bool) (*os.Root, error) {
 	real, err := c.Resolve(dir)
 	if errors.Is(err, fs.ErrNotExist) && create {
@@ -328,8 +330,9 @@ func (c *Copier) fetch(root *os.Root, from, rel string, info fs.FileInfo, depth 
 	return nil
 }
 
-// staysBelow says whether a link, depth folders below a root, leads to what is below the root too, also where it goes
-// through other such links: it may go up at its beginning only, where the folders are no links.
+// staysBelow says whether a link, depth folders below a root, leads to what is below the root too,
+// also where it goes through other such links: it may go up at its beginning only, where the
+// folders are no links.
 func staysBelow(target string, depth int) bool {
 	if target == "" || path.IsAbs(target) || strings.Contains(target, "\x00") {
 		return false

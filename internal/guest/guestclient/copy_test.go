@@ -61,7 +61,8 @@ func (l listed) ListAt(into []os.FileInfo, from int64) (n int, err error) {
 	return n, err
 }
 
-// Nothing is written outside of the folder that is copied to, whatever the guest calls its files and wherever its links lead.
+// Nothing is written outside of the folder that is copied to, whatever the guest calls its files
+// and wherever its links lead.
 func TestCopyFromLyingGuest(t *testing.T) {
 	file, link, dir := fs.FileMode(0o644), fs.ModeSymlink|0o777, fs.ModeDir|0o755
 	tests := map[string]struct {
@@ -146,7 +147,8 @@ func TestContentsOnly(t *testing.T) {
 	}
 }
 
-// A link that stays may go up at its beginning only, and no further than the root: what follows may be a link itself.
+// A link that stays may go up at its beginning only, and no further than the root: what follows may
+// be a link itself.
 func TestStaysBelow(t *testing.T) {
 	tests := []struct {
 		target string

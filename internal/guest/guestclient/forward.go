@@ -13,8 +13,8 @@ import (
 // maxForwarded is how many connections are forwarded at once: the guest takes 256 channels.
 const maxForwarded = 200
 
-// Forward connects whoever connects to listener with the server on port of the sandbox's loopback, until ctx or the
-// connection to the guest ends. It closes listener.
+// Forward connects each connection to listener with the server on port of the sandbox's loopback,
+// until ctx or the connection to the guest ends. It closes listener.
 func (c *Client) Forward(ctx context.Context, listener *net.TCPListener, port int) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

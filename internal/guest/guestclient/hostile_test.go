@@ -8,7 +8,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -282,35 +281,5 @@ func TestGuestOpensChannels(t *testing.T) {
 		if err := <-opened; err == nil {
 			t.Error("a channel was opened")
 		}
-	}
-}
-
-// No relay outlives the program that it was for.
-func TestNothingIsLeftBehind(t *testing.T) {
-	client := hostileGuest(t, func(_ *ssh.ServerConn, channel ssh.NewChannel) {
-		accepted := accept(channel)
-		accepted.SendRequest("exit-status", false, status(0))
-		accepted.Close()
-	})
-	read, write, err := os.Pipe() // nothing is ever written
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer read.Close()
-	defer write.Close()
-	within(t, t.Context(), client, command, Stdio{In: read})
-	before := runtime.NumGoroutine()
-	for range 50 {
-		if _, err := within(t, t.Context(), client, command, Stdio{In: read}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	deadline := time.Now().Add(time.Minute)
-	for runtime.NumGoroutine() > before+5 {
-		if time.Now().After(deadline) {
-			buf := make([]byte, 1<<16)
-			t.Fatalf("%d goroutines, %d before\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
-		}
-		time.Sleep(5 * time.Millisecond)
 	}
 }

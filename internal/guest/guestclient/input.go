@@ -9,8 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// relayInput copies in to the program's stdin until in ends, the program reads no more,
-// or stop is called, which calls end to close the channel. After stop has returned nothing more is read from a file.
+// relayInput copies in to the program's stdin until in ends, the program reads no more, or stop is
+// called, which calls end to close the channel. After stop has returned nothing more is read from a
+// file.
 func relayInput(channel ssh.Channel, in io.Reader, end func()) (stop func()) {
 	file, ok := in.(*os.File)
 	switch {
@@ -51,9 +52,9 @@ func newFileRelay(channel ssh.Channel, file *os.File, end func()) (*fileRelay, e
 	return r, nil
 }
 
-// stop ends the relay. A write under way ends since the channel is closed by now; a read
-// does not wait, unless another program that has the same input took first what there was, or a file's disk is gone. Then
-// the read is left behind.
+// stop ends the relay. A write under way ends since the channel is closed by now; a read does not
+// wait, unless another program that has the same input took first what there was, or a file's disk
+// is gone. Then the read is left behind.
 func (r *fileRelay) stop() {
 	r.waker.Close()
 	r.end()

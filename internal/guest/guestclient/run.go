@@ -33,11 +33,14 @@ type Command struct {
 	// from the environment and from Stdio's terminal.
 	Term          string
 	Width, Height int
+	// Clipboard and Title let the program act on more than the terminal's screen: see
+	// term.Controls.
+	Clipboard, Title bool
 }
 
-// Stdio is where the program's streams go. With a terminal Err gets no more than
-// why the program could not be started. A nil field is empty or discarded. In is best an *os.File: it is then read only while the program
-// runs; of any other reader one Read may be under way when Run returns.
+// Stdio is where the program's streams go. With a terminal Err gets no more than why the program
+// could not be started. A nil field is empty or discarded. In is best an *os.File: it is then read
+// only while the program runs; of any other reader one Read may be under way when Run returns.
 type Stdio struct {
 	In  io.Reader
 	Out io.Writer
@@ -131,6 +134,7 @@ type run struct {
 	exit   *Exit         // as the guest said; read after ended
 	ended  chan struct{} // closed when the channel is
 	gaveUp atomic.Int32  // the signal that the program was given up for
+	unsaid error         // why its output could not be written; read after relay has waited for outputs
 }
 
 // relay carries streams and signals until the program has ended and all its
@@ -143,7 +147,11 @@ func (r *run) relay(ctx context.Context) (Exit, error) {
 	go r.telling()
 
 	var outputs sync.WaitGroup
-	outputs.Go(func() { r.copyOut(r.stdio.Out) })
+	out := r.stdio.Out
+	if r.terminal.screen != nil {
+		out = r.terminal.screen
+	}
+	outputs.Go(func() { r.copyOut(out) })
 	outputs.Go(func() { r.copyErr(r.stdio.Err) })
 	outputs.Wait()
 	<-r.ended
@@ -152,6 +160,9 @@ func (r *run) relay(ctx context.Context) (Exit, error) {
 	var err error
 	if _, interrupted := interruption(context.Cause(ctx)); ctx.Err() != nil && !interrupted {
 		err = context.Cause(ctx)
+	}
+	if err == nil && r.unsaid != nil && !errors.Is(r.unsaid, syscall.EPIPE) { // who closes a pipe has read enough
+		err = fmt.Errorf("passing on the command's output: %w", r.unsaid)
 	}
 	switch {
 	case r.exit != nil:
@@ -204,23 +215,25 @@ func parseExit(request *ssh.Request) (Exit, bool) {
 	return Exit{}, false
 }
 
-// copyOut copies the program's output. When nobody reads ours any more, neither is the
-// program's: it learns of that as it would here, by SIGPIPE. With a terminal
-// gone the program is hung up on.
+// copyOut copies the program's output. When ours has no reader any more, neither has the program's:
+// the program learns of that as it would here, by SIGPIPE. With a terminal gone the program is hung
+// up on.
 func (r *run) copyOut(out io.Writer) {
-	if copyStream(out, r.channel) {
+	err := copyStream(out, r.channel)
+	if err == nil {
 		return
 	}
 	if r.tty {
 		r.hangUp(syscall.SIGHUP)
 		return
 	}
+	r.unsaid = err
 	r.tell(wire.EndOfWrite, nil)
 	copyStream(nil, r.channel)
 }
 
 func (r *run) copyErr(out io.Writer) {
-	if !copyStream(out, r.channel.Stderr()) {
+	if copyStream(out, r.channel.Stderr()) != nil {
 		copyStream(nil, r.channel.Stderr())
 	}
 }
@@ -241,8 +254,8 @@ func (r *run) hangUp(why syscall.Signal) {
 	}()
 }
 
-// copyStream copies until src ends, and reports false if dst failed before.
-func copyStream(dst io.Writer, src io.Reader) bool {
+// copyStream copies until src ends. The error is that of dst.
+func copyStream(dst io.Writer, src io.Reader) error {
 	if dst == nil {
 		dst = io.Discard
 	}
@@ -251,11 +264,11 @@ func copyStream(dst io.Writer, src io.Reader) bool {
 		n, err := src.Read(buf)
 		if n > 0 {
 			if _, err := dst.Write(buf[:n]); err != nil {
-				return false
+				return err
 			}
 		}
 		if err != nil {
-			return true
+			return nil
 		}
 	}
 }

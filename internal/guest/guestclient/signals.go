@@ -128,8 +128,8 @@ type message struct {
 // maxToTell is how many messages may wait for a guest to take the one before.
 const maxToTell = 64
 
-// tell has the guest told something. That it is told is not waited for: one that takes nothing any more must not keep us from
-// giving it up.
+// tell has the guest told something. That it is told is not waited for: one that takes nothing any
+// more must not keep us from giving it up.
 func (r *run) tell(name string, payload []byte) {
 	select {
 	case r.toTell <- message{name, payload}:

@@ -2,10 +2,13 @@ package guestclient
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"forage/internal/term"
 )
 
 // defaultTerm is what every terminal description database knows.
@@ -19,6 +22,8 @@ type terminal struct {
 
 	mu    sync.Mutex
 	saved *unix.Termios // modes to go back to; nil if not raw
+
+	screen *term.Controls // what the program's output passes; nil without a terminal
 }
 
 func newTerminal(command Command, stdio Stdio) *terminal {
@@ -33,6 +38,9 @@ func newTerminal(command Command, stdio Stdio) *terminal {
 		t.name = defaultTerm
 	}
 	t.input, t.output = terminalFile(stdio.In), terminalFile(stdio.Out)
+	if t.output != nil {
+		t.screen = &term.Controls{Out: stdio.Out, Clipboard: command.Clipboard, Title: command.Title}
+	}
 	return t
 }
 
@@ -92,12 +100,23 @@ func (t *terminal) makeRaw() error {
 	return nil
 }
 
-// restore undoes makeRaw.
+// restore undoes makeRaw and what the program did to the screen. Answers that a program asked a
+// terminal for must not be read by the user's shell: they go, and with them what was typed
+// meanwhile.
 func (t *terminal) restore() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	asked := false
+	if t.screen != nil {
+		var undo string
+		undo, asked = t.screen.Undo()
+		_, _ = io.WriteString(t.output, undo) // a terminal that is gone needs none
+	}
 	if t.saved == nil {
 		return
+	}
+	if asked {
+		_ = unix.IoctlSetInt(int(t.input.Fd()), unix.TCFLSH, unix.TCIFLUSH)
 	}
 	unix.IoctlSetTermios(int(t.input.Fd()), unix.TCSETS, t.saved)
 	t.saved = nil

@@ -45,8 +45,8 @@ func NewLog(host *os.File, folders ...string) (*Log, error) {
 	return nil, fmt.Errorf("making the log's FIFO: %w", errors.Join(errs...))
 }
 
-// open makes the FIFO, under a name that can't have been prepared. Opened
-// for both directions it never ends, whoever writes to it (fifo(7)).
+// open makes the FIFO, under a name that can't have been prepared. Opened for both directions it
+// never ends (fifo(7)).
 func (l *Log) open(folder string) error {
 	l.path = filepath.Join(folder, "log-"+rand.Text())
 	if err := unix.Mkfifo(l.path, 0o600); err != nil {

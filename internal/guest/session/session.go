@@ -1,6 +1,6 @@
-// Package session keeps the agent in a tmux session that outlives the terminals
-// attached to it, and carries what its window prints to the sandbox's log. tmux runs inside and is as
-// untrusted as the agent: its answers are bounded and may be lies.
+// Package session keeps the agent in a tmux session that outlives the terminals attached to it, and
+// carries what its window prints to the sandbox's log. tmux runs inside and is as untrusted as the
+// agent: its answers are bounded and may be lies.
 package session
 
 import (
@@ -25,7 +25,7 @@ const (
 	None     = "none"
 )
 
-// The size of the windows until somebody attaches, in characters.
+// The size of the windows until a client attaches, in characters.
 const (
 	columns = "200"
 	rows    = "50"
@@ -40,8 +40,8 @@ type Options struct {
 	Log     *Log     // nil: its output goes nowhere but to its window
 }
 
-// Session is the tmux session forage.SessionName on tmux's default socket. Whoever
-// asks bounds how long tmux may take, with the context.
+// Session is the tmux session forage.SessionName on tmux's default socket. The context bounds how
+// long tmux may take.
 type Session struct {
 	options Options
 	tmux    string
@@ -65,9 +65,10 @@ func New(options Options) (*Session, error) {
 	return &Session{options: options, tmux: tmux}, nil
 }
 
-// Start starts the session, unless the agent's window is there already. If only the
-// window is missing or its program has ended, it is started again. A tmux server that
-// has lost its last window takes a moment to be gone, and does nothing more then: it is waited for, as long as ctx allows.
+// Start starts the session, unless the agent's window is there already. If only the window is
+// missing or its program has ended, it is started again. A tmux server that has lost its last
+// window takes a moment to be gone, and does nothing more then: it is waited for, as long as ctx
+// allows.
 func (s *Session) Start(ctx context.Context) error {
 	for wait := time.Millisecond; ; wait = min(2*wait, longestWait) {
 		err := s.start(ctx)
@@ -113,7 +114,8 @@ type State struct {
 	Status  *int   // with which exit status; nil where tmux doesn't know it
 }
 
-// State is whether the session is there and a terminal is attached to it, and whether the agent runs.
+// State is whether the session is there and a terminal is attached to it, and whether the agent
+// runs.
 func (s *Session) State(ctx context.Context) (State, error) {
 	windows, attached, err := s.windows(ctx)
 	if err != nil || windows == nil {
@@ -193,10 +195,10 @@ func (s *Session) newWindow() []string {
 const endedFormat = "The agent has ended: #{?pane_dead_status,status #{pane_dead_status},signal #{pane_dead_signal}}. " +
 	"#{prefix} d detaches; forage-ctl start #{FORAGE_SANDBOX} starts it again."
 
-// withLog adds the commands that keep the window readable when the agent has ended, and copy its output
-// to the log. tmux runs them before it reads what the agent printed, so that nothing is missed. That the
-// agent has ended, and each size of the window, is written to the log too: as a command of ours, and as
-// XTWINOPS 8 (xterm's ctlseqs).
+// withLog adds the commands that keep the window readable when the agent has ended, and copy its
+// output to the log. tmux runs them before it reads what the agent printed, so that nothing is
+// missed. That the agent has ended, and each size of the window, is written to the log too: as a
+// command of ours, and as XTWINOPS 8 (xterm's ctlseqs).
 func (s *Session) withLog(args []string) []string {
 	args = append(args, ";", "set-option", "-w", "-t", agentWindow, "remain-on-exit", "on",
 		";", "set-option", "-q", "-w", "-t", agentWindow, "remain-on-exit-format", endedFormat)

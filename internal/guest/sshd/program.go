@@ -102,8 +102,7 @@ func (p *program) serve(channel ssh.Channel) {
 	sendEnd(channel, p.process.Status())
 }
 
-// copyOutput closes the pipe as soon as the client is gone, so that whoever
-// writes to it learns of that (SIGPIPE).
+// copyOutput closes the pipe as soon as the client is gone, so that its writers get SIGPIPE.
 func copyOutput(dst io.Writer, src *os.File, process *boot.Process) {
 	boot.CopyOutput(dst, src, process.Done())
 	src.Close()

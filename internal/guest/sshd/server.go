@@ -1,7 +1,6 @@
-// Package sshd is the guest's SSH server: programs, terminals, files and
-// connections to servers inside, over whatever channel the runtime gave. It logs in
-// holders of the sandbox's keys and nobody else; it forwards nothing towards the
-// client, neither ports nor agents nor X11.
+// Package sshd is the guest's SSH server: programs, terminals, files and connections to servers
+// inside, over whatever channel the runtime gave. It logs in holders of the sandbox's keys alone;
+// it forwards nothing towards the client, neither ports nor agents nor X11.
 //
 // Whatever touches files or runs code does so in a confined child. This process
 // itself only copies bytes.
@@ -30,8 +29,8 @@ const (
 	handshakeLimit = 30 * time.Second // on a busy machine both ends take long
 )
 
-// version begins as OpenSSH's own does: only such servers are told by its client
-// that nobody reads the output any more (eow@openssh.com), which ends `ssh ... yes | head`.
+// version begins as OpenSSH's own does: only such servers are told by its client that the output
+// has no reader any more (eow@openssh.com), which ends `ssh ... yes | head`.
 const version = "SSH-2.0-OpenSSH_forage"
 
 // Options is what a Server needs.

@@ -200,7 +200,7 @@ func failedProgram(err error) *program {
 		code = start.Code
 	}
 	var message bytes.Buffer
-	fmt.Fprintf(&message, "forage: %v\r\n", err)
+	fmt.Fprintf(&message, "forage-ctl: %v\r\n", err)
 	if hint := forage.Hint(err); hint != "" {
 		fmt.Fprintf(&message, "hint: %s\r\n", hint)
 	}

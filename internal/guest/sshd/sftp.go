@@ -25,7 +25,7 @@ func SFTP() int {
 		err = server.Serve()
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
-		fmt.Fprintf(os.Stderr, "forage: serving files: %v\n", err)
+		fmt.Fprintf(os.Stderr, "forage-ctl: serving files: %v\n", err)
 		return 1
 	}
 	return 0

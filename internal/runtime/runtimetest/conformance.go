@@ -3,6 +3,8 @@ package runtimetest
 import (
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -37,6 +39,8 @@ func Conformance(t *testing.T, h Harness) {
 		{"files", filesAreThere},
 		{"folder as root filesystem", folderIsARootfs},
 		{"network", networkIsThePlans},
+		{"connections", connectionsAreWhole},
+		{"session", sessionIsLogged},
 		{"tasks", tasksAreBounded},
 		{"disk", diskIsBounded},
 		{"memory", memoryIsBounded},
@@ -146,7 +150,8 @@ func mountsAreAsPlanned(h *host) {
 	}
 }
 
-// homeIsKept: what is in a kept home outlives the sandbox; of our own files, those that are there stay, and those that are renewed are ours.
+// homeIsKept: what is in a kept home outlives the sandbox; of our own files, those that are there
+// stay, and those that are renewed are ours.
 func homeIsKept(h *host) {
 	home := filepath.Join(h.state, "home")
 	if err := os.Mkdir(home, 0o700); err != nil {
@@ -237,6 +242,62 @@ func networkIsThePlans(h *host) {
 	b.fails("curl -sSf --noproxy '*' http://denied.example/")
 	b.fails("curl -sSf --noproxy '*' " + server.URL)
 	b.works("python3 -c 'import socket; s = socket.create_server((\"127.0.0.1\", 8123)); c = socket.create_connection((\"127.0.0.1\", 8123)); s.accept()'")
+}
+
+// connectionsAreWhole: each direction of a connection ends by itself, what is denied is reset, and
+// names are resolved over UDP and TCP.
+func connectionsAreWhole(h *host) {
+	if !h.runtime.Info().Capabilities.TransparentProxy {
+		h.Skip("programs have to heed proxy variables")
+	}
+	echo, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		h.Fatal(err)
+	}
+	defer echo.Close()
+	go func() {
+		for {
+			conn, err := echo.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				text, _ := io.ReadAll(conn)
+				conn.Write(text)
+			}()
+		}
+	}()
+	plan := h.plan("box")
+	plan.Network = forage.Network{Mode: forage.NetworkRestricted, Allow: []string{"echo.example:7"}}
+	plan.Spec.Network = forage.NetworkRestricted
+	resolving(&plan, "echo.example", 7, netip.MustParseAddrPort(echo.Addr().String()))
+	b := h.start(plan)
+	b.works("getent ahosts echo.example && RES_OPTIONS=use-vc getent ahosts echo.example")
+	b.fails("getent ahosts denied.example")
+	const script = "import os, socket, threading\n" +
+		"def one(size):\n" +
+		"  s = socket.create_connection((\"echo.example\", 7)); d = os.urandom(size)\n" +
+		"  s.sendall(d); s.shutdown(socket.SHUT_WR); got = b\"\".join(iter(lambda: s.recv(65536), b\"\"))\n" +
+		"  assert got == d, len(got)\n" +
+		"one(5000000)\n" +
+		"ts = [threading.Thread(target=one, args=(1000,)) for _ in range(100)]\n" +
+		"[t.start() for t in ts]; [t.join() for t in ts]\n" +
+		"s = socket.create_connection((\"192.0.2.1\", 7))\n" +
+		"try: s.recv(1); raise SystemExit(\"a denied connection is not reset\")\n" +
+		"except ConnectionResetError: pass\n"
+	b.works("python3 -c '" + script + "'")
+}
+
+// sessionIsLogged: what the agent's window shows is in the log on the host.
+func sessionIsLogged(h *host) {
+	plan := h.plan("box")
+	plan.Spec.Session, plan.Spec.Command = true, []string{"sh", "-c", "echo shown in the window; exec sleep 1000"}
+	h.start(plan)
+	h.eventually("the log has what the window shows", func() bool {
+		text, err := os.ReadFile(filepath.Join(h.state, "box.log"))
+		return err == nil && strings.Contains(string(text), "shown in the window")
+	})
 }
 
 func tasksAreBounded(h *host) {

@@ -197,6 +197,8 @@ counts = [
     take(lambda n: libc.inotify_init1(0)),
     take(lambda n: libc.timer_create(1, None, ctypes.byref(timer))),
     take(lambda n: libc.mq_open(b"/q%d" % n, os.O_CREAT | os.O_RDWR, 0o600, None)),
+    take(lambda n: libc.open(b"/dev/ptmx", os.O_RDWR | os.O_NOCTTY)),
+    libc.mlock(ctypes.create_string_buffer(2 << 20), 2 << 20),
 ]
 open('/tmp/held.new', 'w').write(' '.join(map(str, counts)))
 os.rename('/tmp/held.new', '/tmp/held')
@@ -204,14 +206,15 @@ time.sleep(600)
 END
 python3 /tmp/hold.py >/dev/null 2>&1 </dev/null & for i in $(seq 600); do test -e /tmp/held && exit; sleep 0.1; done; exit 1`)
 	before := strings.Fields(b.works("cat /tmp/held")) // and held still
-	h.Logf("inotify instances, timers and message queues taken inside: %s", before)
-	// Limits are compared with what the user has in all sandboxes together; others of the same user may run just now.
+	h.Logf("inotify instances, timers, message queues and terminals taken inside, and whether memory was locked: %s", before)
+	// Limits are compared with what the user has in all sandboxes together; others of the same user
+	// may run just now.
 	all, err := os.ReadFile("/proc/sys/fs/inotify/max_user_instances")
 	if err != nil {
 		h.Fatal(err)
 	}
 	limit, err := strconv.Atoi(strings.TrimSpace(string(all)))
-	if n, countErr := strconv.Atoi(before[0]); err != nil || countErr != nil || n > limit/2 {
+	if n, countErr := strconv.Atoi(before[0]); err != nil || countErr != nil || n > limit/4 {
 		h.Errorf("%s inotify instances inside leave the host too few: its limit is %d (%v)", before[0], limit, err)
 	}
 	for i, q := range []struct {
@@ -227,6 +230,17 @@ python3 /tmp/hold.py >/dev/null 2>&1 </dev/null & for i in $(seq 600); do test -
 		if err != nil || n*q.perItem > limit.Cur/2 {
 			h.Errorf("%s %s inside leave the host too few: its limit is %d (%v)", before[i+1], q.name, limit.Cur, err)
 		}
+	}
+	if n, err := strconv.Atoi(before[3]); err != nil || n > 500 || before[4] != "-1" {
+		h.Errorf("%s terminals, and locking memory gives %s", before[3], before[4])
+	}
+	watches, err := os.ReadFile("/proc/sys/fs/inotify/max_user_watches")
+	if err != nil {
+		h.Fatal(err)
+	}
+	inside, errInside := strconv.Atoi(b.works("cat /proc/sys/user/max_inotify_watches"))
+	if all, err := strconv.Atoi(strings.TrimSpace(string(watches))); err != nil || errInside != nil || inside > all/4 {
+		h.Errorf("%d of %d inotify watches may be had inside (%v, %v)", inside, all, err, errInside)
 	}
 	h.start(h.plan("other")) // signals all of its threads on the way
 }

@@ -18,7 +18,7 @@ func nativeHarness() runtimetest.Harness {
 	return runtimetest.Harness{
 		Program: program,
 		New: func(runtimeDir string) runtime.Runtime {
-			return native.New(native.Config{Dir: runtimeDir, Self: program})
+			return native.New(runtimeDir, program)
 		},
 	}
 }

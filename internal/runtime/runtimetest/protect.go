@@ -31,11 +31,12 @@ func (h *host) unchanged(dir string, names ...string) {
 	}
 }
 
-// protectedStays: what Spec.Protect names can't be changed, replaced or moved away, alone or with a folder above it.
+// protectedStays: what Spec.Protect names can't be changed, replaced or moved away, alone or with a
+// folder above it.
 func protectedStays(h *host) {
 	names := []string{".envrc", ".vscode/tasks.json", "tools/hooks/pre-commit"}
 	h.tree(h.workspace, names...)
-	if os.Getuid() == 0 { // or nobody inside could write there in the first place
+	if os.Getuid() == 0 { // or the agent could not write there in the first place
 		h.give(h.workspace)
 	}
 	plan := h.plan("box")
@@ -65,7 +66,8 @@ func protectedStays(h *host) {
 	}
 }
 
-// metadataStays: metadata of the sandbox's own stands over the host's, also deeper in the tree, and objects are read-only.
+// metadataStays: metadata of the sandbox's own stands over the host's, also deeper in the tree, and
+// objects are read-only.
 func metadataStays(h *host) {
 	private, objects := filepath.Join(h.state, "private"), filepath.Join(h.state, "objects")
 	h.tree(h.workspace, ".git/config", "libs/deep/sub/.git")

@@ -30,7 +30,7 @@ const maxAsked = 64 << 10
 func (l *Login) Answer(ctx context.Context, host string, r *http.Request, access, refresh string) (*http.Response, error) {
 	asked, ok := judged(r)
 	if !l.answers(host, asked) {
-		if !ok && l.form.refuses(host, "") || slices.ContainsFunc(asked, func(path string) bool { return l.form.refuses(host, path) }) {
+		if !ok || slices.ContainsFunc(asked, func(path string) bool { return l.form.refuses(host, path) }) {
 			return reply(r, http.StatusForbidden, oauthError("access_denied",
 				"forage: this is not among what the sandbox may use the login for")), nil
 		}

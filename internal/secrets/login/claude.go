@@ -18,7 +18,8 @@ const (
 	claudeRefresh = "sk-ant-ort01-"
 )
 
-// claude is the login of Claude Code (Claude Pro, Max, Team and Enterprise), as its version 2.1 keeps it.
+// claude is the login of Claude Code (Claude Pro, Max, Team and Enterprise), as its version 2.1
+// keeps it.
 func claude() form {
 	return form{
 		command:      "claude",

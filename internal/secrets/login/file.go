@@ -140,7 +140,7 @@ func (f *file) replace() (*replacement, error) {
 		return nil, err
 	}
 	next := path + ".forage"
-	// Left by a process that was killed: nobody else is here, under the lock.
+	// Left by a process that was killed: we have the lock.
 	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, bare(err)
 	}

@@ -32,7 +32,8 @@ func Placeholders(kind forage.LoginKind, sandbox, secret string) (access, refres
 type File struct {
 	Path    string // below the home
 	Content []byte
-	// Renew: it has placeholders, and is written anew at each start. Another one is the agent's once it is there.
+	// Renew: it has placeholders, and is written anew at each start. Another one is the agent's
+	// once it is there.
 	Renew bool
 }
 

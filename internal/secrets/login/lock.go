@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// lockStale is when a lock folder belongs to nobody any more, and
-	// lockTouch how often its owner says that it does. Both are Claude Code's.
+	// lockStale is when a lock folder has no owner any more, and lockTouch how often its owner says
+	// that it does. Both are Claude Code's.
 	lockStale = 10 * time.Second
 	lockTouch = 3 * time.Second
 	// lockPoll is how often a lock that is taken is looked at again.
@@ -47,7 +47,7 @@ func hold(ctx context.Context, file string, folders []string) (release func(), e
 	release = func() {
 		close(stop)
 		for _, path := range held {
-			_ = os.Remove(path) // gone already: somebody has taken it for stale
+			_ = os.Remove(path) // gone already: another process took it for stale
 		}
 		dir.Close()
 	}

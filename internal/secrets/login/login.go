@@ -81,9 +81,10 @@ func (l *Login) get(ctx context.Context, refused string) (secrets.Secret, error)
 	if have.access != refused && have.good(l.now(), early) {
 		return secrets.New(have.access), nil
 	}
-	// By what was refused: a renewal that takes that token for good is not theirs who had it refused.
+	// By what was refused: a renewal that takes that token for good is not theirs who had it
+	// refused.
 	done := l.flight.DoChan(refused, func() (any, error) {
-		// Whoever asked first may go away: the renewal is everybody's.
+		// The first caller may go away: the others wait for the renewal too.
 		return l.renew(context.WithoutCancel(ctx), refused)
 	})
 	select {
@@ -140,7 +141,7 @@ func (t tokens) good(now time.Time, margin time.Duration) bool {
 	return t.access != "" && (t.expires.IsZero() || t.expires.After(now.Add(margin)))
 }
 
-// same says whether nobody has renewed the login between two looks at it.
+// same says whether the login was not renewed between two looks at it.
 func (t tokens) same(other tokens) bool {
 	return t.access == other.access && t.refresh == other.refresh
 }

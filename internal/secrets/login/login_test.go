@@ -1,8 +1,6 @@
 package login
 
 import (
-	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -107,7 +105,7 @@ func TestWrittenBack(t *testing.T) {
 	for _, test := range tests {
 		t.Run(string(test.kind), func(t *testing.T) {
 			w := newWorld(t, test.kind, test.file)
-			if err := os.Chmod(w.path, 0o644); err != nil { // as somebody's umask had it
+			if err := os.Chmod(w.path, 0o644); err != nil { // as an umask had it
 				t.Fatal(err)
 			}
 			w.get()
@@ -143,33 +141,7 @@ func parsed(t *testing.T, text string) map[string]any {
 	return found
 }
 
-// TestLife: no answer and no file makes a token end outside of time.
-func TestLife(t *testing.T) {
-	for said, want := range map[float64]time.Duration{
-		-1: 0, 0: 0, 0.5: time.Second / 2, 28800: 8 * time.Hour, 1e9: grantMax, 1e300: grantMax, -1e300: 0,
-	} {
-		if got := (grant{ExpiresIn: said}).life(); got != want {
-			t.Errorf("expires_in %g lasts %v, want %v", said, got, want)
-		}
-	}
-	w := endedClaude(t)
-	w.set(func(res http.ResponseWriter) {
-		_, _ = io.WriteString(res, `{"access_token":"endless","expires_in":1e300}`)
-	}, nil)
-	if got := w.get(); got != "endless" || !strings.Contains(w.read(), fmt.Sprintf(`"expiresAt":%d`, start.Add(grantMax).UnixMilli())) {
-		t.Errorf("got %s, and the file %s", got, w.read())
-	}
-	endless := strings.Replace(claudeLogin("endless", "r", start), fmt.Sprint(start.UnixMilli()), "1e300", 1)
-	if held, err := parseClaude([]byte(endless)); err != nil || !held.expires.Equal(far) {
-		t.Errorf("1e300 is %v, %v", held.expires, err)
-	}
-	claims := base64.RawURLEncoding.EncodeToString([]byte(`{"exp":1e300}`))
-	if held, err := parseChatGPT([]byte(chatGPTLogin("x."+claims+".x", "r"))); err != nil || !held.expires.Equal(far) {
-		t.Errorf("exp 1e300 is %v, %v", held.expires, err)
-	}
-}
-
-// TestLinkStays: a login file that is a link into somebody's dotfiles stays one.
+// TestLinkStays: a login file that is a link into the user's dotfiles stays one.
 func TestLinkStays(t *testing.T) {
 	w := endedClaude(t)
 	target := filepath.Join(t.TempDir(), "dotfile")
@@ -208,20 +180,7 @@ func TestOneRenewal(t *testing.T) {
 	}
 }
 
-// TestGoneCaller: a renewal goes on for the others when who asked first goes away.
-func TestGoneCaller(t *testing.T) {
-	w := endedClaude(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	w.set(nil, cancel)
-	if _, err := w.login.Get(ctx); err != nil && !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
-	}
-	if got := w.get(); got != "sk-ant-oat01-access-1" || len(w.requests()) != 1 {
-		t.Errorf("got %s after %d requests", got, len(w.requests()))
-	}
-}
-
-// TestAgentsLock: while Claude Code renews its login itself, nobody else does.
+// TestAgentsLock: while Claude Code renews its login itself, Forage does not.
 func TestAgentsLock(t *testing.T) {
 	for _, name := range []string{".oauth_refresh.lock", "../agent.lock"} { // the folder is called agent here
 		t.Run(filepath.Base(name), func(t *testing.T) {
@@ -244,79 +203,6 @@ func TestAgentsLock(t *testing.T) {
 			}
 			if token := <-got; token != "by-claude" || len(w.requests()) != 0 {
 				t.Errorf("got %s after %d requests", token, len(w.requests()))
-			}
-		})
-	}
-}
-
-// TestStaleLock: Claude Code was killed while it held its lock.
-func TestStaleLock(t *testing.T) {
-	w := endedClaude(t)
-	lock := filepath.Join(filepath.Dir(w.path), ".oauth_refresh.lock")
-	if err := os.Mkdir(lock, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	before := time.Now().Add(-time.Minute)
-	if err := os.Chtimes(lock, before, before); err != nil {
-		t.Fatal(err)
-	}
-	if got := w.get(); got != "sk-ant-oat01-access-1" {
-		t.Errorf("got %s", got)
-	}
-	if _, err := os.Lstat(lock); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the lock is left: %v", err)
-	}
-}
-
-// TestHold: the agent's own lock has to be had, that of its older versions where it can be made.
-func TestHold(t *testing.T) {
-	dir := t.TempDir()
-	file, lock, nowhere := filepath.Join(dir, "login"), filepath.Join(dir, "lock"), filepath.Join(dir, "missing", "lock")
-	release, err := hold(t.Context(), file, []string{lock, nowhere})
-	if err != nil {
-		t.Fatal(err)
-	}
-	release()
-	if _, err := os.Lstat(lock); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the lock is left: %v", err)
-	}
-	if _, err := hold(t.Context(), file, []string{nowhere, lock}); err == nil {
-		t.Error("held without the agent's own lock")
-	}
-	if _, err := os.Lstat(lock); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a lock is left after failing: %v", err)
-	}
-}
-
-// TestLockHeld: while the server is asked, Claude Code finds its locks taken.
-func TestLockHeld(t *testing.T) {
-	w := endedClaude(t)
-	w.set(nil, func() {
-		for _, name := range []string{".oauth_refresh.lock", "../agent.lock"} {
-			if err := os.Mkdir(filepath.Join(filepath.Dir(w.path), name), 0o700); !errors.Is(err, os.ErrExist) {
-				t.Errorf("%s is not held: %v", name, err)
-			}
-		}
-	})
-	w.get()
-}
-
-// TestReplacedMeanwhile: Codex has no lock; what it writes while we ask stays.
-func TestReplacedMeanwhile(t *testing.T) {
-	theirs := chatGPTLogin(realJWT(start.Add(time.Hour), "theirs"), "rt_theirs")
-	answers := map[string]func(http.ResponseWriter){
-		"new tokens": nil,
-		"reused":     func(w http.ResponseWriter) { refuse(w, 401, `{"error":{"code":"refresh_token_reused"}}`) },
-	}
-	for name, answer := range answers {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, forage.LoginChatGPT, chatGPTLogin(realJWT(start.Add(-time.Hour), "ended"), "rt_old"))
-			w.set(answer, func() { w.write(theirs) })
-			if got, want := w.get(), realJWT(start.Add(time.Hour), "theirs"); got != want {
-				t.Errorf("got %s, want what the agent wrote", got)
-			}
-			if diff := cmp.Diff(theirs, w.read()); diff != "" {
-				t.Errorf("file (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -399,69 +285,6 @@ func TestNotWritable(t *testing.T) {
 	}
 	if got := w.get(); !strings.Contains(got, "is not renewed because it could not be written back") || len(w.requests()) != 0 {
 		t.Errorf("got %s after %d requests", got, len(w.requests()))
-	}
-}
-
-// TestNotWritten: the new tokens are lost on the way to the file; this process goes on with them.
-func TestNotWritten(t *testing.T) {
-	w := endedClaude(t)
-	w.set(nil, func() {
-		if err := os.Remove(w.path + ".forage"); err != nil {
-			t.Error(err)
-		}
-	})
-	if got := w.get(); !strings.Contains(got, "has been renewed, and could not be written") {
-		t.Errorf("got %s", got)
-	}
-	if got := w.get(); got != "sk-ant-oat01-access-1" || len(w.requests()) != 1 {
-		t.Errorf("then %s after %d requests", got, len(w.requests()))
-	}
-	w.write(claudeLogin("logged-in-again", "r", start.Add(time.Hour)))
-	if got := w.get(); got != "logged-in-again" {
-		t.Errorf("after a new login: %s", got)
-	}
-}
-
-// TestRenew: a server has refused a token that looked good.
-func TestRenew(t *testing.T) {
-	w := newWorld(t, forage.LoginClaude, claudeLogin("revoked", "r", start.Add(time.Hour)))
-	for range 2 { // two requests had it
-		got, err := w.login.Renew(t.Context(), secrets.New("revoked"))
-		if err != nil || got.Reveal() != "sk-ant-oat01-access-1" {
-			t.Errorf("got %v, %v", got.Reveal(), err)
-		}
-	}
-	if n := len(w.requests()); n != 1 {
-		t.Errorf("the server was asked %d times", n)
-	}
-}
-
-// TestRenewMeanwhile: a token is refused that the agent has written while somebody else's renewal,
-// which takes it for good, is under way.
-func TestRenewMeanwhile(t *testing.T) {
-	w := newWorld(t, forage.LoginChatGPT, chatGPTLogin(realJWT(start.Add(-time.Hour), "ended"), "rt_old"))
-	theirs := realJWT(start.Add(time.Hour), "theirs")
-	renewed := make(chan string, 1)
-	var once sync.Once
-	w.set(nil, func() {
-		once.Do(func() {
-			w.write(chatGPTLogin(theirs, "rt_theirs"))
-			go func() {
-				got, err := w.login.Renew(t.Context(), secrets.New(theirs))
-				renewed <- fmt.Sprint(got.Reveal(), err)
-			}()
-			select {
-			case got := <-renewed:
-				t.Errorf("got %s while another renewal holds the lock", got)
-			case <-time.After(3 * lockPoll): // enough to wait for the other's
-			}
-		})
-	})
-	if got := w.get(); got != theirs {
-		t.Errorf("got %s, want what the agent wrote", got)
-	}
-	if got, want := <-renewed, realJWT(start.Add(240*time.Hour), "access-2")+"<nil>"; got != want {
-		t.Errorf("renewed %s, want %s", got, want)
 	}
 }
 

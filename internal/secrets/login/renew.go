@@ -18,7 +18,8 @@ import (
 const (
 	// maxAnswer is how much of a token endpoint's answer is read, in bytes.
 	maxAnswer = 1 << 20
-	// lockMax bounds the wait for another process that renews: it asks, and writes to a disk that may be slow.
+	// lockMax bounds the wait for another process that renews: it asks, and writes to a disk that
+	// may be slow.
 	lockMax = 2 * requestMax
 )
 
@@ -46,7 +47,7 @@ func (l *Login) renew(ctx context.Context, refused string) (tokens, error) {
 		return tokens{}, l.fail(have, l.unwritable(err))
 	}
 	defer release()
-	// Whoever had the lock may have renewed it.
+	// The lock's last holder may have renewed it.
 	have, err = l.file.read()
 	if err != nil {
 		return tokens{}, l.explain(err)

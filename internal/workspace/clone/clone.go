@@ -6,7 +6,6 @@ package clone
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"os"
 	"time"
 
@@ -90,14 +89,7 @@ func free(w forage.Workspace) error {
 	if worktree.Interrupted(w) {
 		return nil
 	}
-	for _, dir := range [...]string{w.Repository.Store, w.Repository.Dir, w.Path} {
-		if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
-			return forage.WithHint(
-				forage.Errorf(forage.ErrRefused, "%s is there already", dir),
-				"choose another name for the sandbox; `forage-ctl gc` finds what a sandbox left behind")
-		}
-	}
-	return nil
+	return workspace.Free(w.Repository.Store, w.Repository.Dir, w.Path)
 }
 
 // check says what has become of a clone that isn't as Create left it.
@@ -114,7 +106,7 @@ func check(w forage.Workspace) error {
 
 // Create makes the clone's repository, and a worktree of it.
 func (p Provider) Create(ctx context.Context, w forage.Workspace) (err error) {
-	if err := p.unused(ctx, w); err != nil { // of an earlier try: to Plan, there was none, or it wasn't finished
+	if err := takeAway(w); err != nil { // of an earlier try: to Plan, there was none, or it wasn't finished
 		return err
 	}
 	if err := worktree.Begin(w); err != nil {
@@ -122,7 +114,7 @@ func (p Provider) Create(ctx context.Context, w forage.Workspace) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, p.unused(context.WithoutCancel(ctx), w))
+			err = errors.Join(err, takeAway(w))
 		}
 	}()
 	if err := p.fill(ctx, w); err != nil {
@@ -169,15 +161,6 @@ func (p Provider) fill(ctx context.Context, w forage.Workspace) error {
 	return nil
 }
 
-// unused takes away what Create made, before anything was done with it.
-func (p Provider) unused(ctx context.Context, w forage.Workspace) error {
-	worktree.DropUnbegun(w)
-	if _, err := os.Lstat(w.Repository.Dir); err == nil && !worktree.Interrupted(w) && !worktree.Made(w) {
-		return nil
-	}
-	return takeAway(w)
-}
-
 // Update imports the commits that were made inside.
 func (p Provider) Update(ctx context.Context, w forage.Workspace) (workspace.Update, error) {
 	if worktree.Ending(w) {
@@ -219,13 +202,7 @@ func (p Provider) follow(ctx context.Context, w forage.Workspace) error {
 
 // Remove takes away the clone. Work that is kept stays in the clone's own repository, which is moved aside: the source isn't changed.
 func (p Provider) Remove(ctx context.Context, w forage.Workspace, how workspace.Removal) ([]workspace.Recovery, error) {
-	if how == workspace.RemoveUnused {
-		return nil, p.unused(ctx, w)
-	}
-	if gitrepo.Removed(w) {
-		return nil, errors.Join(gitrepo.RemoveStore(w.Repository.Store), gitrepo.RemovePrivate(*w.Repository))
-	}
-	if worktree.Ending(w) {
+	if how == workspace.RemoveUnused || worktree.Ending(w) {
 		return nil, takeAway(w)
 	}
 	p.askRemote(ctx, w)

@@ -10,6 +10,7 @@ import (
 )
 
 func TestPlan(t *testing.T) {
+	t.Parallel()
 	base, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)

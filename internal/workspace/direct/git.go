@@ -10,6 +10,7 @@ import (
 	"forage/internal/rootfs"
 	"forage/internal/workspace"
 	"forage/internal/workspace/gitrepo"
+	"forage/internal/workspace/jjrepo"
 )
 
 // planGit gives w the private metadata of the git repository at its root, if there is one.
@@ -23,11 +24,8 @@ func planGit(ctx context.Context, request workspace.Request, w *forage.Workspace
 	if errors.Is(err, gitrepo.ErrNoRepository) {
 		return withoutGit(ctx, request, w)
 	}
-	if errors.Is(err, forage.ErrRefused) {
-		return err
-	}
 	if err != nil {
-		return forage.WithHint(err, "make it whole, or use --git-worktree or --clone")
+		return err
 	}
 	if w.Branch, w.Base, err = start(ctx, r, request); err != nil {
 		return err
@@ -125,7 +123,7 @@ func (p Provider) Create(ctx context.Context, w forage.Workspace) error {
 			return errors.Join(err, gitrepo.RemovePrivate(*w.Repository))
 		}
 	}
-	if err := p.createJJ(ctx, w); err != nil {
+	if err := errors.Join(p.createJJ(ctx, w), gitrepo.NoteRules(w)); err != nil {
 		return errors.Join(err, gitrepo.RemovePrivate(*w.Repository))
 	}
 	return nil
@@ -144,10 +142,10 @@ func createPart(ctx context.Context, w forage.Workspace, scratch string) error {
 
 // parts are w and the submodules in it, each as a workspace of its own.
 func parts(w forage.Workspace) []forage.Workspace {
+	alone := *w.Repository
+	alone.Nested = nil
 	all := []forage.Workspace{w}
-	if w.Repository == nil {
-		return all
-	}
+	all[0].Repository = &alone
 	for _, nested := range w.Repository.Nested {
 		part := w
 		part.Path, part.Target = filepath.Join(w.Path, nested.Path), filepath.Join(w.Target, nested.Path)
@@ -163,7 +161,7 @@ func (p Provider) Update(ctx context.Context, w forage.Workspace) (workspace.Upd
 		return workspace.Update{}, nil
 	}
 	if isJJ(w) {
-		return p.updateJJ(ctx, w)
+		return jjrepo.Update(ctx, w, p.Places.Scratch)
 	}
 	var update workspace.Update
 	for i, part := range parts(w) {
@@ -185,7 +183,7 @@ func (p Provider) Status(ctx context.Context, w forage.Workspace) (workspace.Sta
 		return whole, nil
 	}
 	if isJJ(w) {
-		return p.statusJJ(ctx, w)
+		return jjrepo.Status(ctx, w, p.Places.Scratch)
 	}
 	for i, part := range parts(w) {
 		status, err := gitrepo.Unsaved(ctx, part, p.Places.Scratch)
@@ -198,7 +196,6 @@ func (p Provider) Status(ctx context.Context, w forage.Workspace) (workspace.Sta
 		}
 		add(&whole, status, w.Repository.Nested[i-1].Path)
 	}
-	whole.Uncommitted, whole.UncommittedCount = nil, 0
 	err := p.elsewhereJJ(ctx, w, &whole)
 	return whole, err
 }
@@ -208,6 +205,11 @@ func add(whole *workspace.Status, status workspace.Status, path string) {
 	whole.Commits = append(whole.Commits, status.Commits...)
 	whole.Commits = whole.Commits[:min(len(whole.Commits), workspace.MaxListed)]
 	whole.CommitsCount += status.CommitsCount
+	for _, name := range status.Uncommitted {
+		whole.Uncommitted = append(whole.Uncommitted, path+"/"+name)
+	}
+	whole.Uncommitted = whole.Uncommitted[:min(len(whole.Uncommitted), workspace.MaxListed)]
+	whole.UncommittedCount += status.UncommittedCount
 	if status.CommitsCount > 0 {
 		whole.InSubmodules += status.CommitsCount
 		whole.Submodules = append(whole.Submodules, path)
@@ -229,7 +231,7 @@ func (p Provider) Remove(ctx context.Context, w forage.Workspace, how workspace.
 		return nil, nil
 	}
 	if isJJ(w) {
-		return p.removeJJ(ctx, w, how)
+		return jjrepo.Remove(ctx, w, how, p.Places.Scratch, func(*jjrepo.Shadow) error { return gitrepo.RemovePrivate(*w.Repository) })
 	}
 	if how == workspace.RemoveUnused {
 		return nil, gitrepo.RemovePrivate(*w.Repository)
@@ -261,7 +263,7 @@ func (p Provider) Remove(ctx context.Context, w forage.Workspace, how workspace.
 // beforeRemoval keeps what is to be kept, and says for each part at which commit its branch is to be deleted then; "" is not.
 func (p Provider) beforeRemoval(ctx context.Context, w forage.Workspace, how workspace.Removal) (kept []workspace.Recovery, branches []string, err error) {
 	for _, part := range parts(w) {
-		more, branch, err := gitrepo.BeforeRemoval(ctx, single{p}, part, how, p.Places)
+		more, branch, err := gitrepo.BeforeRemoval(ctx, p, part, how, p.Places)
 		kept, branches = append(kept, more...), append(branches, branch)
 		if err != nil {
 			return kept, nil, err
@@ -269,22 +271,4 @@ func (p Provider) beforeRemoval(ctx context.Context, w forage.Workspace, how wor
 	}
 	more, err := p.keepJJ(ctx, w)
 	return append(kept, more...), branches, err
-}
-
-// single is the provider for one of parts.
-type single struct{ Provider }
-
-func (s single) Update(ctx context.Context, part forage.Workspace) (workspace.Update, error) {
-	return s.Provider.Update(ctx, alone(part))
-}
-
-func (s single) Status(ctx context.Context, part forage.Workspace) (workspace.Status, error) {
-	return s.Provider.Status(ctx, alone(part))
-}
-
-func alone(part forage.Workspace) forage.Workspace {
-	repository := *part.Repository
-	repository.Nested = nil
-	part.Repository = &repository
-	return part
 }

@@ -65,6 +65,7 @@ func (s site) superproject() string {
 }
 
 func TestSubmodulesWorkInside(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	inside := s.make(s.superproject())
 	if got := inside.Run("git status --porcelain && git -C libs/middle status --porcelain && git -C libs/middle/deep/inner status --porcelain"); got != "" {
@@ -90,6 +91,7 @@ func TestSubmodulesWorkInside(t *testing.T) {
 // TestSubmodulesAreNoWayOut has somebody inside put metadata that names programs wherever the user's git
 // looks for that of a submodule.
 func TestSubmodulesAreNoWayOut(t *testing.T) {
+	t.Parallel()
 	plant := `
 		ran=$PWD/ran
 		trap_in() { mkdir -p "$1/objects" "$1/refs" && echo 'ref: refs/heads/main' >"$1/HEAD" &&
@@ -114,6 +116,7 @@ func TestSubmodulesAreNoWayOut(t *testing.T) {
 		"umount":                    `umount libs/middle/.git; umount libs/middle; true`,
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := newSite(t)
 			repo := filepath.Join(workspacetest.Dir(t), "repo")
 			s.Must("/", "cp", "-a", made, repo)
@@ -135,6 +138,7 @@ func TestSubmodulesAreNoWayOut(t *testing.T) {
 }
 
 func TestGitFoldersAreRefused(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	repo := s.superproject()
 	bare := filepath.Join(workspacetest.Dir(t), "bare.git")
@@ -171,6 +175,7 @@ func TestGitFoldersAreRefused(t *testing.T) {
 }
 
 func TestAnotherPlanOfTheSameSandboxKeepsItsBase(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	repo := s.Repository(filepath.Join(workspacetest.Dir(t), "repo"))
 	inside := s.make(repo)
@@ -182,5 +187,32 @@ func TestAnotherPlanOfTheSameSandboxKeepsItsBase(t *testing.T) {
 	})
 	if err != nil || again.Base != inside.Work.Base || again.Repository.Head != inside.Work.Repository.Head {
 		t.Errorf("planned again: %+v (%v), before: %+v", again, err, inside.Work)
+	}
+}
+
+// What is only staged is in the index inside alone, also where the files are the user's own. What the user had staged is the user's.
+func TestStagedContentIsWork(t *testing.T) {
+	s := newSite(t)
+	repo := s.Repository(filepath.Join(workspacetest.Dir(t), "repo"))
+	stage := "printf 'staged by %s' $0 >$1 && git add $1 && echo later >$1"
+	s.Must(repo, "sh", "-c", stage, "the-user", "mine")
+	inside := s.make(repo)
+	if status, err := s.provider().Status(t.Context(), inside.Work); err != nil || status.Unsaved() {
+		t.Errorf("nothing was done inside: %+v (%v)", status, err)
+	}
+	inside.Run("printf 'staged inside' >theirs && git add theirs && echo later >theirs")
+	status, err := s.provider().Status(t.Context(), inside.Work)
+	if err != nil || !slices.Equal(status.Uncommitted, []string{"theirs"}) || status.UncommittedCount != 1 {
+		t.Errorf("status: %+v (%v)", status, err)
+	}
+	if _, err := s.provider().Remove(t.Context(), inside.Work, workspace.RemoveSaved); err == nil {
+		t.Fatal("what is only staged was lost")
+	}
+	kept, err := s.provider().Remove(t.Context(), inside.Work, workspace.RemoveForced)
+	if err != nil || len(kept) != 1 {
+		t.Fatalf("kept %+v (%v)", kept, err)
+	}
+	if got := s.Git(repo, "--git-dir="+filepath.Join(kept[0].Folder, "git"), "show", ":theirs"); !strings.HasSuffix(got, "staged inside") {
+		t.Errorf("kept is %q", got)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 // TestJJ puts the user's own folder with a jj repository to the suite: of jj alone, and shared with git.
 func TestJJ(t *testing.T) {
+	t.Parallel()
 	for name, arg := range map[string]string{"alone": "--no-colocate", "colocated": "--colocate"} {
 		if name == "colocated" && !testdir.Soak() {
 			continue // as a git repository is, once more with jj
@@ -24,6 +25,7 @@ func TestJJ(t *testing.T) {
 				},
 				Refuses:   func(name string) bool { return name == "jj with conflicts" },
 				UsualOnly: name == "colocated",
+				Few:       true,
 				Turn:      1,
 			})
 		})
@@ -32,6 +34,7 @@ func TestJJ(t *testing.T) {
 
 // TestOtherHeads has a head in a repository that git and jj share, which git is not at and no branch leads to.
 func TestOtherHeads(t *testing.T) {
+	t.Parallel()
 	u := workspacetest.NewUser(t)
 	repo := u.JJ(filepath.Join(workspacetest.Dir(t), "repo"), "--colocate")
 	base := workspacetest.Dir(t)

@@ -6,11 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"forage"
 	"forage/internal/rootfs"
@@ -77,19 +75,16 @@ func (p *submodules) one(at string) error {
 		return forage.WithHint(
 			forage.Errorf(forage.ErrUnsupported, "%s has more than %d folders with submodules", p.w.Path, maxSubmodules), worktreeHint)
 	}
-	info, err := lstatBelow(p.w.Path, at)
+	folder, err := workspace.OpenFolder(filepath.Join(p.w.Path, at))
 	if errors.Is(err, fs.ErrNotExist) {
 		return forage.WithHint(
 			forage.Errorf(forage.ErrUnsupported, "the folder of submodule %s is missing in %s, so it can't be protected", at, p.w.Path),
 			"make it (git submodule update --init, or an empty folder), or "+worktreeHint)
 	}
-	if err != nil {
-		return err
+	if err != nil { // a link on the way included
+		return forage.WithHint(forage.Errorf(forage.ErrUnsupported, "the submodule %s in %s: %w", at, p.w.Path, err), worktreeHint)
 	}
-	if !info.IsDir() {
-		return forage.WithHint(
-			forage.Errorf(forage.ErrUnsupported, "%s in %s is a submodule, and no folder", at, p.w.Path), worktreeHint)
-	}
+	folder.Close()
 	p.holdWay(path.Dir(at))
 	sub, err := gitrepo.Open(p.ctx, filepath.Join(p.w.Path, at))
 	if errors.Is(err, gitrepo.ErrNoRepository) {
@@ -146,21 +141,4 @@ func (p *submodules) hold(at string, writable bool) {
 	p.mounts = append(p.mounts, forage.Mount{
 		Source: filepath.Join(p.w.Path, at), Target: path.Join(p.request.Target, at), Writable: writable,
 	})
-}
-
-// lstatBelow is os.Lstat of a path below a folder; a link on the way is an error.
-func lstatBelow(root, at string) (fs.FileInfo, error) {
-	dir := root
-	var info fs.FileInfo
-	for part := range strings.SplitSeq(at, "/") {
-		dir = filepath.Join(dir, part)
-		var err error
-		if info, err = os.Lstat(dir); err != nil {
-			return nil, err
-		}
-		if info.Mode().Type() == fs.ModeSymlink {
-			return nil, forage.WithHint(forage.Errorf(forage.ErrUnsupported, "%s is a link on the way to a submodule", dir), worktreeHint)
-		}
-	}
-	return info, nil
 }

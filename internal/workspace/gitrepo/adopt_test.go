@@ -16,6 +16,7 @@ const (
 )
 
 func TestAdopt(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name  string
 		files map[string]string
@@ -84,6 +85,7 @@ func TestAdopt(t *testing.T) {
 
 // TestAdoptHostile: links in what was written inside lead nowhere.
 func TestAdoptHostile(t *testing.T) {
+	t.Parallel()
 	outside := t.TempDir()
 	file := filepath.Join(outside, "forage-b")
 	if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {

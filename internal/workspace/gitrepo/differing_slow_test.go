@@ -31,6 +31,7 @@ func plantSlow(t *testing.T, b *box, file string) {
 }
 
 func TestPatternsWithoutEndAreGivenUp(t *testing.T) {
+	t.Parallel()
 	for _, file := range []string{".gitignore", ".gitattributes"} {
 		t.Run(file, func(t *testing.T) {
 			t.Parallel()
@@ -41,17 +42,16 @@ func TestPatternsWithoutEndAreGivenUp(t *testing.T) {
 			must(t, err)
 			i.host.brief = time.Second
 			err = i.uncommitted(t.Context(), &workspace.Status{})
-			if !errors.Is(err, forage.ErrRefused) || !isTooLong(err) || !strings.Contains(forage.Hint(err), file) {
+			if !errors.Is(err, forage.ErrRefused) || !errors.Is(err, errTooLong) || !strings.Contains(forage.Hint(err), file) {
 				t.Errorf("what is uncommitted: %v (%s)", err, forage.Hint(err))
 			}
 			if file == ".gitattributes" { // each takes seconds
 				must(t, i.close())
 				return
 			}
-			s, err := i.staged()
-			must(t, err)
-			s.brief = time.Second
-			k := &keeping{importing: i, sandbox: "box", made: time.Now().UTC().Truncate(time.Second)}
+			must(t, i.quarantine())
+			i.stage.brief = time.Second
+			k := newKeeping(i, "box", time.Now().UTC().Truncate(time.Second))
 			must(t, k.run(t.Context()))
 			kept := filepath.Join(k.aside(), "tree", filepath.Dir(slowFile), "new")
 			if text, err := os.ReadFile(kept); err != nil || string(text) != "not committed\n" {

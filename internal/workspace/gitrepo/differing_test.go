@@ -10,6 +10,7 @@ import (
 
 // Of a folder that the agent has closed, git lists nothing: what is in it is not known to be saved.
 func TestFoldersThatGitCannotLookIntoAreWork(t *testing.T) {
+	t.Parallel()
 	if os.Getuid() == 0 {
 		t.Skip("root looks into every folder")
 	}

@@ -8,7 +8,8 @@ import (
 	"forage/internal/workspace/gitrepo"
 )
 
-// What rules of the user's ignore is left out without a word. What only a rule ignores that is new is told.
+// What rules of the user's ignore is left out without a word. What only a rule ignores that is new
+// is told.
 func TestNewRulesHideNothing(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

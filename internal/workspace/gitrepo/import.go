@@ -1,13 +1,14 @@
 package gitrepo
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
-	"slices"
+	"strings"
+	"time"
 
 	"forage"
 	"forage/internal/workspace"
@@ -49,15 +50,20 @@ type importing struct {
 	host    *Shadow
 	from    *metadata
 	scratch string
-	stage   *Shadow // see staged
+	stage   *Shadow // the quarantine
 }
 
 func openImport(ctx context.Context, open opener, w forage.Workspace, scratch string) (_ *importing, err error) {
-	r, err := openStore(ctx, open, w)
+	r, err := open(ctx, w.Repository.Store)
+	if errors.Is(err, ErrNoRepository) || errors.Is(err, fs.ErrNotExist) { // the user may have moved it
+		return nil, forage.WithHint(
+			forage.Errorf(forage.ErrRefused, "the repository %s is not there any more", w.Repository.Store),
+			"move it back; until then the commits stay inside")
+	}
 	if err != nil {
 		return nil, err
 	}
-	from, err := openMetadata(filepath.Join(w.Repository.Dir, "git"))
+	from, err := openInside(w)
 	if err != nil {
 		return nil, err
 	}
@@ -72,17 +78,6 @@ func openImport(ctx context.Context, open opener, w forage.Workspace, scratch st
 // opener is Open or OpenToRead.
 type opener func(ctx context.Context, path string) (*Repository, error)
 
-// openStore opens the host's repository, which the user may have moved.
-func openStore(ctx context.Context, open opener, w forage.Workspace) (*Repository, error) {
-	r, err := open(ctx, w.Repository.Store)
-	if errors.Is(err, ErrNoRepository) || errors.Is(err, fs.ErrNotExist) {
-		return nil, forage.WithHint(
-			forage.Errorf(forage.ErrRefused, "the repository %s is not there any more", w.Repository.Store),
-			"move it back; until then the commits stay inside")
-	}
-	return r, err
-}
-
 func (i *importing) close() error {
 	i.from.close()
 	if i.stage != nil {
@@ -91,31 +86,24 @@ func (i *importing) close() error {
 	return i.host.Close()
 }
 
-// stagingSuffix is the folder beside private metadata with the objects that come from inside: on a disk, where a folder for
-// scratch may be in memory, and theirs is no bound.
-const stagingSuffix = ".staging"
-
-// staged is the staging of the workspace, opened when it is first needed. What was fetched to it once is there the next time.
-func (i *importing) staged() (*Shadow, error) {
+// quarantine opens what commits come to: anew, without what came before.
+func (i *importing) quarantine() (err error) {
 	if i.stage != nil {
-		return i.stage, nil
+		err = i.stage.Close()
 	}
-	s, err := i.host.Repository.Staging(i.scratch, i.w.Repository.Dir+stagingSuffix)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		i.stage, err = i.host.Repository.quarantine(i.scratch)
 	}
-	i.stage = s
-	return s, nil
+	return err
 }
 
-// fetch brings commits from inside to the staging.
-func (i *importing) fetch(ctx context.Context, have string, ids ...string) (*Shadow, error) {
-	s, err := i.staged()
-	if err != nil {
-		return nil, err
+// fetch brings commits from inside to the quarantine.
+func (i *importing) fetch(ctx context.Context, ids ...string) error {
+	err := i.stage.fetch(ctx, i.from.path, ids...)
+	if err == nil {
+		err = i.stage.Sized(ctx, ids...)
 	}
-	ids = slices.DeleteFunc(ids, func(id string) bool { return id == "" })
-	return s, s.fetch(ctx, i.from.path, cmp.Or(have, i.w.Base), ids...)
+	return err
 }
 
 func (i *importing) run(ctx context.Context, state imported, at place) (workspace.Update, error) {
@@ -128,7 +116,7 @@ func (i *importing) run(ctx context.Context, state imported, at place) (workspac
 	if err := i.switched(ctx, at); err != nil {
 		return update, err
 	}
-	tip, err := i.choose(ctx, &state, at, now)
+	tip, err := i.choose(ctx, &state, at)
 	if err != nil {
 		return update, fmt.Errorf("bringing commits from inside, where %s is checked out: %w", at.called(), err)
 	}
@@ -145,7 +133,10 @@ func (i *importing) run(ctx context.Context, state imported, at place) (workspac
 			if err := saveImported(i.w, state); err != nil {
 				return update, err
 			}
-			err := i.stage.push(ctx, i.host, tip, ref, now)
+			err := i.stage.admit()
+			if err == nil {
+				err = i.host.MoveBranch(ctx, ref, now, tip, "forage: commits from inside")
+			}
 			if errors.Is(err, errMoved) {
 				return update, nil
 			}
@@ -168,8 +159,8 @@ func (i *importing) run(ctx context.Context, state imported, at place) (workspac
 	return update, i.bringIndex(ctx, state)
 }
 
-// switched fails when the user has switched the folder to another branch, and nobody has done so inside: what is committed inside
-// would have the other branch's files.
+// switched fails when the user has switched the folder to another branch, and nobody has done so
+// inside: what is committed inside would have the other branch's files.
 func (i *importing) switched(ctx context.Context, at place) error {
 	if i.w.Mode != forage.WorkspaceDirect || i.w.Repository.Head == "" || at.on != branchRef(i.w.Repository.Head) {
 		return nil
@@ -185,18 +176,17 @@ func (i *importing) switched(ctx context.Context, at place) error {
 		"`git switch "+i.w.Repository.Head+"` in "+i.w.Path+" brings them, or make them anew inside on a branch that is called "+on)
 }
 
-// moved says whether somebody else has moved the branch on the host, now being where it is. One that was
-// deleted is made again: nothing is lost by that.
+// moved says whether somebody else has moved the branch on the host, now being where it is. One
+// that was deleted is made again: nothing is lost by that.
 func moved(state imported, now string) bool {
 	return now != "" && now != state.Branch && now != state.Next
 }
 
-// bring brings a commit to the staging, and says whether the branch is to follow. It isn't where the host's
-// repository has the commit and no branch of ours: it came from there.
+// bring brings a commit to the quarantine, and says whether the branch is to follow. It isn't where
+// the host's repository has the commit and no branch of ours: it came from there.
 func (i *importing) bring(ctx context.Context, tip, now string) (moves bool, err error) {
-	s, err := i.fetch(ctx, now, tip)
-	if err == nil {
-		err = s.Sized(ctx, tip)
+	if err = i.quarantine(); err == nil {
+		err = i.fetch(ctx, tip)
 	}
 	if err != nil {
 		return false, fmt.Errorf("bringing commits from inside: %w", err)
@@ -204,7 +194,7 @@ func (i *importing) bring(ctx context.Context, tip, now string) (moves bool, err
 	if now != "" || i.w.Mode != forage.WorkspaceDirect {
 		return true, nil
 	}
-	has, err := s.contains(ctx, tip)
+	has, err := i.stage.contains(ctx, tip)
 	return !has, err
 }
 
@@ -218,4 +208,77 @@ func (i *importing) bringIndex(ctx context.Context, state imported) error {
 	}
 	state.Index = state.Branch
 	return saveImported(i.w, state)
+}
+
+// choose is the commit that the host's branch is to be at. A git in the jail says whether what is
+// checked out goes on from the sandbox's branch: a lie would only choose another commit of the
+// agent's. It notes in state what has no history in common.
+func (i *importing) choose(ctx context.Context, state *imported, at place) (string, error) {
+	if tip := state.settled(at); tip != "" {
+		return tip, nil
+	}
+	since := cmp.Or(at.own, state.Tip)
+	follows, err := i.host.asks(ctx, i.from.path, "merge-base", "--is-ancestor", "--end-of-options", since, at.head)
+	if err != nil || follows {
+		return at.head, err
+	}
+	common, err := i.host.asks(ctx, i.from.path, "merge-base", "--end-of-options", since, at.head)
+	if err == nil && !common {
+		state.Unrelated = at.head
+	}
+	return since, err
+}
+
+// exitedWithOne says whether git has answered no.
+func exitedWithOne(err error) bool {
+	var exit interface {
+		error
+		ExitCode() int
+	}
+	return errors.As(err, &exit) && exit.ExitCode() == 1
+}
+
+// Bounds of the list of files and folders that a commit from inside changes. A few objects are
+// enough for a tree that names billions of files: each git on the host that makes an index of one
+// would take all memory for it.
+const (
+	maxListed     = 512 << 20 // bytes: millions of files
+	maxTreePath   = 4096      // bytes of one: PATH_MAX
+	maxListMemory = 2 << 30   // what git may have for it
+	listCPU       = 5 * time.Second
+)
+
+// Sized refuses tips when they, or a commit that comes with them and is on no ref of the repository
+// yet, have more files than any working folder has.
+func (s *Shadow) Sized(ctx context.Context, tips ...string) error {
+	if len(tips) == 0 {
+		return nil
+	}
+	left := listLimit{bytes: maxListed}
+	_, err := s.Git(ctx, Call{
+		Args:  []string{"log", "--root", "-m", "-t", "--no-renames", "--name-only", "--format=", "--stdin", "--not", "--all"},
+		Stdin: []byte(strings.Join(tips, "\n") + "\n"), Env: readsHostile, Memory: maxListMemory, CPU: listCPU, Timeout: lookTimeout, Writer: &left,
+	})
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	return forage.WithHint(
+		forage.Errorf(forage.ErrRefused, "a commit from inside has too many files, or too long paths: %w", err),
+		"leave that commit out (git rebase -i); until then the commits stay inside")
+}
+
+// listLimit is how many bytes may still be listed, and how many the last line has.
+type listLimit struct{ bytes, line int }
+
+func (l *listLimit) Write(text []byte) (int, error) {
+	l.bytes -= len(text)
+	for line := range bytes.Lines(text) {
+		if l.line += len(line); l.bytes < 0 || l.line > maxTreePath {
+			return 0, errors.New("the list is too long")
+		}
+		if line[len(line)-1] == '\n' {
+			l.line = 0
+		}
+	}
+	return len(text), nil
 }

@@ -15,30 +15,35 @@ import (
 	"forage/internal/testgit"
 )
 
-// TestAttacksOnImport: whatever is in the private metadata, the host's branch stays where it was, its repository sound,
-// and nothing of what was planted is in it.
+// TestAttacksOnImport: whatever is in the private metadata, the host's branch stays where it was,
+// its repository sound, and nothing of what was planted is in it.
 func TestAttacksOnImport(t *testing.T) {
+	t.Parallel()
 	host := newHost(t)
-	for _, attack := range slices.Concat(treeAttacks(), objectAttacks(), otherRepositoryAttacks(), refAttacks(), waitAttacks(), bombs()) {
-		t.Run(attack.name, func(t *testing.T) {
-			b := newBox(t, host, strings.Map(plain, attack.name))
-			planted := attack.do(t, b)
-			began := time.Now()
-			update, err := Import(t.Context(), b.work, b.scratch)
-			t.Logf("%v after %v", err, time.Since(began))
-			if update.After != update.Before || b.branch() != b.work.Base {
-				t.Errorf("the branch moved: %+v", update)
-			}
-			if planted != "" && b.has(planted) {
-				t.Errorf("%s is in the host's repository", planted)
-			}
-			// What can't be imported is not called saved either.
-			if status, err := Unsaved(t.Context(), b.work, b.scratch); err == nil && !status.Unsaved() {
-				t.Errorf("nothing unsaved: %+v", status)
-			}
-			b.clean()
-		})
-	}
+	t.Run("attacks", func(t *testing.T) {
+		for _, attack := range slices.Concat(treeAttacks(), objectAttacks(), otherRepositoryAttacks(), refAttacks(), waitAttacks(), bombs()) {
+			t.Run(attack.name, func(t *testing.T) {
+				b := newBox(t, host, strings.Map(plain, attack.name))
+				planted := attack.do(t, b)
+				b.shared = true
+				t.Parallel()
+				began := time.Now()
+				update, err := Import(t.Context(), b.work, b.scratch)
+				t.Logf("%v after %v", err, time.Since(began))
+				if update.After != update.Before || b.branch() != b.work.Base {
+					t.Errorf("the branch moved: %+v", update)
+				}
+				if planted != "" && b.has(planted) {
+					t.Errorf("%s is in the host's repository", planted)
+				}
+				// What can't be imported is not called saved either.
+				if status, err := Unsaved(t.Context(), b.work, b.scratch); err == nil && !status.Unsaved() {
+					t.Errorf("nothing unsaved: %+v", status)
+				}
+				b.clean()
+			})
+		}
+	})
 	if out, messages, err := host.Run(nil, "fsck", "--full", "--strict", "--no-dangling"); err != nil {
 		t.Errorf("the host's repository: %v\n%s%s", err, out, messages)
 	}
@@ -52,8 +57,10 @@ func plain(r rune) rune {
 	return '-'
 }
 
-// TestImportIgnoresWhatIsNotTheBranch: what is odd in the metadata does not keep good commits from being imported.
+// TestImportIgnoresWhatIsNotTheBranch: what is odd in the metadata does not keep good commits from
+// being imported.
 func TestImportIgnoresWhatIsNotTheBranch(t *testing.T) {
+	t.Parallel()
 	for name, plant := range map[string]func(b *box){
 		"evil names":    func(b *box) { write(t, b.path("refs/heads/--upload-pack=x"), "nothing") },
 		"a lock":        func(b *box) { write(t, b.path("refs/heads", b.work.Branch+".lock"), "") },
@@ -85,6 +92,7 @@ func TestImportIgnoresWhatIsNotTheBranch(t *testing.T) {
 }
 
 func TestImportFromAShallowRepository(t *testing.T) {
+	t.Parallel()
 	origin := newHost(t)
 	host := testgit.Clone(t, "file://"+origin.Dir, "--depth=1")
 	b := newBox(t, host, "box")
@@ -98,9 +106,10 @@ func TestImportFromAShallowRepository(t *testing.T) {
 	b.sound()
 }
 
-// TestImportWhileEverythingIsExchanged: folders turn into links to another repository of the user's, and back, while they
-// are read. Its objects don't come along.
+// TestImportWhileEverythingIsExchanged: folders turn into links to another repository of the
+// user's, and back, while they are read. Its objects don't come along.
 func TestImportWhileEverythingIsExchanged(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, newHost(t), "box")
 	other := newHost(t)
 	secret := other.Commit("secret", "of another repository\n")
@@ -137,9 +146,11 @@ func TestImportWhileEverythingIsExchanged(t *testing.T) {
 	b.sound()
 }
 
-// TestAJailSeesNothingThatALinkLeadsTo: who is inside puts a link in the place of the objects when these have been looked at, first to a
-// folder that has both, and then to the objects of a repository that the sandbox has nothing to do with.
+// TestAJailSeesNothingThatALinkLeadsTo: who is inside puts a link in the place of the objects when
+// these have been looked at, first to a folder that has both, and then to the objects of a
+// repository that the sandbox has nothing to do with.
 func TestAJailSeesNothingThatALinkLeadsTo(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, newHost(t), "box")
 	other := newHost(t)
 	secret := other.Git("rev-parse", "HEAD")
@@ -148,13 +159,13 @@ func TestAJailSeesNothingThatALinkLeadsTo(t *testing.T) {
 	s, err := r.Shadow(b.scratch)
 	must(t, err)
 	defer s.Close()
-	dir, readOnly, err := s.overObjects(b.path())
+	ask, err := s.inside(b.path())
 	must(t, err)
 	link := func(to string) {
 		must(t, errors.Join(os.RemoveAll(b.path("objects")), os.Symlink(to, b.path("objects"))))
 	}
 	link(filepath.Dir(t.TempDir())) // which all folders of this test are below
-	ask := jailed(dir, readOnly, "cat-file", "-t", secret)
+	ask.Args = append(ask.Args, "cat-file", "-t", secret)
 	var said strings.Builder
 	ask.Stdout = &said
 	link(filepath.Join(other.Dir, ".git/objects"))

@@ -11,8 +11,9 @@ import (
 	"forage/internal/workspace"
 )
 
-// box is a workspace with a repository on the host and private metadata. What is inside is done by real git on the
-// private git directory, which here finds the host's objects by their path on the host.
+// box is a workspace with a repository on the host and private metadata. What is inside is done by
+// real git on the private git directory, which here finds the host's objects by their path on the
+// host.
 type box struct {
 	t       testing.TB
 	host    *testgit.Repo // the user's folder
@@ -20,6 +21,7 @@ type box struct {
 	inside  *testgit.Repo // git as the agent runs it
 	outside *testgit.Repo // git as the user runs it in the working folder on the host
 	scratch string
+	shared  bool // others use the host's repository at the same time
 }
 
 // newHost makes a repository with two commits.
@@ -129,9 +131,11 @@ func (b *box) sound() {
 func (b *box) clean() {
 	b.t.Helper()
 	staging, hosts := b.work.Repository.Dir+stagingSuffix, filepath.Join(b.work.Repository.Store, "objects")
-	for _, pattern := range []string{
-		filepath.Join(b.scratch, "*"), filepath.Join(staging, "pack/tmp_*"), filepath.Join(hosts, "pack/tmp_*"), filepath.Join(hosts, "tmp_*"), filepath.Join(hosts, "incoming*"),
-	} {
+	patterns := []string{filepath.Join(b.scratch, "*"), filepath.Join(staging, "*"), filepath.Join(hosts, "pack/tmp_*")}
+	if !b.shared {
+		patterns = append(patterns, filepath.Join(hosts, "tmp_*"))
+	}
+	for _, pattern := range patterns {
 		if left, err := filepath.Glob(pattern); err != nil || len(left) > 0 {
 			b.t.Errorf("left behind: %q %v", left, err)
 		}

@@ -10,7 +10,8 @@ import (
 	"forage"
 )
 
-// A process can be killed at any moment, and what it has in the folder for temporary files then is nobody's.
+// A process can be killed at any moment, and what it has in the folder for temporary files then is
+// nobody's.
 func TestSavedInItsOwnFolder(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)

@@ -18,6 +18,7 @@ import (
 )
 
 func TestImportBringsCommitsToTheBranch(t *testing.T) {
+	t.Parallel()
 	for _, format := range []string{"sha1", "sha256"} {
 		t.Run(format, func(t *testing.T) {
 			b := newBox(t, newHost(t, "--object-format="+format), "box")
@@ -54,6 +55,7 @@ func TestImportBringsCommitsToTheBranch(t *testing.T) {
 }
 
 func TestImportOfPackedCommits(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, newHost(t), "box")
 	for i := range 120 { // more than are made loose on the host
 		b.inside.Commit("many", strconv.Itoa(i))
@@ -67,6 +69,7 @@ func TestImportOfPackedCommits(t *testing.T) {
 }
 
 func TestImportOfAPackThatNeedsLooseObjects(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, newHost(t), "box")
 	first := b.inside.Commit("c", "three\n")
 	second := b.inside.Commit("d", "four\n")
@@ -84,6 +87,7 @@ func TestImportOfAPackThatNeedsLooseObjects(t *testing.T) {
 }
 
 func TestImportIsCheapWhenNothingChanged(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, newHost(t), "box")
 	b.inside.Commit("c", "three\n")
 	want := b.importIt().After
@@ -95,6 +99,7 @@ func TestImportIsCheapWhenNothingChanged(t *testing.T) {
 }
 
 func TestImportLeavesABranchAloneThatTheUserMoved(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, newHost(t), "box")
 	b.inside.Commit("c", "three\n")
 	b.importIt()
@@ -121,6 +126,7 @@ func TestImportLeavesABranchAloneThatTheUserMoved(t *testing.T) {
 }
 
 func TestImportAfterACrashGoesOn(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, newHost(t), "box")
 	first := b.inside.Commit("c", "three\n")
 	b.importIt()
@@ -133,6 +139,7 @@ func TestImportAfterACrashGoesOn(t *testing.T) {
 }
 
 func TestImportOfADirectWorkspace(t *testing.T) {
+	t.Parallel()
 	b := newDirectBox(t, newHost(t), "box")
 	if update := b.importIt(); b.branch() != "" || update.After != "" {
 		t.Errorf("a branch was made for nothing: %+v", update)
@@ -153,8 +160,10 @@ func TestImportOfADirectWorkspace(t *testing.T) {
 	b.sound()
 }
 
-// TestImportAfterTheUserSwitchedTheFolder: what is committed inside has files of the branch that only the host is on.
+// TestImportAfterTheUserSwitchedTheFolder: what is committed inside has files of the branch that
+// only the host is on.
 func TestImportAfterTheUserSwitchedTheFolder(t *testing.T) {
+	t.Parallel()
 	b := newDirectBox(t, newHost(t), "box")
 	b.host.Git("switch", "-q", "-c", "other")
 	b.host.Commit("theirs", "of other\n")
@@ -172,6 +181,7 @@ func TestImportAfterTheUserSwitchedTheFolder(t *testing.T) {
 }
 
 func TestImportOfADetachedHead(t *testing.T) {
+	t.Parallel()
 	b := newDirectBox(t, newHost(t), "box")
 	b.work.Repository.Head = ""
 	b.inside.Git("checkout", "-q", "--detach")
@@ -182,6 +192,7 @@ func TestImportOfADetachedHead(t *testing.T) {
 }
 
 func TestImportIntoARepositoryWithoutACommit(t *testing.T) {
+	t.Parallel()
 	host := newHost(t)
 	b := newBox(t, host, "box")
 	must(t, os.RemoveAll(b.path("objects")))
@@ -238,6 +249,7 @@ func TestImportWaitsForLocksAndThenLeavesBothSidesIntact(t *testing.T) {
 }
 
 func TestManySandboxesImportIntoOneRepositoryAtOnce(t *testing.T) {
+	t.Parallel()
 	host := newHost(t)
 	const boxes, commits = 20, 2
 	var all []*box
@@ -281,6 +293,7 @@ func TestManySandboxesImportIntoOneRepositoryAtOnce(t *testing.T) {
 }
 
 func TestImportWaitsForAnotherImport(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, newHost(t), "box")
 	tip := b.inside.Commit("c", "three\n")
 	unlock, err := lockImport(t.Context(), b.work)

@@ -1,40 +1,70 @@
 package gitrepo
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
-	"forage"
+	"golang.org/x/sys/unix"
+
+	"forage/internal/workspace"
 )
 
-// indexTries is how often an index that is locked or changed meanwhile is tried again, and indexPause after how long: for some seconds.
-const (
-	indexTries = 100
-	indexPause = 20 * time.Millisecond
-)
-
-// bringIndexTo brings the index of a working folder that is linked to the host's repository to a commit, so that plain
-// git there says what differs from it. Files are not touched, and what the index knows of them stays. Submodules
-// are marked as not to be looked at: the user's git would otherwise run git in
-// a folder that was written inside, with the configuration that it finds there.
-// A folder that isn't linked (any more) is no error.
-func (s *Shadow) bringIndexTo(ctx context.Context, folder, commit string) error {
-	admin, err := s.Repository.adminDir(folder)
-	if err != nil || admin == "" {
-		return err
+// Gitlinks are the paths at which an index file of the host's has submodules, populated or not.
+func (r *Repository) Gitlinks(ctx context.Context, index, scratch string) (links []string, err error) {
+	s, err := r.Shadow(scratch)
+	if err != nil {
+		return nil, err
 	}
-	index := filepath.Join(admin, "index")
-	for range indexTries {
-		err := s.settleIndex(ctx, index, folder, commit)
-		if !errors.Is(err, errIndexBusy) {
+	defer func() { err = errors.Join(err, s.Close()) }()
+	copied := filepath.Join(s.Dir, "links.index")
+	if err := CopyIndex(index, copied); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		return nil, err
+	}
+	return s.gitlinks(ctx, copied)
+}
+
+func (s *Shadow) gitlinks(ctx context.Context, index string) (links []string, err error) {
+	out, err := s.Git(ctx, Call{Args: []string{"ls-files", "--stage", "-z"}, Index: index})
+	for entry := range fields(out) {
+		if head, path, _ := strings.Cut(entry, "\t"); strings.HasPrefix(head, "160000 ") {
+			links = append(links, path)
+		}
+	}
+	return links, err
+}
+
+// indexPatience is how long an index is waited for that another git has locked.
+const (
+	indexPatience = 2 * time.Second
+	indexPause    = 20 * time.Millisecond
+)
+
+// bringIndexTo brings the index of a working folder that is linked to the host's repository to a
+// commit, so that plain git there says what differs from it. Files are not touched, and what the
+// index knows of them stays. Submodules are marked as not to be looked at: see HoldGitlinks. A
+// folder that isn't linked (any more) is no error.
+func (s *Shadow) bringIndexTo(ctx context.Context, folder, commit string) error {
+	index := s.Repository.IndexOf(ctx, folder)
+	if index == "" {
+		return nil
+	}
+	for begun := time.Now(); ; {
+		if busy, err := s.settle(ctx, index, folder, commit); !busy {
 			return err
+		}
+		if time.Since(begun) > indexPatience {
+			return lockedHint(fmt.Errorf("%s.lock is there", index), index)
 		}
 		select {
 		case <-ctx.Done():
@@ -42,86 +72,43 @@ func (s *Shadow) bringIndexTo(ctx context.Context, folder, commit string) error 
 		case <-time.After(indexPause):
 		}
 	}
-	return forage.WithHint(forage.Errorf(forage.ErrRefused, "%s is locked by another git", index),
-		"try again when it has ended; if none is running, remove "+index+".lock")
 }
 
-var errIndexBusy = errors.New("the index is in use")
-
-// settleIndex works on a copy: the lock is held for the moment of the exchange only.
-func (s *Shadow) settleIndex(ctx context.Context, index, folder, commit string) error {
-	if _, err := os.Lstat(index + ".lock"); err == nil { // before it is worked for in vain
-		return errIndexBusy
+// settle works on a copy, and puts it in the place of the index by git's own protocol, if that is
+// still as it was.
+func (s *Shadow) settle(ctx context.Context, index, folder, commit string) (busy bool, err error) {
+	lock, copied := index+".lock", index+"."+filepath.Base(s.Dir)
+	if !gone(lock) { // before it is worked for in vain
+		return true, nil
 	}
-	copied := filepath.Join(s.Dir, "settle.index")
-	before, err := os.Stat(index)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err := os.Remove(copied); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if before != nil {
-		if err := CopyIndex(index, copied); err != nil {
-			return err
-		}
-	}
+	defer os.Remove(copied)
+	before, _ := os.Stat(index)
 	args := []string{"read-tree", "-m", "-i", commit}
-	if before == nil {
+	if err := CopyIndex(index, copied); errors.Is(err, fs.ErrNotExist) {
 		args = []string{"read-tree", commit}
+	} else if err != nil {
+		return false, err
 	}
 	if _, err := s.Git(ctx, Call{Args: args, WorkTree: folder, Index: copied}); err != nil {
-		return err
+		return false, err
 	}
 	if err := s.passGitlinks(ctx, folder, copied); err != nil {
-		return err
+		return false, err
 	}
-	return exchange(copied, index, before)
+	if err := os.Link(copied, lock); err != nil {
+		return errors.Is(err, fs.ErrExist), err
+	}
+	now, _ := os.Stat(index)
+	if (now == nil) != (before == nil) || now != nil && (!os.SameFile(now, before) || now.Size() != before.Size() || !now.ModTime().Equal(before.ModTime())) {
+		return true, os.Remove(lock)
+	}
+	return false, os.Rename(lock, index)
 }
 
-// exchange puts one index in the place of another by git's own protocol, if that is still as it was.
-func exchange(from, index string, before fs.FileInfo) (err error) {
-	lock, err := os.OpenFile(index+".lock", os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-	if errors.Is(err, fs.ErrExist) {
-		return errIndexBusy
-	}
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(lock.Name()))
-		}
-	}()
-	now, err := os.Stat(index)
-	switch {
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return errors.Join(err, lock.Close())
-	case (now == nil) != (before == nil),
-		now != nil && (!os.SameFile(now, before) || now.Size() != before.Size() || !now.ModTime().Equal(before.ModTime())):
-		return errors.Join(errIndexBusy, lock.Close())
-	}
-	file, err := os.Open(from)
-	if err != nil {
-		return errors.Join(err, lock.Close())
-	}
-	made, err := file.Stat()
-	if err == nil {
-		_, err = io.Copy(lock, file)
-	}
-	if err := errors.Join(err, file.Close(), lock.Close()); err != nil {
-		return err
-	}
-	if err := os.Chtimes(lock.Name(), made.ModTime(), made.ModTime()); err != nil { // see CopyIndex
-		return err
-	}
-	return os.Rename(lock.Name(), index)
-}
-
-// passGitlinks marks the submodules of an index as not to be looked at: skip-worktree and, since git takes
-// that away in a sparse checkout where there is a folder, assume-unchanged.
+// passGitlinks marks the submodules of an index as not to be looked at: skip-worktree and, since
+// git takes that away in a sparse checkout where there is a folder, assume-unchanged.
 func (s *Shadow) passGitlinks(ctx context.Context, folder, index string) error {
-	links, err := s.Repository.Gitlinks(ctx, index, s.Dir)
+	links, err := s.gitlinks(ctx, index)
 	if err != nil {
 		return err
 	}
@@ -142,20 +129,40 @@ func (s *Shadow) mark(ctx context.Context, folder, index string, names []string,
 	return nil
 }
 
-// adminDir is the folder in the repository that stands for a linked working folder; "" if there is none.
-func (r *Repository) adminDir(folder string) (string, error) {
-	entries, err := os.ReadDir(filepath.Join(r.Common, "worktrees"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
+// racyIndex says whether an index has a file that was changed so short a time before a look began
+// that a change after it may leave the same times: git compares the seconds. What can't be read is
+// racy. The format is that of gitformat-index(5), with ids of idSize bytes.
+func racyIndex(index []byte, idSize int, began time.Time) bool {
+	const header, stat, extended = 12, 40, 0x4000
+	if len(index) < header {
+		return true
 	}
-	if err != nil {
-		return "", fmt.Errorf("looking for the working folder %s: %w", folder, err)
-	}
-	for _, entry := range entries {
-		admin := filepath.Join(r.Common, "worktrees", entry.Name())
-		if pointer, err := readPointer(filepath.Join(admin, "gitdir"), ""); err == nil && filepath.Clean(pointer) == filepath.Join(folder, ".git") {
-			return admin, nil
+	version, count := binary.BigEndian.Uint32(index[4:]), binary.BigEndian.Uint32(index[8:])
+	for rest := index[header:]; count > 0; count-- {
+		at := stat + idSize + 2 // where the name begins
+		if len(rest) < at || workspace.Racy(unix.Timespec{Sec: int64(binary.BigEndian.Uint32(rest))}, began) {
+			return true
 		}
+		if binary.BigEndian.Uint16(rest[at-2:])&extended != 0 {
+			at += 2
+		}
+		if version == 4 { // a number of bytes of the name before comes first
+			for at < len(rest) && rest[at]&0x80 != 0 {
+				at++
+			}
+			at++
+		}
+		if at > len(rest) {
+			return true
+		}
+		end := bytes.IndexByte(rest[at:], 0)
+		if end < 0 {
+			return true
+		}
+		if at += end + 1; version != 4 { // to a multiple of eight
+			at = (at + 7) &^ 7
+		}
+		rest = rest[min(at, len(rest)):]
 	}
-	return "", nil
+	return false
 }

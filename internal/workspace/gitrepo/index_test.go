@@ -12,8 +12,9 @@ import (
 	"forage"
 )
 
-// plantNested makes a repository below the working folder whose configuration has git run something, and returns the file
-// that is there once it has. A commit in it is what a gitlink needs.
+// plantNested makes a repository below the working folder whose configuration has git run
+// something, and returns the file that is there once it has. A commit in it is what a gitlink
+// needs.
 func (b *box) plantNested(name string) (ran string) {
 	b.t.Helper()
 	ran = filepath.Join(b.t.TempDir(), "ran")
@@ -40,6 +41,7 @@ var everyday = [][]string{
 }
 
 func TestPlainGitInTheFolderRunsNothingOfACommittedNestedRepository(t *testing.T) {
+	t.Parallel()
 	for _, sparse := range []bool{false, true} {
 		b := newBox(t, newHost(t), "box")
 		if sparse {
@@ -74,6 +76,7 @@ func TestPlainGitInTheFolderRunsNothingOfACommittedNestedRepository(t *testing.T
 }
 
 func TestPlainGitBitesWithoutTheMark(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, newHost(t), "box")
 	ran := b.plantNested("vendor")
 	head := b.outside.Git("-C", filepath.Join(b.work.Path, "vendor"), "rev-parse", "HEAD")
@@ -86,6 +89,7 @@ func TestPlainGitBitesWithoutTheMark(t *testing.T) {
 }
 
 func TestPlainGitAndANestedRepositoryThatNobodyCommitted(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, newHost(t), "box")
 	b.inside.Commit("c", "three\n")
 	ran := b.plantNested("vendor")
@@ -106,6 +110,7 @@ func TestPlainGitAndANestedRepositoryThatNobodyCommitted(t *testing.T) {
 }
 
 func TestTheIndexKeepsTheTimesOfFiles(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, newHost(t), "box")
 	b.outside.Git("status")
 	b.inside.Commit("c", "three\n")
@@ -117,19 +122,19 @@ func TestTheIndexKeepsTheTimesOfFiles(t *testing.T) {
 	}
 }
 
-// TestALockedIndexIsWaitedForAndNotWorkedFor: in a big repository each try would take long, and a git that was killed leaves its lock.
+// TestALockedIndexIsWaitedForAndNotWorkedFor: in a big repository each try would take long, and a
+// git that was killed leaves its lock.
 func TestALockedIndexIsWaitedForAndNotWorkedFor(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, newHost(t), "box")
 	r, err := Open(t.Context(), b.host.Dir)
 	must(t, err)
 	s, err := r.Shadow(b.scratch)
 	must(t, err)
 	defer s.Close()
-	admin, err := r.adminDir(b.work.Path)
-	must(t, err)
-	write(t, filepath.Join(admin, "index.lock"), "")
+	write(t, r.IndexOf(t.Context(), b.work.Path)+".lock", "")
 	err = s.bringIndexTo(t.Context(), b.work.Path, b.work.Base)
-	if !errors.Is(err, forage.ErrRefused) || !strings.Contains(forage.Hint(err), "index.lock") {
+	if !errors.Is(err, forage.ErrRefused) || !strings.Contains(err.Error(), "index.lock") {
 		t.Errorf("it is locked: %v (%s)", err, forage.Hint(err))
 	}
 	if _, err := os.Stat(filepath.Join(s.Dir, "settle.index")); !errors.Is(err, fs.ErrNotExist) {

@@ -9,13 +9,15 @@ import (
 	"strings"
 )
 
-// Named is a path that git's configuration names to be executed, or to be read as more configuration.
+// Named is a path that git's configuration names to be executed, or to be read as more
+// configuration.
 type Named struct {
 	Path string // absolute; links in it are git's to follow
 	Word bool   // it is any word of a command, and need not be a path at all
 }
 
-// Bounds of looking for such paths: the file that another one includes may be in the working folder.
+// Bounds of looking for such paths: the file that another one includes may be in the working
+// folder.
 const (
 	maxIncluded = 50
 	maxNamed    = 1000
@@ -28,13 +30,13 @@ type UserConfig struct {
 	Env   []string // with which git finds them
 }
 
-// Named are the files of the user's own configuration, and the paths that it, that of the repository at a path, and that of its
-// working folder at folder have git execute or read there. Of a repository that isn't there, it is the user's own alone. Nothing of it
-// is asked of git: includes are followed as data.
+// Named are the files of the user's own configuration, and the paths that it, that of the
+// repository at a path, and that of its working folder at folder have git execute or read there. Of
+// a repository that isn't there, it is the user's own alone. Includes are followed as data.
 func (u UserConfig) Named(ctx context.Context, repository, folder string) []Named {
 	files := slices.Clone(u.Files)
 	git := ""
-	if r, err := locate(repository); err == nil {
+	if r, err := locate(ctx, repository); err == nil {
 		git = r.Common
 		files = append(files, filepath.Join(r.Common, "config"), filepath.Join(r.Common, "config.worktree"))
 		for _, checkout := range r.Checkouts(ctx) {
@@ -48,7 +50,7 @@ func (u UserConfig) Named(ctx context.Context, repository, folder string) []Name
 		all = append(all, Named{Path: file})
 	}
 	for i := 0; i < len(files) && i < maxIncluded; i++ {
-		config, err := readConfig(files[i])
+		config, err := readConfig(ctx, files[i])
 		if err != nil {
 			continue // git can't read it either
 		}
@@ -77,7 +79,8 @@ func (u UserConfig) includes(key, value, file, git string) (included string, ok 
 	return u.path(value, filepath.Dir(file)), value != ""
 }
 
-// mayHold says whether the condition of an include may hold for a git directory. What can't be said of it, or changes with time, may.
+// mayHold says whether the condition of an include may hold for a git directory. What can't be said
+// of it, or changes with time, may.
 func (u UserConfig) mayHold(condition, git string) bool {
 	kind, pattern, _ := strings.Cut(condition, ":")
 	fold := strings.EqualFold(kind, "gitdir/i")
@@ -91,7 +94,8 @@ func (u UserConfig) mayHold(condition, git string) bool {
 	if !filepath.IsAbs(literal) { // anywhere
 		return true
 	}
-	// That of a linked worktree is below git, and what stands for a folder in the pattern may be a link to it.
+	// That of a linked worktree is below git, and what stands for a folder in the pattern may be a
+	// link to it.
 	for _, way := range []string{literal, resolvedFolder(literal)} {
 		if fold {
 			way, git = strings.ToLower(way), strings.ToLower(git)
@@ -112,7 +116,8 @@ func resolvedFolder(path string) string {
 	return path
 }
 
-// executedKeys are the settings whose values git executes on the way of everyday commands: git-config(1). "*" is any subsection.
+// executedKeys are the settings whose values git executes on the way of everyday commands:
+// git-config(1). "*" is any subsection.
 var executedKeys = []string{
 	"core.fsmonitor", "core.sshcommand", "core.editor", "core.pager", "core.askpass", "core.gitproxy", "core.alternaterefscommand",
 	"sequence.editor", "interactive.difffilter", "diff.external", "diff.*.command", "diff.*.textconv", "merge.*.driver",
@@ -161,7 +166,8 @@ var interpreters = map[string]bool{
 	"python": true, "python3": true, "perl": true, "ruby": true, "node": true, "deno": true, "bun": true, "php": true, "awk": true, "-f": true,
 }
 
-// words are those of a shell's command, more or less: what is quoted in the place of the program is one.
+// words are those of a shell's command, more or less: what is quoted in the place of the program is
+// one.
 func words(command string) (list []string) {
 	command = strings.NewReplacer("${HOME}", "~", "$HOME", "~").Replace(strings.TrimLeft(command, "! \t\n"))
 	if command != "" && strings.Contains(`'"`, command[:1]) {
@@ -191,7 +197,8 @@ func isAmong(keys []string, key string) bool {
 // betweenWords are what words of a shell's command end at, more or less.
 func betweenWords(r rune) bool { return strings.ContainsRune(" \t\n'\"`;|&()<>{}=,$", r) }
 
-// path is a path as git and shells read it, seen from dir where it is relative: git-config(1), "pathname".
+// path is a path as git and shells read it, seen from dir where it is relative: git-config(1),
+// "pathname".
 func (u UserConfig) path(text, dir string) string {
 	text = strings.TrimPrefix(text, ":(optional)")
 	if of, ok := strings.CutPrefix(text, "~"); ok {

@@ -12,8 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestNamed: what a repository's configuration names is found wherever git reads configuration for a working folder.
+// TestNamed: what a repository's configuration names is found wherever git reads configuration for
+// a working folder.
 func TestNamed(t *testing.T) {
+	t.Parallel()
 	host := newHost(t)
 	at := func(name string) string { return filepath.Join(host.Dir, name) }
 	write(t, at("tools/gitconfig"), "[include]\n\tpath = more\n[core]\n\tfsmonitor = tools/watch --all\n")
@@ -42,8 +44,10 @@ func TestNamed(t *testing.T) {
 	}
 }
 
-// TestNamedByTheUser: the user's own configuration holds in all repositories, or in those that it says.
+// TestNamedByTheUser: the user's own configuration holds in all repositories, or in those that it
+// says.
 func TestNamedByTheUser(t *testing.T) {
+	t.Parallel()
 	host := newHost(t)
 	home := t.TempDir()
 	other := filepath.Join(home, "link")

@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// loose writes a loose object into the private metadata by hand, whatever it says, and returns its name.
+// loose writes a loose object into the private metadata by hand, whatever it says, and returns its
+// name.
 func (b *box) loose(kind, body string) string {
 	b.t.Helper()
 	content := fmt.Sprintf("%s %d\x00%s", kind, len(body), body)
@@ -75,7 +76,8 @@ func (b *box) tenTimes(mode, id string) string {
 	return b.loose("tree", tree.String())
 }
 
-// commitOfBillions moves the branch inside to a commit that has, in few objects, ten to the tenth files.
+// commitOfBillions moves the branch inside to a commit that has, in few objects, ten to the tenth
+// files.
 func (b *box) commitOfBillions() string {
 	b.t.Helper()
 	id, mode := b.planted(), "100644"

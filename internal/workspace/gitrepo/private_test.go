@@ -14,6 +14,7 @@ import (
 )
 
 func TestURLsHoldNothingSecret(t *testing.T) {
+	t.Parallel()
 	for address, want := range map[string]string{
 		"https://github.com/o/r.git":                    "https://github.com/o/r.git",
 		"https://token@github.com/o/r.git":              "https://github.com/o/r.git",
@@ -76,7 +77,8 @@ func writeText(t *testing.T, path, text string) {
 	}
 }
 
-// private makes private metadata, and returns git in it as it is on the host: with the host's objects where they are.
+// private makes private metadata, and returns git in it as it is on the host: with the host's
+// objects where they are.
 func private(t *testing.T, repo *testgit.Repo, r *Repository) (dir string, git func(args ...string) string) {
 	t.Helper()
 	repository, err := r.PlanPrivate(Layout{Dir: filepath.Join(t.TempDir(), "box/main"), Part: "main", Target: "/workspace"}, r.Head)
@@ -100,6 +102,7 @@ func private(t *testing.T, repo *testgit.Repo, r *Repository) (dir string, git f
 }
 
 func TestPrivateMetadataIsTheHostsWithoutItsSecrets(t *testing.T) {
+	t.Parallel()
 	repo, r := host(t)
 	dir, git := private(t, repo, r)
 	var want []string
@@ -151,15 +154,14 @@ func TestPrivateMetadataIsTheHostsWithoutItsSecrets(t *testing.T) {
 }
 
 func TestPrivateMetadataOfOddRepositories(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		change func(repo *testgit.Repo)
 		status string
 	}{
-		"detached":  {func(repo *testgit.Repo) { repo.Git("checkout", "-q", "--detach", "v1") }, "## HEAD (no branch)"},
-		"unborn":    {func(repo *testgit.Repo) { repo.Git("checkout", "-q", "--orphan", "new"); repo.Git("rm", "-rfq", ".") }, "## No commits yet on new"},
-		"no index":  {func(repo *testgit.Repo) { os.Remove(filepath.Join(repo.Dir, ".git/index")); repo.Git("reset", "-q") }, "## main...origin/main"},
-		"split":     {func(repo *testgit.Repo) { repo.Git("update-index", "--split-index") }, "## main...origin/main"},
-		"version 4": {func(repo *testgit.Repo) { repo.Git("update-index", "--index-version", "4") }, "## main...origin/main"},
+		"detached": {func(repo *testgit.Repo) { repo.Git("checkout", "-q", "--detach", "v1") }, "## HEAD (no branch)"},
+		"unborn":   {func(repo *testgit.Repo) { repo.Git("checkout", "-q", "--orphan", "new"); repo.Git("rm", "-rfq", ".") }, "## No commits yet on new"},
+		"no index": {func(repo *testgit.Repo) { os.Remove(filepath.Join(repo.Dir, ".git/index")); repo.Git("reset", "-q") }, "## main...origin/main"},
 		"merging": {func(repo *testgit.Repo) {
 			repo.Git("checkout", "-q", "-b", "side", "v1")
 			repo.Commit("b.txt", "side\n")
@@ -181,6 +183,7 @@ func TestPrivateMetadataOfOddRepositories(t *testing.T) {
 }
 
 func TestMountsCoverWhatNamesPathsOfTheHost(t *testing.T) {
+	t.Parallel()
 	layout := Layout{
 		Dir: "/state/box/main", Part: "main", Target: "/workspace", Pointer: true,
 		Objects: []ObjectDir{{"/repo/.git/objects", true}, {"/other/objects", false}},
@@ -204,6 +207,7 @@ func TestMountsCoverWhatNamesPathsOfTheHost(t *testing.T) {
 }
 
 func TestWhatWasMadeInsideIsRemovedWithoutFollowingIt(t *testing.T) {
+	t.Parallel()
 	outside := filepath.Join(t.TempDir(), "outside")
 	if err := os.MkdirAll(filepath.Join(outside, "keep"), 0o755); err != nil {
 		t.Fatal(err)
@@ -228,4 +232,24 @@ func TestWhatWasMadeInsideIsRemovedWithoutFollowingIt(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(outside, "keep")); err != nil {
 		t.Errorf("a link was followed: %v", err)
 	}
+}
+
+// TestTagsOutliveTheHosts: a tag that the user deletes and collects stays one inside.
+func TestTagsOutliveTheHosts(t *testing.T) {
+	t.Parallel()
+	repo, r := host(t)
+	repository, err := r.PlanPrivate(Layout{Dir: filepath.Join(t.TempDir(), "box/main"), Part: "main", Target: "/workspace", Host: true}, r.Head)
+	must(t, err)
+	must(t, CreatePrivate(t.Context(), r, Private{Repository: *repository, Branch: "forage-box", Base: repo.Git("rev-parse", "HEAD"), Scratch: t.TempDir()}))
+	repo.Git("tag", "-d", "v1", "v2")
+	repo.Git("branch", "-D", "packed")
+	repo.Git("reflog", "expire", "--expire=now", "--all")
+	repo.Git("gc", "-q", "--prune=now")
+	inside := *repo
+	inside.Env = append(slices.Clone(repo.Env), "GIT_DIR="+filepath.Join(repository.Dir, "git"), "GIT_ALTERNATE_OBJECT_DIRECTORIES="+
+		filepath.Join(r.Common, "objects")+":"+filepath.Join(repository.Dir, "host/objects"))
+	if kind := inside.Git("cat-file", "-t", "v1"); kind != "tag" {
+		t.Errorf("the tag is a %s", kind)
+	}
+	inside.Git("fsck", "--connectivity-only")
 }

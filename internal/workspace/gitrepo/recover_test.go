@@ -14,7 +14,8 @@ import (
 	"forage/internal/workspace"
 )
 
-// keep keeps the work of a box and returns what the recovery refs hold, by the last part of their names.
+// keep keeps the work of a box and returns what the recovery refs hold, by the last part of their
+// names.
 func (b *box) keep() (refs map[string]string, kept []workspace.Recovery) {
 	b.t.Helper()
 	kept, err := Keep(b.t.Context(), b.work, "box", b.scratch)
@@ -36,6 +37,7 @@ func (b *box) keep() (refs map[string]string, kept []workspace.Recovery) {
 }
 
 func TestKeepHoldsAllWork(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, newHost(t), "box")
 	for _, text := range []string{"first", "second"} {
 		write(t, filepath.Join(b.work.Path, "a"), text)
@@ -49,10 +51,21 @@ func TestKeepHoldsAllWork(t *testing.T) {
 	tip := b.inside.Git("rev-parse", "HEAD")
 	write(t, filepath.Join(b.work.Path, "a"), "uncommitted\n")
 	write(t, filepath.Join(b.work.Path, "sub/new"), "new\n")
-	refs, _ := b.keep()
+	stash := b.inside.Git("rev-parse", "stash")
+	lost := b.inside.Commit("lost", "a commit that is taken back\n")
+	b.inside.Git("reset", "-q", "--mixed", tip)
+	must(t, os.Remove(filepath.Join(b.work.Path, "lost")))
+	refs, kept := b.keep()
+	folder := ""
+	for _, r := range kept {
+		folder += r.Folder
+	}
+	if got := b.host.Git("--git-dir="+filepath.Join(folder, "git"), "cat-file", "-t", lost); !strings.HasSuffix(got, "commit") {
+		t.Errorf("the commit that no ref leads to: %q", got)
+	}
 	work := refs["work"]
 	delete(refs, "work")
-	want := map[string]string{"heads/feature": feature, "stash": b.inside.Git("rev-parse", "stash"), "stash-1": older}
+	want := map[string]string{"heads/feature": feature, "stash": stash, "stash-1": older}
 	if diff := cmp.Diff(want, refs); diff != "" {
 		t.Errorf("refs (-want +got):\n%s", diff)
 	}
@@ -76,6 +89,7 @@ func TestKeepHoldsAllWork(t *testing.T) {
 
 // Sandboxes of one name that follow each other keep their work apart.
 func TestKeepAgainAtOnce(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, newHost(t), "box")
 	var work []string
 	for _, text := range []string{"1", "2", "3", "4", "5", "6"} {
@@ -89,6 +103,7 @@ func TestKeepAgainAtOnce(t *testing.T) {
 }
 
 func TestKeepOfNothing(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, newHost(t), "box")
 	if _, kept := b.keep(); len(kept) != 0 {
 		t.Errorf("kept %+v", kept)
@@ -96,12 +111,14 @@ func TestKeepOfNothing(t *testing.T) {
 }
 
 func TestKeepOfWhatGitCannotHold(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, newHost(t), "box")
 	nested := filepath.Join(b.work.Path, "vendor/nested")
 	must(t, os.MkdirAll(nested, 0o755))
 	b.outside.Git("init", "-q", nested)
 	write(t, filepath.Join(nested, "work"), "nowhere else\n")
 	write(t, filepath.Join(b.work.Path, ".gitmodules"), "[submodule \"x\"]\n\tpath = x\n\turl = --upload-pack=evil\n")
+	write(t, filepath.Join(b.work.Path, "fine"), "x")
 	// A branch with an object that is missing.
 	b.inside.Git("checkout", "-q", "-b", "broken")
 	broken := b.inside.Commit("x", "y\n")
@@ -109,15 +126,19 @@ func TestKeepOfWhatGitCannotHold(t *testing.T) {
 	b.inside.Git("checkout", "-q", b.work.Branch)
 	must(t, os.Remove(b.path("objects", blob[:2], blob[2:])))
 	refs, kept := b.keep()
-	if got := b.host.Git("show", refs["work"]+":.gitmodules"); !strings.Contains(got, "evil") {
-		t.Errorf("the uncommitted file came back as %q", got)
+	if got := b.host.Git("ls-tree", "--name-only", refs["work"]); strings.Contains(got, ".gitmodules") || !strings.Contains(got, "fine") {
+		t.Errorf("the work has the files %q", got)
 	}
+	b.host.Git("fsck", "--strict")
 	folder := ""
 	for _, r := range kept {
 		folder += r.Folder
 	}
 	if text, err := os.ReadFile(filepath.Join(folder, "files/vendor/nested/work")); err != nil || string(text) != "nowhere else\n" {
 		t.Errorf("the nested repository is not in %q: %v", folder, err)
+	}
+	if text, err := os.ReadFile(filepath.Join(folder, "files/.gitmodules")); err != nil || !strings.Contains(string(text), "evil") {
+		t.Errorf("the file that git refuses is not in %q: %v", folder, err)
 	}
 	if _, err := os.Stat(filepath.Join(folder, "git/refs/heads/broken")); err != nil {
 		t.Errorf("the metadata with the broken branch is not kept: %v", err)
@@ -126,6 +147,7 @@ func TestKeepOfWhatGitCannotHold(t *testing.T) {
 
 // TestKeepOfWhatOnlyTheIndexHas: with the metadata, in which it is.
 func TestKeepOfWhatOnlyTheIndexHas(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, newHost(t), "box")
 	write(t, filepath.Join(b.work.Path, "a"), "staged\n")
 	b.inside.Git("add", "a")
@@ -143,30 +165,59 @@ func TestKeepOfWhatOnlyTheIndexHas(t *testing.T) {
 	}
 }
 
-// TestKeepOfARepositoryThatWasCommitted: a commit says only which commit it was at.
-func TestKeepOfARepositoryThatWasCommitted(t *testing.T) {
-	b := newBox(t, newHost(t), "box")
-	nested := filepath.Join(b.work.Path, "sub")
-	b.outside.Git("init", "-q", nested)
-	write(t, filepath.Join(nested, "work"), "nowhere else\n")
-	b.outside.Git("-C", nested, "add", "-A")
-	b.outside.Git("-C", nested, "commit", "-q", "-m", "inner")
-	b.inside.Git("add", "-A")
-	b.inside.Git("commit", "-q", "-m", "with sub")
-	b.importIt()
-	if status := b.unsaved(); !slices.Equal(status.Uncommitted, []string{"sub/"}) {
-		t.Errorf("unsaved: %+v", status)
-	}
-	_, kept := b.keep()
-	folder := ""
-	for _, r := range kept {
-		folder += r.Folder
-	}
-	if text, err := os.ReadFile(filepath.Join(folder, "files/sub/work")); err != nil || string(text) != "nowhere else\n" {
-		t.Errorf("the repository is not in %q: %v", folder, err)
-	}
-	if _, err := os.Stat(filepath.Join(folder, "files/sub/.git/HEAD")); err != nil {
-		t.Error(err)
+// TestKeepOfARepositoryInTheFolder: a commit says only which commit it was at. One whose .git is a
+// file has the rest elsewhere, such as in the private metadata.
+func TestKeepOfARepositoryInTheFolder(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		file, committed bool
+		wants           string // unsaved but for the folder
+	}{
+		"committed":          {false, true, ""},
+		"a file, committed":  {true, true, ""},
+		"a file, not a word": {true, false, "sub/work"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBox(t, newHost(t), "box")
+			nested := filepath.Join(b.work.Path, "sub")
+			b.outside.Git("init", "-q", nested)
+			write(t, filepath.Join(nested, "work"), "nowhere else\n")
+			b.outside.Git("-C", nested, "add", "-A")
+			b.outside.Git("-C", nested, "commit", "-q", "-m", "inner")
+			if test.committed {
+				b.inside.Git("add", "-A")
+				b.inside.Git("commit", "-q", "-m", "with sub")
+			}
+			if test.file {
+				must(t, os.MkdirAll(b.path("modules"), 0o755))
+				must(t, os.Rename(filepath.Join(nested, ".git"), b.path("modules/sub")))
+				write(t, filepath.Join(nested, ".git"), "gitdir: ../.git/modules/sub\n")
+			}
+			b.importIt()
+			want := []string{"sub/"}
+			if test.wants != "" {
+				want = append(want, test.wants)
+			}
+			if status := b.unsaved(); !slices.Equal(status.Uncommitted, want) {
+				t.Errorf("unsaved: %+v", status)
+			}
+			_, kept := b.keep()
+			folder := ""
+			for _, r := range kept {
+				folder += r.Folder
+			}
+			if text, err := os.ReadFile(filepath.Join(folder, "files/sub/work")); err != nil || string(text) != "nowhere else\n" {
+				t.Errorf("the repository is not in %q: %v", folder, err)
+			}
+			head := "files/sub/.git/HEAD"
+			if test.file {
+				head = "git/modules/sub/HEAD"
+			}
+			if _, err := os.Stat(filepath.Join(folder, head)); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 
@@ -195,9 +246,10 @@ func TestKeepOfWhatANewRuleIgnores(t *testing.T) {
 	}
 }
 
-// What git on the host can't read within its bounds is kept as the folder that it is in: no file from inside keeps a
-// sandbox from being removed, or takes the host's memory.
+// What git on the host can't read within its bounds is kept as the folder that it is in: no file
+// from inside keeps a sandbox from being removed, or takes the host's memory.
 func TestKeepOfFilesThatGitCannotRead(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, newHost(t), "box")
 	b.inside.Commit("c", "three\n")
 	tip := b.inside.Git("rev-parse", "HEAD")
@@ -222,6 +274,7 @@ func TestKeepOfFilesThatGitCannotRead(t *testing.T) {
 
 // Refs without number don't keep a sandbox from being removed: the metadata is kept as it is.
 func TestKeepOfManyRefs(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, newHost(t), "box")
 	commit := b.inside.Commit("c", "three\n")
 	b.inside.Git("reset", "-q", "--hard", b.work.Base)
@@ -238,8 +291,10 @@ func TestKeepOfManyRefs(t *testing.T) {
 	}
 }
 
-// A commit that no working folder could hold is kept with the metadata, and doesn't come to the host.
+// A commit that no working folder could hold is kept with the metadata, and doesn't come to the
+// host.
 func TestKeepOfBillionsOfFiles(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, newHost(t), "box")
 	write(t, filepath.Join(b.work.Path, "new"), "nowhere else\n")
 	planted := b.commitOfBillions()
@@ -249,14 +304,17 @@ func TestKeepOfBillionsOfFiles(t *testing.T) {
 	}
 }
 
-// TestKeepEnds: objects that take git days have the repository inside kept as it is, and a removal with force goes on.
+// TestKeepEnds: objects that take git days have the repository inside kept as it is, and a removal
+// with force goes on.
 func TestKeepEnds(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, newHost(t), "box")
 	b.inside.Commit("c", "three\n")
 	tip := b.inside.Git("rev-parse", "HEAD")
 	i, err := openImport(t.Context(), Open, b.work, b.scratch)
 	must(t, err)
-	k := &keeping{importing: i, sandbox: "box", made: time.Now().UTC().Add(-2 * KeepPatience).Truncate(time.Second)}
+	k := newKeeping(i, "box", time.Now().UTC().Add(-2*KeepPatience).Truncate(time.Second))
+	must(t, i.quarantine())
 	must(t, k.run(t.Context()))
 	if text, err := os.ReadFile(filepath.Join(k.aside(), "git", "refs/heads", b.work.Repository.Head)); err != nil || strings.TrimSpace(string(text)) != tip {
 		t.Errorf("kept: %q, %v, want %s", text, err, tip)

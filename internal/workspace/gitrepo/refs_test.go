@@ -14,6 +14,7 @@ import (
 const someID = "0123456789abcdef0123456789abcdef01234567"
 
 func TestParseRef(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string][2]string{
 		someID + "\n":                  {someID, ""},
 		someID:                         {someID, ""},
@@ -40,6 +41,7 @@ func TestParseRef(t *testing.T) {
 }
 
 func TestParsePacked(t *testing.T) {
+	t.Parallel()
 	got, err := parsePacked([]byte("# pack-refs with: peeled\n" + someID + " refs/tags/v1\n^" + someID + "\n" + someID + " refs/heads/x/y\n"))
 	if diff := cmp.Diff(map[string]string{"refs/tags/v1": someID, "refs/heads/x/y": someID}, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
@@ -55,13 +57,14 @@ func TestParsePacked(t *testing.T) {
 }
 
 func TestValidRef(t *testing.T) {
+	t.Parallel()
 	for name, want := range map[string]bool{
 		"refs/heads/main": true, "refs/heads/a/b-c_d.e": true, "refs/heads/--force": true, "refs/heads/ü": true, "refs/stash": true,
 		"HEAD": false, "refs/": false, "refs/heads/": false, "refs//x": false, "refs/heads/.x": false, "refs/heads/x.lock": false,
 		"refs/heads/x.lock/y": false, "refs/heads/x..y": false, "refs/heads/x.": false, "refs/heads/x@{1}": false,
 		"refs/heads/a b": false, "refs/heads/a\nb": false, "refs/heads/a\x7f": false, "refs/heads/a~1": false, "refs/heads/a^": false,
 		"refs/heads/a:b": false, "refs/heads/a?": false, "refs/heads/a*": false, "refs/heads/[a": false, `refs/heads/a\b`: false,
-		"refs/heads/../../x": false, "refs/" + strings.Repeat("x", maxInsideName): false, "/refs/heads/x": false,
+		"refs/heads/../../x": false, "refs/" + strings.Repeat("x", maxRefName): false, "/refs/heads/x": false,
 	} {
 		if got := validRef(name); got != want {
 			t.Errorf("%.80q: %v, want %v", name, got, want)
@@ -70,6 +73,7 @@ func TestValidRef(t *testing.T) {
 }
 
 func TestRefsOfHostileMetadata(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "HEAD"), "ref: refs/heads/main\n")
 	write(t, filepath.Join(dir, "packed-refs"), someID+" refs/heads/main\n"+someID+" refs/heads/packed\n"+someID+" refs/heads/hidden\n")
@@ -88,7 +92,7 @@ func TestRefsOfHostileMetadata(t *testing.T) {
 	refs, odd, err := m.refs()
 	must(t, err)
 	want := map[string]string{"refs/heads/main": someID, "refs/heads/packed": someID, "refs/heads/x/y": someID}
-	if diff := cmp.Diff(want, refs); diff != "" {
+	if diff := cmp.Diff(want, refs.Values); diff != "" {
 		t.Errorf("refs (-want +got):\n%s", diff)
 	}
 	wantOdd := []string{"refs/heads/a b", "refs/heads/hidden", "refs/heads/link", "refs/heads/pipe", "refs/heads/text", "refs/linked"}
@@ -104,6 +108,7 @@ func TestRefsOfHostileMetadata(t *testing.T) {
 }
 
 func TestRefsOfAReftableAreNotTakenForNone(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "reftable/tables.list"), "x\n")
 	write(t, filepath.Join(dir, "HEAD"), "ref: refs/heads/.invalid\n")

@@ -8,6 +8,7 @@ import (
 
 // TestSandboxOfASubmodule: its metadata is one folder deeper than that of the part that it is in.
 func TestSandboxOfASubmodule(t *testing.T) {
+	t.Parallel()
 	for dir, want := range map[string]string{
 		"/state/repositories/fix/main":            "fix",
 		"/state/repositories/fix/main/submodule0": "fix",

@@ -23,12 +23,14 @@ import (
 type Shadow struct {
 	Repository *Repository
 	Dir        string
+	objects    []string      // folders of ours to which it writes objects (the first), and where it finds more; none: the repository's own
+	passing    string        // that of objects which goes with the shadow; "" is none
 	brief      time.Duration // in the place of briefCPU, for tests
 }
 
 // shared are what a shadow has of its repository, by links: gitrepository-layout(5). Not
 // config, hooks, info or modules, in which git finds what to execute.
-var shared = [...]string{"objects", "refs", "packed-refs", "reftable", "shallow", "logs"}
+var shared = [...]string{"objects", "refs", "packed-refs", "shallow", "logs"}
 
 // carried are the settings that a shadow takes from the repository: what decides how files
 // look in the working folder and in the repository, and nothing that names a program or a path.
@@ -36,7 +38,7 @@ var carried = [...]string{
 	"core.repositoryformatversion", "core.sharedrepository", "core.autocrlf", "core.eol", "core.filemode",
 	"core.symlinks", "core.ignorecase", "core.precomposeunicode", "core.protecthfs", "core.protectntfs",
 	"core.bigfilethreshold", "core.compression", "core.trustctime", "core.checkstat",
-	"extensions.objectformat", "extensions.refstorage",
+	"extensions.objectformat",
 }
 
 // settings are ours, in every shadow: nothing is executed, nothing is fetched, nothing is
@@ -46,17 +48,10 @@ var settings = []string{
 	"core.attributesFile=/dev/null", "core.excludesFile=/dev/null", "core.quotePath=false",
 	"core.filesRefLockTimeout=10000", "core.packedRefsTimeout=10000", "core.logAllRefUpdates=true",
 	"gc.auto=0", "maintenance.auto=false", "gc.pruneExpire=never",
-	"fetch.fsckObjects=true", "receive.fsckObjects=true", "transfer.fsckObjects=true",
-	// Flaws of old histories that do no harm: git-fsck(1).
-	"fetch.fsck.zeroPaddedFilemode=ignore", "fetch.fsck.badTimezone=ignore", "fetch.fsck.missingSpaceBeforeDate=ignore",
-	"receive.fsck.zeroPaddedFilemode=ignore", "receive.fsck.badTimezone=ignore", "receive.fsck.missingSpaceBeforeDate=ignore",
-	// What is pushed to a shadow: see push.
-	"receive.denyCurrentBranch=ignore", "receive.autogc=false", "receive.hideRefs=refs", "receive.hideRefs=!refs/heads", "receive.hideRefs=!refs/forage",
-	"core.alternateRefsCommand=true", // which says of none
-	"protocol.allow=never", "protocol.file.allow=always",
+	"protocol.allow=never",
 	"submodule.recurse=false", "diff.ignoreSubmodules=all", "status.submoduleSummary=false",
 	"commit.gpgSign=false", "tag.gpgSign=false", "log.showSignature=false", "merge.verifySignatures=false",
-	"safe.bareRepository=explicit", "uploadpack.allowAnySHA1InWant=true", "advice.detachedHead=false",
+	"safe.bareRepository=explicit", "advice.detachedHead=false",
 }
 
 // Shadow makes one below scratch, which is made too if it isn't there.
@@ -72,7 +67,7 @@ func (r *Repository) Shadow(scratch string) (_ *Shadow, err error) {
 		}
 	}()
 	for _, name := range shared {
-		if name == "reftable" && r.RefFormat != name || name == "logs" && !r.hasLogs() {
+		if name == "logs" && !r.hasLogs() {
 			continue
 		}
 		link := s.link
@@ -97,7 +92,8 @@ func (s *Shadow) link(name string) error {
 	return os.Symlink(filepath.Join(s.Repository.Common, name), filepath.Join(s.Dir, name))
 }
 
-// linkLogs links the logs of a linked worktree: that of its HEAD is its own, where the others are everybody's.
+// linkLogs links the logs of a linked worktree: that of its HEAD is its own, where the others are
+// everybody's.
 func (s *Shadow) linkLogs(name string) error {
 	r := s.Repository
 	return errors.Join(
@@ -156,10 +152,6 @@ func (r *Repository) shadowConfig() string {
 	for _, entry := range entries {
 		key, value, _ := strings.Cut(entry, "=")
 		section, name, _ := strings.Cut(key, ".")
-		if section, name, ok := strings.Cut(name, "."); ok { // protocol.file.allow
-			fmt.Fprintf(&b, "[%s %q]\n\t%s = %s\n", strings.SplitN(key, ".", 2)[0], section, name, Quote(value))
-			continue
-		}
 		fmt.Fprintf(&b, "[%s]\n\t%s = %s\n", section, name, Quote(value))
 	}
 	return b.String()
@@ -171,7 +163,12 @@ func Quote(value string) string {
 }
 
 // Close removes the shadow; of the repository it removes nothing.
-func (s *Shadow) Close() error { return os.RemoveAll(s.Dir) }
+func (s *Shadow) Close() error {
+	if s.passing != "" {
+		return errors.Join(removeAll(s.passing), removeAll(s.Dir))
+	}
+	return removeAll(s.Dir)
+}
 
 // Call is one git command in a shadow.
 type Call struct {
@@ -193,15 +190,17 @@ type Call struct {
 const (
 	callTimeout = 10 * time.Minute // a checkout of a big repository on a slow disk
 	callOutput  = 256 << 20
-	// callMemory is what one git may have: a .gitignore is read as a whole, and what a tree names is held at once.
+	// callMemory is what one git may have: a .gitignore is read as a whole, and what a tree names
+	// is held at once.
 	callMemory = 4 << 30
-	// briefCPU is how much of the processor's time a git may take that only compares names with patterns: a hundred thousand
-	// files take a fraction of a second, and a pattern from inside can take for ever.
-	briefCPU = 10 * time.Second
+	// briefCPU is how much of the processor's time a git may take that only compares names with
+	// patterns: a hundred thousand files take a fraction of a second, and a pattern from inside can
+	// take for ever.
+	briefCPU = 5 * time.Second
 )
 
-// Git runs git in the shadow and returns what it wrote to stdout. An error has git's own words, which
-// may hold names from inside: escape them.
+// Git runs git in the shadow and returns what it wrote to stdout. An error has git's own words,
+// which may hold names from inside: escape them.
 func (s *Shadow) Git(ctx context.Context, c Call) ([]byte, error) {
 	out, err := s.run(ctx, c)
 	return out.Stdout, err
@@ -212,9 +211,6 @@ func (s *Shadow) run(ctx context.Context, c Call) (hostexec.Output, error) {
 	env := append(environment(), "GIT_DIR="+s.Dir, "GIT_ALLOC_LIMIT="+strconv.Itoa(callMemory))
 	if c.WorkTree != "" {
 		env = append(env, "GIT_WORK_TREE="+c.WorkTree)
-		held, stop := unlessHeld(ctx, c.WorkTree)
-		defer stop()
-		ctx = held
 	}
 	if c.Index != "" {
 		env = append(env, "GIT_INDEX_FILE="+c.Index)
@@ -264,10 +260,7 @@ func environment() []string {
 
 // gitError puts git's own words in front.
 func gitError(err error, out hostexec.Output) error {
-	lines := slices.DeleteFunc(strings.Split(strings.TrimSpace(string(out.Stderr)), "\n"), func(line string) bool {
-		return strings.Contains(line, ": unable to normalize alternate object path: ") // which are for who is inside: see serve
-	})
-	if said := strings.Join(lines, "\n"); said != "" {
+	if said := strings.TrimSpace(string(out.Stderr)); said != "" {
 		return fmt.Errorf("%s (%w)", said, err)
 	}
 	return err

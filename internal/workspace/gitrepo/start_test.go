@@ -11,6 +11,7 @@ import (
 
 // TestStartThatIsInterrupted: it is not said that a branch isn't there, if nobody has found out.
 func TestStartThatIsInterrupted(t *testing.T) {
+	t.Parallel()
 	repository := testgit.Init(t, t.TempDir())
 	repository.Commit("a", "one\n")
 	r, err := Open(t.Context(), repository.Dir)

@@ -1,143 +1,100 @@
 package gitrepo
 
 import (
+	"bufio"
 	"context"
-	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/google/renameio/v2"
+
 	"forage"
+	"forage/internal/jail"
 	"forage/internal/workspace"
 )
 
-// Objects come from inside in two hops. git fetches them from an upload-pack in a jail to a staging of ours, where they are
-// checked. Then it pushes them through receive-pack, which keeps what it gets apart until all of it is there and its own: whatever
-// fails leaves nothing in the user's repository. The host parses nothing that was written inside.
+// Objects come from inside as a pack, which a git in a jail makes. A git of the host's checks it
+// and writes what is in it to a quarantine: a folder of ours that is a store of objects beside the
+// repository's. What has passed all checks is admitted: it is moved to the repository. What fails
+// leaves nothing there. Git's receive-pack works the same way.
 
-// Bounds of what is fetched at once.
+// Bounds of what is brought at once.
 const (
-	maxFetched    = 32 << 30 // bytes on the pipe
+	maxFetched    = 32 << 30 // bytes of a pack
 	fetchPatience = 10 * time.Minute
-	servePatience = time.Minute
 	fetchSpeed    = 4 << 20 // bytes a second, at the least
-	// maxAlloc bounds one allocation of a git that reads what came from inside: a delta of a few bytes can ask for gigabytes.
+	jailTime      = time.Minute
+	// What a git may take of the processor that writes what came from inside: deltas of a few bytes
+	// can make gigabytes. Each second more is for fetchSpeed bytes.
+	storeCPU  = 20 * time.Second
+	objectCPU = 100 * time.Microsecond // for each object of a pack
+	// maxAlloc bounds one allocation of a git that reads what came from inside: a delta of a few
+	// bytes can ask for gigabytes.
 	maxAlloc = 1 << 30
+	// looseLimit is how many objects become loose ones: fetch.unpackLimit of git-config(1). More
+	// stay a pack.
+	looseLimit = 100
 )
 
 // readsHostile is the environment of a git that reads objects from inside.
 var readsHostile = []string{"GIT_ALLOC_LIMIT=" + strconv.Itoa(maxAlloc)}
 
-// fetch brings ids, with all that they need, from a private git directory to the staging. have is a commit of the repository's from
-// which they are likely to go on; "" is none.
-func (s *Shadow) fetch(ctx context.Context, private, have string, ids ...string) error {
-	for _, id := range ids {
-		if !isHex(id) || len(id) != len(emptyID(s.Repository.ObjectFormat)) {
-			return forage.Errorf(forage.ErrRefused, "%.80q is no object's name here", id)
-		}
-	}
-	serve, err := s.serve(private)
-	if err != nil {
-		return fmt.Errorf("fetching from inside: %w", err)
-	}
-	args := []string{"fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--upload-pack=" + serve}
-	if have != "" {
-		args = append(args, "--negotiation-tip="+have)
-	}
-	_, err = s.Git(ctx, Call{Args: append(append(args, "file:///from-inside"), ids...), Env: readsHostile, Timeout: fetchPatience})
-	if err == nil {
-		err = s.arrived(ctx, ids)
-	}
-	if err != nil {
-		s.sweepObjects()
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		return forage.WithHint(forage.Errorf(forage.ErrRefused, "git does not take what was committed inside: %w", err),
-			"look inside with git fsck; the commits stay inside")
-	}
-	return nil
-}
+// checks are git-fsck(1)'s, without flaws of old histories that do no harm.
+const checks = "--strict=zeroPaddedFilemode=ignore,badTimezone=ignore,missingSpaceBeforeDate=ignore"
 
-// arrived says whether ids are there, and commits or tags. git's exit status doesn't: one that refuses a shallow history exits with 0.
-func (s *Shadow) arrived(ctx context.Context, ids []string) error {
-	out, err := s.Git(ctx, Call{
-		Args: []string{"cat-file", "--batch-check=%(objecttype)"}, Stdin: []byte(strings.Join(ids, "\n") + "\n"), Env: readsHostile,
-	})
-	for line := range strings.Lines(string(out)) {
-		if kind := strings.TrimSpace(line); kind != "commit" && kind != "tag" && err == nil {
-			err = fmt.Errorf("what has arrived is no commit: %s", kind)
-		}
-	}
-	return err
-}
-
-// sweepObjects removes what a git that failed, or was killed, has left in the staging.
-func (s *Shadow) sweepObjects() {
-	for _, pattern := range [...]string{"objects/pack/tmp_*", "objects/??/tmp_*", "objects/tmp_*", "objects/incoming-*"} {
-		left, _ := filepath.Glob(filepath.Join(s.Dir, pattern))
-		for _, path := range left {
-			_ = os.RemoveAll(path)
-		}
+// jailed is a git in a jail that sees no more than these paths, with a git directory of ours. No
+// link is followed to one of them: one may appear inside at any moment, and the jail would see what
+// it leads to.
+func (s *Shadow) jailed(dir string, readOnly []string, args ...string) jail.Command {
+	return jail.Command{
+		Args: append([]string{"git"}, args...), Dir: dir, ReadOnly: readOnly,
+		Env:    append(environment(), "GIT_DIR="+dir, readsHostile[0]),
+		Limits: jail.Limits{CPU: 10 * time.Minute, Time: jailTime, Output: maxFetched},
 	}
 }
 
-// overObjects makes a git directory of ours over the objects of a private one, and says what git has to see for it.
-func (s *Shadow) overObjects(private string) (dir string, readOnly []string, err error) {
-	dir = filepath.Join(workspace.Resolved(s.Dir), "serve")
-	if err := os.RemoveAll(dir); err != nil {
-		return "", nil, err
-	}
-	objects, err := s.Repository.ObjectDirs()
+// bareOver makes a git directory of ours at dir for a jail, over these folders of objects and the
+// repository's. It has no refs. The answer is what the jail has to see for it.
+func (s *Shadow) bareOver(dir, head, config string, objects ...string) (readOnly []string, err error) {
+	dirs, err := s.Repository.ObjectDirs()
 	if err != nil {
-		return "", nil, err
+		return nil, err
 	}
-	from := filepath.Join(workspace.Resolved(private), "objects")
-	var alternates strings.Builder
-	readOnly = []string{dir, from}
-	alternates.WriteString(quoteAlternate(from) + "\n")
-	for _, o := range objects {
-		alternates.WriteString(quoteAlternate(o.Path) + "\n")
-		readOnly = append(readOnly, o.Path)
+	for _, o := range dirs {
+		objects = append(objects[:len(objects):len(objects)], o.Path)
 	}
-	config := "[uploadpack]\n\tallowAnySHA1InWant = true\n[pack]\n\tthreads = 1\n[core]\n\trepositoryformatversion = 1\n[extensions]\n\tobjectformat = " +
-		s.Repository.ObjectFormat + "\n"
-	err = errors.Join(os.MkdirAll(filepath.Join(dir, "objects/info"), 0o700), os.Mkdir(filepath.Join(dir, "refs"), 0o700))
-	for name, text := range map[string]string{"HEAD": "ref: refs/heads/none\n", "config": config, "objects/info/alternates": alternates.String()} {
-		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
-	}
-	shallow := filepath.Join(s.Repository.Common, "shallow")
-	if !gone(shallow) {
-		err = errors.Join(err, workspace.CopyFile(shallow, filepath.Join(dir, "shallow"), maxConfig))
-	}
-	if err != nil {
-		return "", nil, err
-	}
-	return dir, readOnly, nil
+	err = gitDir{
+		head: head, config: s.Repository.shadowConfig() + "[pack]\n\tthreads = 1\n" + config, borrows: objects,
+		copies: map[string]string{"shallow": filepath.Join(s.Repository.Common, "shallow"), "info/exclude": filepath.Join(s.Dir, "info/exclude")},
+	}.make(dir)
+	return append(objects, dir), err
 }
 
-// serve is the command line of an upload-pack, in a jail, over the objects of a private git directory: with a git directory of
-// ours, which has no refs and no configuration from inside.
-func (s *Shadow) serve(private string) (command string, err error) {
+// inside is a git in a jail over the objects of a private git directory, in a git directory of
+// ours: without refs and configuration from inside. It is made once.
+func (s *Shadow) inside(private string) (c jail.Command, err error) {
+	dir := filepath.Join(workspace.Resolved(s.Dir), "inside")
 	size, err := sizeOf(filepath.Join(private, "objects"))
 	if err != nil {
-		return "", err
+		return c, err
 	}
-	dir, readOnly, err := s.overObjects(private)
-	if err != nil {
-		return "", err
-	}
-	jail := jailed(dir, readOnly, "upload-pack", "--strict", ".")
-	jail.Limits.Time += time.Duration(size/fetchSpeed) * time.Second
-	return jail.Shell()
+	readOnly, err := s.bareOver(dir, "ref: refs/heads/none", "", append(slices.Clone(s.objects), filepath.Join(workspace.Resolved(private), "objects"))...)
+	c = s.jailed(dir, readOnly)
+	c.Limits.Time += time.Duration(size/fetchSpeed) * time.Second
+	return c, err
 }
 
-// sizeOf is how many bytes are in a folder from inside. It refuses what git would wait for, such as a FIFO.
+// sizeOf is how many bytes are in a folder from inside. It refuses what git would wait for, such as
+// a FIFO.
 func sizeOf(folder string) (size int64, err error) {
 	err = filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
 		switch {
@@ -158,73 +115,299 @@ func sizeOf(folder string) (size int64, err error) {
 	return size, err
 }
 
-// push brings a commit of the staging to a ref of the repository, which was at old until now; "" is nowhere. errMoved: it isn't
-// there any more, and nothing was changed.
-func (s *Shadow) push(ctx context.Context, host *Shadow, id, ref, old string) error {
-	if !validRef(ref) || !isHex(id) {
-		return forage.Errorf(forage.ErrUsage, "%q is no name of a ref", ref)
+// asks asks the objects inside what git answers with its exit status. The answer may be a lie.
+func (s *Shadow) asks(ctx context.Context, private string, question ...string) (bool, error) {
+	c, err := s.inside(private)
+	if err != nil {
+		return false, err
 	}
-	_, err := s.Git(ctx, Call{
-		Args: []string{"push", "--quiet", "--no-verify", "--force-with-lease=" + ref + ":" + old, "file://" + host.Dir, id + ":" + ref},
-		Env:  readsHostile, Timeout: fetchPatience,
-	})
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+	c.Args = append(c.Args, question...)
+	if err = c.Run(ctx); exitedWithOne(err) {
+		return false, nil
 	}
-	now, look := host.Branch(ctx, ref)
-	switch {
-	case look != nil:
-		return errors.Join(err, look)
-	case now == id:
-		return nil
-	case now != old:
-		return errors.Join(errMoved, err)
-	case err == nil:
-		return fmt.Errorf("git has not moved %s to %s", ref, id)
-	}
-	return lockedHint(err, ref)
+	return err == nil, err
 }
 
-// Hand hands tips of a staging, and what they need, to its repository: each object passes git's fsck, and none that they name is
-// missing. No ref is left at them: see MoveBranch.
-func (s *Shadow) Hand(ctx context.Context, tips []string) (err error) {
-	host, err := s.Repository.Shadow(filepath.Dir(s.Dir))
+// unpack runs a jail that writes a pack, and has git write what is in it to the shadow's objects.
+// size is about how many bytes the pack is made of. head reads what comes before.
+func (s *Shadow) unpack(ctx context.Context, c jail.Command, size int64, head func(*bufio.Reader) error) error {
+	return s.receive(ctx, size, head, func(to io.Writer) error {
+		c.Stdout = to
+		return c.Run(ctx)
+	})
+}
+
+// receive is unpack for what send writes.
+func (s *Shadow) receive(ctx context.Context, size int64, head func(*bufio.Reader) error, send func(to io.Writer) error) (err error) {
+	from, to := io.Pipe()
+	sent := make(chan error, 1)
+	go func() {
+		err := send(to)
+		sent <- err
+		to.CloseWithError(err)
+	}()
+	pack := bufio.NewReader(from)
+	if head != nil {
+		err = head(pack)
+	}
+	if err == nil {
+		err = s.store(ctx, pack, size, head == nil)
+	}
+	from.CloseWithError(err)
+	if ended := <-sent; ended != nil && (err == nil || !errors.Is(ended, io.ErrClosedPipe)) {
+		return ended
+	}
+	return err
+}
+
+// store writes what is in a pack to the shadow's objects, if it passes git's checks. Loose objects
+// of what does not pass may stay: without loose there are none.
+func (s *Shadow) store(ctx context.Context, pack *bufio.Reader, size int64, loose bool) error {
+	head, err := pack.Peek(12) // gitformat-pack(5): the last four bytes are how many objects there are
+	if err != nil {
+		return fmt.Errorf("reading the pack: %w", err)
+	}
+	args, count := []string{"unpack-objects", "-q", checks}, binary.BigEndian.Uint32(head[8:])
+	if count > looseLimit || count > 0 && !loose {
+		args = []string{"index-pack", "--stdin", "--fix-thin", "--threads=1", checks}
+	}
+	cpu := storeCPU + time.Duration(size/fetchSpeed)*time.Second + time.Duration(count)*objectCPU
+	_, err = s.Git(ctx, Call{Args: args, Input: pack, Env: readsHostile, Timeout: fetchPatience, CPU: cpu})
+	return err
+}
+
+// fetch brings ids, with all that they need, from a private git directory to the shadow's objects:
+// a quarantine. What has come passes git's checks, and nothing is missing that it needs.
+func (s *Shadow) fetch(ctx context.Context, private string, ids ...string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	refs, err := refsIn(s.Repository.Common)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, host.Close()) }()
-	for _, tip := range tips {
-		if host.connected(ctx, tip) == nil {
-			continue // it has it
+	var wanted strings.Builder
+	for _, id := range ids {
+		if !isHex(id) || len(id) != len(emptyID(s.Repository.ObjectFormat)) {
+			return forage.Errorf(forage.ErrRefused, "%.80q is no object's name here", id)
 		}
-		ref := "refs/forage/passing/" + rand.Text()
-		if err := s.push(ctx, host, tip, ref, ""); err != nil {
-			return err
-		}
-		if err := host.dropRecovery(ctx, ref); err != nil {
-			return err
-		}
+		wanted.WriteString(id + "\n")
+	}
+	wanted.WriteString(excluded(refs.known()))
+	c, err := s.inside(private)
+	size := int64((c.Limits.Time-jailTime)/time.Second) * fetchSpeed // see inside
+	if err == nil {
+		c.Args = append(c.Args, "pack-objects", "-q", "--revs", "--thin", "--stdout", "--delta-base-offset")
+		c.Stdin = strings.NewReader(wanted.String())
+		err = s.unpack(ctx, c, size, nil)
+	}
+	if err == nil {
+		err = s.connected(ctx, ids...)
+	}
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		return forage.WithHint(forage.Errorf(forage.ErrRefused, "git does not take what was committed inside: %w", err),
+			"look inside with git fsck; the commits stay inside")
 	}
 	return nil
 }
 
-// connected fails when something is missing that a commit needs.
-func (s *Shadow) connected(ctx context.Context, tip string) error {
-	_, err := s.Git(ctx, Call{Args: []string{"rev-list", "--objects", "--quiet", tip, "--not", "--all"}, Env: readsHostile})
+// known is what the repository has for sure: what is on branches, was shown inside, or jj keeps.
+func (refs Refs) known() (ids []string) {
+	for name, id := range refs.Values {
+		if hasPrefix(name, []string{"refs/heads/", "refs/remotes/", "refs/forage/", "refs/jj/keep/"}) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// excluded has rev-list(1) leave out what commits lead to.
+func excluded(ids []string) string {
+	var b strings.Builder
+	for _, id := range ids {
+		b.WriteString("^" + id + "\n")
+	}
+	return b.String()
+}
+
+// commits are those of ids that are commits here.
+func (s *Shadow) commits(ctx context.Context, ids []string) (there []string, err error) {
+	out, err := s.Git(ctx, Call{Args: []string{"cat-file", "--batch-check=%(objectname) %(objecttype)"}, Stdin: []byte(strings.Join(ids, "\n") + "\n")})
+	for line := range strings.Lines(string(out)) {
+		if id, is := strings.CutSuffix(line, " commit\n"); is {
+			there = append(there, id)
+		}
+	}
+	return there, err
+}
+
+// connected fails when something is missing that tips need, or one of them is neither a commit nor
+// a tag of one.
+func (s *Shadow) connected(ctx context.Context, tips ...string) error {
+	var asked strings.Builder
+	for _, tip := range tips {
+		asked.WriteString(tip + "\n" + tip + "^0\n")
+	}
+	_, err := s.Git(ctx, Call{
+		Args: []string{"rev-list", "--objects", "--quiet", "--stdin", "--not", "--all"}, Stdin: []byte(asked.String()),
+		Env: readsHostile, Memory: maxListMemory, Timeout: fetchPatience,
+	})
 	return err
 }
 
-// Take takes commits, and all that they need, from a private git directory to a staging: a Shadow of the repository that
-// writes to a store of its own, which is gone when it is closed. git's fsck has passed them.
-func (r *Repository) Take(ctx context.Context, private string, tips []string) (*Shadow, error) {
-	s, err := r.Shadow(filepath.Dir(private) + stagingSuffix)
+// Staging is a Shadow that writes objects to a folder of ours, which is made and stays, and finds
+// the repository's and those of the other folders as well. The user's git and other sandboxes don't
+// see what is written there, until Bring.
+func (r *Repository) Staging(scratch, objects string, others ...string) (*Shadow, error) {
+	s, err := r.Shadow(scratch)
 	if err != nil {
 		return nil, err
 	}
-	if err = s.stageIn(filepath.Join(s.Dir, "taken")); err == nil && len(tips) > 0 {
-		err = s.fetch(ctx, private, "", tips...)
+	for _, dir := range append([]string{objects}, others...) {
+		s.objects = append(s.objects, workspace.Resolved(dir))
+	}
+	link, alternate := filepath.Join(s.Dir, "objects"), filepath.Join(objects, "info/alternates")
+	lines := strings.Join(append([]string{filepath.Join(r.Common, "objects")}, others...), "\n") + "\n"
+	err = errors.Join(
+		os.MkdirAll(filepath.Dir(alternate), 0o700),
+		// In one step: another call may be reading it.
+		renameio.WriteFile(alternate, []byte(lines), 0o600, renameio.WithTempDir(filepath.Dir(alternate))),
+		os.Remove(link),
+		os.Symlink(objects, link))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("staging for %s: %w", r.Common, err), s.Close())
+	}
+	return s, nil
+}
+
+// quarantineKind is what quarantines are called: by such a name, git's gc knows what a crash left.
+const quarantineKind = "tmp_objdir-incoming-forage"
+
+// quarantine is a Staging in the repository's folder of objects, where they can be moved from.
+// Close removes it.
+func (r *Repository) quarantine(scratch string) (*Shadow, error) {
+	objects, err := makeSwept(filepath.Join(r.Common, "objects"), quarantineKind)
+	if err != nil {
+		return nil, err
+	}
+	s, err := r.Staging(scratch, objects)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(objects))
+	}
+	s.passing = objects
+	return s, nil
+}
+
+// makeSwept makes a folder for one process, and removes those of its kind whose processes were
+// killed.
+func makeSwept(dir, kind string) (string, error) {
+	left, _ := workspace.AbandonedScratch(dir)
+	for _, path := range left {
+		if strings.HasPrefix(filepath.Base(path), kind+"-") {
+			_ = removeAll(path)
+		}
+	}
+	return workspace.MakeScratch(dir, kind)
+}
+
+// admit moves what is in a quarantine to the repository: packs before their indexes, by which git
+// finds them.
+func (s *Shadow) admit() error {
+	rank := func(name string) int {
+		return slices.Index([]string{".keep", ".pack", ".rev", ".idx"}, filepath.Ext(name))
+	}
+	var files []string
+	err := filepath.WalkDir(s.passing, func(path string, entry fs.DirEntry, err error) error {
+		name, _ := filepath.Rel(s.passing, path)
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		if dir := filepath.Dir(name); dir == "pack" && strings.HasPrefix(filepath.Base(name), "pack-") || len(dir) == 2 && isHex(dir+filepath.Base(name)) {
+			files = append(files, name)
+		}
+		return nil
+	})
+	slices.SortStableFunc(files, func(a, b string) int { return rank(a) - rank(b) })
+	for _, name := range files {
+		to := filepath.Join(s.Repository.Common, "objects", name)
+		if made := os.Mkdir(filepath.Dir(to), 0o777); made == nil { // of a folder that is shared, git has made it so
+			if like, err := os.Stat(filepath.Dir(filepath.Join(s.passing, name))); err == nil {
+				_ = os.Chmod(filepath.Dir(to), like.Mode())
+			}
+		}
+		if err == nil {
+			err = os.Rename(filepath.Join(s.passing, name), to)
+		}
 	}
 	if err != nil {
+		return fmt.Errorf("bringing objects to %s: %w", s.Repository.Common, err)
+	}
+	return nil
+}
+
+// Bring copies what a commit needs to another repository, wherever that is. have are commits that
+// it may have. No ref moves.
+func (s *Shadow) Bring(ctx context.Context, to *Repository, commit string, have ...string) error {
+	return s.bring(ctx, to, []string{commit}, have)
+}
+
+// Hand is Bring to the repository of the staging itself.
+func (s *Shadow) Hand(ctx context.Context, tips []string) error {
+	return s.bring(ctx, s.Repository, tips, nil)
+}
+
+func (s *Shadow) bring(ctx context.Context, to *Repository, tips, have []string) (err error) {
+	q, err := to.quarantine(filepath.Dir(s.Dir))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, q.Close()) }()
+	refs, err := refsIn(to.Common)
+	for _, at := range []*Shadow{q, s} { // what both have need not be sent
+		if err == nil {
+			have, err = at.commits(ctx, append(have, refs.known()...))
+			refs = Refs{}
+		}
+	}
+	if err != nil {
+		return err
+	}
+	wanted := strings.Join(tips, "\n") + "\n" + excluded(have)
+	err = q.receive(ctx, maxFetched, nil, func(to io.Writer) error {
+		_, err := s.Git(ctx, Call{
+			Args: []string{"pack-objects", "-q", "--revs", "--thin", "--stdout", "--delta-base-offset"}, Stdin: []byte(wanted), Writer: to, Timeout: fetchPatience,
+		})
+		return err
+	})
+	if err == nil {
+		err = q.connected(ctx, tips...)
+	}
+	if err != nil {
+		return fmt.Errorf("bringing objects to %s: %w", to.Common, err)
+	}
+	return q.admit()
+}
+
+// stagingSuffix is the folder beside private metadata for what is only looked at.
+const stagingSuffix = ".staging"
+
+// Take takes commits, and all that they need, from a private git directory to a staging, which is
+// gone when it is closed. They have passed git's checks.
+func (r *Repository) Take(ctx context.Context, private string, tips []string) (*Shadow, error) {
+	place, err := makeSwept(filepath.Dir(private)+stagingSuffix, "taken")
+	if err != nil {
+		return nil, err
+	}
+	s, err := r.Staging(filepath.Dir(private)+stagingSuffix, place)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(place))
+	}
+	s.passing = place
+	if err := s.fetch(ctx, private, tips...); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil

@@ -14,7 +14,8 @@ import (
 	"forage/internal/workspace/gitrepo"
 )
 
-// folderTest is a repository with one commit, and a checkout of it elsewhere that Forage makes trees of.
+// folderTest is a repository with one commit, and a checkout of it elsewhere that Forage makes
+// trees of.
 type folderTest struct {
 	t      *testing.T
 	repo   *testgit.Repo
@@ -41,7 +42,8 @@ func newFolderTest(t *testing.T, files map[string]string) *folderTest {
 	return f
 }
 
-// tree makes a tree of the work with a staging store, and returns its files: "MODE CONTENT" by name.
+// tree makes a tree of the work with a staging store, and returns its files: "MODE CONTENT" by
+// name.
 func (f *folderTest) tree() (map[string]string, gitrepo.Tree) {
 	f.t.Helper()
 	staging, err := f.opened.Staging(f.t.TempDir(), filepath.Join(filepath.Dir(f.index), "objects"))
@@ -95,6 +97,7 @@ func must(t *testing.T, err error) {
 }
 
 func TestATreeIsWhatIsInTheFolder(t *testing.T) {
+	t.Parallel()
 	f := newFolderTest(t, map[string]string{
 		"same": "same\n", "changed": "old\n", "gone": "x", "dir/becomes-file": "x", "file": "becomes a folder",
 		".gitignore": "ignored\n*.o\n", "tracked.o": "tracked though ignored",
@@ -139,6 +142,7 @@ func TestATreeIsWhatIsInTheFolder(t *testing.T) {
 }
 
 func TestNothingIsReadThroughLinks(t *testing.T) {
+	t.Parallel()
 	f := newFolderTest(t, map[string]string{"keys/id": "public", "keep": "k"})
 	outside := t.TempDir()
 	writeFile(t, filepath.Join(outside, "id"), "SECRET of the host")
@@ -156,6 +160,7 @@ func TestNothingIsReadThroughLinks(t *testing.T) {
 }
 
 func TestNestedRepositoriesAndFiltersRunNothing(t *testing.T) {
+	t.Parallel()
 	f := newFolderTest(t, map[string]string{"file": "x\n", "other": "y\n"})
 	ran := filepath.Join(t.TempDir(), "ran")
 	attack := filepath.Join(t.TempDir(), "attack")
@@ -185,7 +190,7 @@ func TestNestedRepositoriesAndFiltersRunNothing(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("tree (-want +got):\n%s", diff)
 		}
-		if diff := cmp.Diff([]string{"sub", "nested"}, tree.Nested); diff != "" {
+		if diff := cmp.Diff([]string{"nested", "sub"}, tree.Nested); diff != "" {
 			t.Errorf("nested (-want +got):\n%s", diff)
 		}
 	}
@@ -195,6 +200,7 @@ func TestNestedRepositoriesAndFiltersRunNothing(t *testing.T) {
 }
 
 func TestWhatAnIndexPassesOverIsFound(t *testing.T) {
+	t.Parallel()
 	f := newFolderTest(t, map[string]string{"assumed": "a", "sparse": "b", "absent": "c"})
 	for name, flag := range map[string]string{"assumed": "--assume-unchanged", "sparse": "--skip-worktree", "absent": "--skip-worktree"} {
 		f.repo.Git("update-index", flag, name)
@@ -215,6 +221,7 @@ func TestWhatAnIndexPassesOverIsFound(t *testing.T) {
 }
 
 func TestADamagedKeptIndexIsMadeAgain(t *testing.T) {
+	t.Parallel()
 	f := newFolderTest(t, map[string]string{"file": "x"})
 	want, _ := f.tree()
 	must(t, os.WriteFile(f.index, []byte("DIRC and no more"), 0o600))
@@ -231,6 +238,7 @@ func TestADamagedKeptIndexIsMadeAgain(t *testing.T) {
 }
 
 func TestLineEndsAreConvertedAsGitDoes(t *testing.T) {
+	t.Parallel()
 	f := newFolderTest(t, map[string]string{".gitattributes": "*.txt text=auto\n*.bin -text\n*.cmd text eol=crlf\n"})
 	for _, name := range []string{"a.txt", "a.bin", "a.cmd", "a.other"} {
 		writeFile(t, filepath.Join(f.work, name), "one\r\ntwo\r\n")
@@ -245,6 +253,7 @@ func TestLineEndsAreConvertedAsGitDoes(t *testing.T) {
 }
 
 func TestAttributesAndModesCannotKeepATreeFromBeingMade(t *testing.T) {
+	t.Parallel()
 	f := newFolderTest(t, map[string]string{"locked/file": "old"})
 	writeFile(t, filepath.Join(f.work, ".gitattributes"), "bad* working-tree-encoding=UTF-16\nworse* working-tree-encoding=no-such\n")
 	writeFile(t, filepath.Join(f.work, "bad"), "x")
@@ -272,6 +281,7 @@ func TestAttributesAndModesCannotKeepATreeFromBeingMade(t *testing.T) {
 }
 
 func TestNamesOfGitAreLeftOut(t *testing.T) {
+	t.Parallel()
 	f := newFolderTest(t, nil)
 	for _, name := range []string{".GIT/hooks/pre-commit", "a/.Git/config", "git~1/config", ".git./x", ".g\u200cit/config", "fine"} {
 		writeFile(t, filepath.Join(f.work, name), "x")
@@ -285,7 +295,38 @@ func TestNamesOfGitAreLeftOut(t *testing.T) {
 	}
 }
 
+// TestWhatFailsChecksIsLeftOut: such a file alone, as it would be of a commit.
+func TestWhatFailsChecksIsLeftOut(t *testing.T) {
+	t.Parallel()
+	f := newFolderTest(t, map[string]string{".gitattributes": "a text\n", "gone": "x"})
+	must(t, os.Remove(filepath.Join(f.work, "gone")))
+	writeFile(t, filepath.Join(f.work, ".gitmodules"), "[submodule \"../../x\"]\n path = -y\n url = --upload-pack=touch\n")
+	writeFile(t, filepath.Join(f.work, ".gitattributes"), strings.Repeat("a", 3000)+" text\n")
+	writeFile(t, filepath.Join(f.work, "fine"), "x")
+	must(t, os.Symlink("fine", filepath.Join(f.work, "GITMOD~1")))
+	got, tree := f.tree()
+	if diff := cmp.Diff(map[string]string{"fine": "100644 x", ".gitattributes": "100644 a text\n"}, got); diff != "" {
+		t.Errorf("tree (-want +got):\n%s", diff)
+	}
+	if len(tree.Left) != 3 {
+		t.Errorf("left out are %v", tree.Left)
+	}
+}
+
+// TestAClosedFolder: its owner is let in again.
+func TestAClosedFolder(t *testing.T) {
+	t.Parallel()
+	f := newFolderTest(t, nil)
+	writeFile(t, filepath.Join(f.work, "fine"), "x")
+	must(t, os.Chmod(f.work, 0))
+	t.Cleanup(func() { must(t, os.Chmod(f.work, 0o700)) })
+	if got, _ := f.tree(); got["fine"] != "100644 x" {
+		t.Errorf("tree: %q", got)
+	}
+}
+
 func TestUnsafePath(t *testing.T) {
+	t.Parallel()
 	for path, want := range map[string]bool{
 		"a/b": false, ".gitignore": false, ".github/x": false, "a..b": false, "git": false, "-x": false, "a\nb": false,
 		"": true, "/a": true, "../a": true, "a/../b": true, "a//b": true, "a/.": true, "a\x00b": true,
@@ -299,6 +340,7 @@ func TestUnsafePath(t *testing.T) {
 }
 
 func TestBringCopiesWhatTheRepositoryLacks(t *testing.T) {
+	t.Parallel()
 	f := newFolderTest(t, map[string]string{"a": "1"})
 	writeFile(t, filepath.Join(f.work, "b"), "2")
 	objects, err := os.MkdirTemp("/dev/shm", "bring") // another file system, mostly
@@ -326,6 +368,7 @@ func TestBringCopiesWhatTheRepositoryLacks(t *testing.T) {
 
 // Files whose holes cost nothing inside don't have the host read for hours.
 func TestFilesOfTooManyBytesAreLeftOut(t *testing.T) {
+	t.Parallel()
 	f := newFolderTest(t, map[string]string{"a": "1\n"})
 	for _, name := range []string{"x", "y", "z"} {
 		writeFile(t, filepath.Join(f.work, name), "12345")
@@ -341,9 +384,10 @@ func TestFilesOfTooManyBytesAreLeftOut(t *testing.T) {
 	}
 }
 
-// A file that was changed in the instant in which the index was written, and has kept its size, is found: the index
-// that is worked on has the time of the one that it is a copy of.
+// A file that was changed in the instant in which the index was written, and has kept its size, is
+// found: the index that is worked on has the time of the one that it is a copy of.
 func TestAChangeInTheInstantOfTheIndexIsFound(t *testing.T) {
+	t.Parallel()
 	f := newFolderTest(t, map[string]string{"a": "1\n"})
 	f.work = f.repo.Dir
 	f.repo.Git("config", "core.trustctime", "false") // which can't be set back, as times of change can
@@ -368,5 +412,28 @@ func TestAChangeInTheInstantOfTheIndexIsFound(t *testing.T) {
 		if err != nil || content != "2" {
 			t.Errorf("a is %q, %v", content, err)
 		}
+	}
+}
+
+// Git passes over names without an error that a file system may take for .gitmodules.
+func TestNamesThatGitPassesOverAreLeftOut(t *testing.T) {
+	t.Parallel()
+	f := newFolderTest(t, map[string]string{"d/b": "two"})
+	must(t, os.Mkdir(filepath.Join(f.work, "e"), 0o755))
+	want := []string{".gitmodules", ".gitmodules ", "GITMOD~1", "e/.gitmodules"}
+	for _, name := range want {
+		must(t, os.Symlink("d", filepath.Join(f.work, name)))
+	}
+	writeFile(t, filepath.Join(f.work, "new"), "new")
+	files, tree := f.tree()
+	var left []string
+	for _, file := range tree.Left {
+		left = append(left, file.Path)
+	}
+	if diff := cmp.Diff(want, left); diff != "" {
+		t.Errorf("left out (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]string{"d/b": "100644 two", "new": "100644 new"}, files); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"forage/internal/workspace"
 )
 
-// Unsaved says which work is nowhere but in w. It doesn't import: what Import has not brought in counts as
-// Elsewhere. What can't be read is a Problem, which counts as work too.
+// Unsaved says which work is nowhere but in w. It doesn't import: what Import has not brought in
+// counts as Elsewhere. What can't be read is a Problem, which counts as work too.
 func Unsaved(ctx context.Context, w forage.Workspace, scratch string) (status workspace.Status, err error) {
 	if w.Repository == nil {
 		return workspace.Status{}, nil
@@ -43,10 +43,6 @@ func (i *importing) commits(ctx context.Context, status *workspace.Status) error
 	if err != nil || tip == "" {
 		return err
 	}
-	refs, err := i.host.Repository.Refs(ctx, i.scratch)
-	if err != nil || refs.published(tip, ref) { // which spares a process when nothing was committed
-		return err
-	}
 	_, taken, err := i.taken(ctx)
 	if err != nil {
 		return err
@@ -62,7 +58,8 @@ func (i *importing) commits(ctx context.Context, status *workspace.Status) error
 	return nil
 }
 
-// elsewhere are the refs inside with commits that no ref of the host's repository has, and what keeps us from knowing.
+// elsewhere are the refs inside with commits that no ref of the host's repository has, and what
+// keeps us from knowing.
 func (i *importing) elsewhere(ctx context.Context, status *workspace.Status) error {
 	state, err := loadImported(i.w)
 	if err != nil {
@@ -108,20 +105,19 @@ func (i *importing) elsewhere(ctx context.Context, status *workspace.Status) err
 }
 
 // fetched are refs whose commits came from elsewhere, or that only keep what others hold.
-var fetched = [...]string{"refs/remotes/", "refs/jj/", "refs/prefetch/"}
+var fetched = []string{"refs/remotes/", "refs/jj/", "refs/prefetch/"}
 
 // leftPrefix begins the names of commits at which HEAD was detached, and which were left.
 const leftPrefix = "detached/"
 
-// insideRefs are the refs inside that may hold work, a detached HEAD and those of worktrees made inside among them.
+// insideRefs are the refs inside that may hold work, a detached HEAD and those of worktrees made
+// inside among them.
 func (i *importing) insideRefs() (map[string]string, []string, error) {
-	refs, odd, err := i.from.refs()
+	all, odd, err := i.from.refs()
 	if err != nil {
 		return nil, nil, err
 	}
-	isFetched := func(name string) bool {
-		return slices.ContainsFunc(fetched[:], func(prefix string) bool { return strings.HasPrefix(name, prefix) })
-	}
+	refs, isFetched := all.Values, func(name string) bool { return hasPrefix(name, fetched) }
 	copied, err := copiedRefs(i.w)
 	if err != nil {
 		return nil, nil, err
@@ -129,15 +125,15 @@ func (i *importing) insideRefs() (map[string]string, []string, error) {
 	maps.DeleteFunc(refs, func(name, id string) bool { return isFetched(name) || copied[name] == id })
 	odd = slices.DeleteFunc(odd, isFetched)
 	heads := []string{"HEAD"}
-	worktrees, err := i.from.list("worktrees", maxInsideRefs)
+	worktrees, err := i.from.list("worktrees", maxRefs)
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, entry := range worktrees {
-		heads = append(heads, "worktrees/"+entry.name+"/HEAD")
+		heads = append(heads, "worktrees/"+entry.Name()+"/HEAD")
 	}
 	for _, name := range heads {
-		text, err := i.from.read(name, maxInsideRef)
+		text, err := i.from.read(name, maxRef)
 		if errors.Is(err, fs.ErrNotExist) && name != "HEAD" {
 			continue
 		}
@@ -149,11 +145,11 @@ func (i *importing) insideRefs() (map[string]string, []string, error) {
 			refs[name] = id
 		}
 	}
+	named := slices.Collect(maps.Values(refs))
 	state, err := loadImported(i.w)
 	if err != nil {
 		return nil, nil, err
 	}
-	named := slices.Collect(maps.Values(refs))
 	for _, id := range slices.Concat(state.Left, i.from.left()) {
 		if !slices.Contains(named, id) {
 			refs[leftPrefix+id[:12]] = id
@@ -162,8 +158,11 @@ func (i *importing) insideRefs() (map[string]string, []string, error) {
 	return refs, odd, nil
 }
 
-// maxHeadLog bounds HEAD's log, in bytes.
-const maxHeadLog = 16 << 20
+// Bounds of what is read of HEAD's log: bytes, and commits.
+const (
+	maxHeadLog = 16 << 20
+	maxLeft    = 100
+)
 
 // left are the newest commits at which HEAD was detached, and which it left, as git has noted.
 func (m *metadata) left() (ids []string) {
@@ -181,7 +180,8 @@ func (m *metadata) left() (ids []string) {
 	return ids
 }
 
-// lost are those refs whose commits, or whose tag, the host's repository lacks or has on no ref, in order.
+// lost are those refs whose commits, or whose tag, the host's repository lacks or has on no ref, in
+// order.
 func (i *importing) lost(ctx context.Context, refs map[string]string) ([]string, error) {
 	host, err := i.host.Repository.Refs(ctx, i.scratch)
 	if err != nil {
@@ -206,32 +206,152 @@ func (i *importing) lost(ctx context.Context, refs map[string]string) ([]string,
 	return lost, nil
 }
 
-// lacks are those of ids that the repository does not have, or that none of its refs leads to.
-func (s *Shadow) lacks(ctx context.Context, ids []string) (map[string]bool, error) {
-	if len(ids) == 0 {
-		return nil, nil
+// uncommitted are files that are not as the branch inside has them. In the user's own folder these
+// are only staged.
+func (i *importing) uncommitted(ctx context.Context, status *workspace.Status) error {
+	if gone(i.w.Path) {
+		return nil // the user removed it: what was in it is gone
 	}
-	kinds, err := s.Git(ctx, Call{Args: []string{"cat-file", "--batch-check=%(objectname) %(objecttype)"}, Stdin: []byte(strings.Join(ids, "\n") + "\n")})
+	var names []string
+	if hasTree(i.w) {
+		base, err := i.base(ctx)
+		if err != nil {
+			return err
+		}
+		if names, err = i.changedFiles(ctx, base); err == nil {
+			names, err = i.withoutTaken(ctx, names, base)
+		}
+		if err != nil {
+			return fmt.Errorf("looking for uncommitted work: %w", err)
+		}
+	}
+	staged, err := i.onlyInIndex(ctx)
+	if err != nil && status.Problem == "" {
+		status.Problem = err.Error()
+	}
+	names = slices.Compact(slices.Sorted(slices.Values(append(names, staged...))))
+	status.UncommittedCount = len(names)
+	status.Uncommitted = names[:min(len(names), workspace.MaxListed)]
+	return nil
+}
+
+// base is the commit that files inside are compared with: what is checked out there, or stands for
+// the work; where the host has neither, the branch on the host.
+func (i *importing) base(ctx context.Context) (string, error) {
+	outside, err := i.host.Branch(ctx, branchRef(i.w.Branch))
+	if err != nil {
+		return "", err
+	}
+	state, err := loadImported(i.w)
+	if err != nil {
+		return "", err
+	}
+	at, err := placeInside(i.from, i.w, state)
+	if err != nil {
+		return outside, nil // see elsewhere
+	}
+	tip, _ := state.tip(at)
+	for _, id := range []string{at.files, tip} {
+		if id == "" {
+			continue
+		}
+		if id == outside {
+			return id, nil
+		}
+		if _, err := i.host.Git(ctx, Call{Args: []string{"cat-file", "-e", id + "^{commit}"}}); err == nil {
+			return id, nil
+		}
+	}
+	return outside, nil
+}
+
+// changedFiles lists files that are not as base has them, with an index of ours that is kept for
+// the next time.
+func (i *importing) changedFiles(ctx context.Context, base string) ([]string, error) {
+	l, err := i.host.look(ctx, Folder{
+		Path: i.w.Path, Base: base, Index: i.w.Repository.Dir + indexSuffix, Seed: i.host.Repository.IndexOf(ctx, i.w.Path), Rules: i.host.Rules(ctx, i.w), Submodules: true,
+	})
+	if err != nil {
+		return nil, TooLong(err)
+	}
+	return l.names(), l.close()
+}
+
+// ChangedFiles is changedFiles for what is not imported by us, such as jj's commits.
+func (s *Shadow) ChangedFiles(ctx context.Context, w forage.Workspace, base string) ([]string, error) {
+	return (&importing{w: w, host: s}).changedFiles(ctx, base)
+}
+
+// takenSuffix names the note of what NoteTaken is told.
+const takenSuffix = ".taken"
+
+// NoteTaken remembers that a commit in the user's repository has all of the work: the files of w,
+// and what the commits up to tip did. As long as a branch of the user's leads to it, those are
+// nothing that would be lost.
+func NoteTaken(w forage.Workspace, commit, tip string) error {
+	if !filepath.IsAbs(w.Repository.Dir) { // the note would be in whatever folder the caller is in
+		return fmt.Errorf("noting what was taken: %q is no folder of ours", w.Repository.Dir)
+	}
+	return os.WriteFile(w.Repository.Dir+takenSuffix, []byte(commit+" "+tip+"\n"), 0o600)
+}
+
+// Taken is what was noted last; "" is nothing.
+func Taken(w forage.Workspace) (commit, tip string, err error) {
+	text, err := os.ReadFile(w.Repository.Dir + takenSuffix)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", "", nil
+	}
+	commit, tip, _ = strings.Cut(strings.TrimSpace(string(text)), " ")
+	return commit, tip, err
+}
+
+// taken is Taken, if a branch of the user's still leads there.
+func (i *importing) taken(ctx context.Context) (commit, tip string, err error) {
+	commit, tip, err = Taken(i.w)
+	if err != nil || commit == "" {
+		return "", "", err
+	}
+	args := append([]string{"rev-list", "--max-count=1", commit, "--not"}, published(branchRef(i.w.Branch))...)
+	if out, err := i.host.Git(ctx, Call{Args: args}); err != nil || len(out) > 0 {
+		return "", "", nil // it is gone, or on no branch any more
+	}
+	return commit, tip, nil
+}
+
+// withoutTaken are the changed files that the user has not taken over as they are: neither what was
+// noted nor the branch that is checked out on the host has them so. They differ from base. Folders
+// stay: see looking.names.
+func (i *importing) withoutTaken(ctx context.Context, changed []string, base string) ([]string, error) {
+	if len(changed) == 0 {
+		return changed, nil
+	}
+	taken, _, err := i.taken(ctx)
 	if err != nil {
 		return nil, err
 	}
-	lacks := make(map[string]bool)
-	var commits strings.Builder
-	for line := range strings.Lines(string(kinds)) {
-		id, kind, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if kind == "commit" {
-			commits.WriteString(id + "\n")
-		} else {
-			lacks[id] = true // missing, or a tag that is no ref of the host's
+	head := i.host.Repository.Head
+	if head == i.w.Branch {
+		head = ""
+	}
+	if head != "" {
+		if head, err = i.host.Branch(ctx, branchRef(head)); err != nil {
+			return nil, err
 		}
 	}
-	if commits.Len() == 0 {
-		return lacks, nil
+	for _, commit := range slices.Compact([]string{taken, head}) {
+		if commit == "" || commit == base {
+			continue
+		}
+		others, err := i.changedFiles(ctx, commit)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range changed { // what is in a repository of its own is in no commit
+			if strings.HasSuffix(name, "/") {
+				others = append(others, name)
+			}
+		}
+		changed = InBoth(changed, others)
 	}
-	args := append([]string{"rev-list", "--stdin", "--not"}, published()...)
-	out, err := s.Git(ctx, Call{Args: args, Stdin: []byte(commits.String())})
-	for line := range strings.Lines(string(out)) {
-		lacks[strings.TrimSpace(line)] = true
-	}
-	return lacks, err
+	return changed, nil
 }

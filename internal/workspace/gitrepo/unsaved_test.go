@@ -13,6 +13,7 @@ import (
 )
 
 func TestUnsaved(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name string
 		do   func(t *testing.T, b *box)
@@ -136,6 +137,7 @@ func (b *box) take(files ...string) {
 }
 
 func TestUnsavedListsAreBounded(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, newHost(t), "box")
 	for i := range workspace.MaxListed + 1 {
 		write(t, filepath.Join(b.work.Path, fmt.Sprintf("f%02d", i)), "")
@@ -145,8 +147,10 @@ func TestUnsavedListsAreBounded(t *testing.T) {
 	}
 }
 
-// Where the host's repository has no branch a whole history is work: of what is beyond the list there is the number.
+// Where the host's repository has no branch a whole history is work: of what is beyond the list
+// there is the number.
 func TestManyCommits(t *testing.T) {
+	t.Parallel()
 	host := newHost(t)
 	r, err := Open(t.Context(), host.Dir)
 	must(t, err)
@@ -170,6 +174,7 @@ func TestManyCommits(t *testing.T) {
 }
 
 func TestUnsavedOfTheUsersOwnFolder(t *testing.T) {
+	t.Parallel()
 	b := newDirectBox(t, newHost(t), "box")
 	write(t, filepath.Join(b.work.Path, "new"), "")
 	if diff := cmp.Diff(workspace.Status{}, b.unsaved()); diff != "" {
@@ -183,6 +188,7 @@ func TestUnsavedOfTheUsersOwnFolder(t *testing.T) {
 }
 
 func TestUnsavedWithoutTheHostsRepository(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, newHost(t), "box")
 	must(t, os.Rename(b.work.Repository.Store, b.work.Repository.Store+".moved"))
 	if status := b.unsaved(); !status.Unsaved() || !strings.Contains(status.Problem, "not there any more") {

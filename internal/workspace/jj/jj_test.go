@@ -12,6 +12,7 @@ import (
 func provider(places workspace.Places) workspace.Provider { return jj.Provider{Places: places} }
 
 func TestProvider(t *testing.T) {
+	t.Parallel()
 	workspacetest.Run(t, workspacetest.Subject{
 		New: provider, JJ: true,
 		Source: func(u *workspacetest.User, dir string) string {

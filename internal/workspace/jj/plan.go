@@ -97,11 +97,7 @@ func free(ctx context.Context, shadow *jjrepo.Shadow, w forage.Workspace) error 
 		return forage.WithHint(forage.Errorf(forage.ErrRefused, "%s has a jj workspace %q already", w.Source, name(w)),
 			"choose another name, or: jj workspace forget "+name(w))
 	}
-	if _, err := os.Lstat(w.Path); err == nil {
-		return forage.WithHint(forage.Errorf(forage.ErrRefused, "the folder %s is there already", w.Path),
-			"forage-ctl gc shows and removes what is left over")
-	}
-	return nil
+	return workspace.Free(w.Path)
 }
 
 // treeState is where jj keeps what it knows of the files in a folder.

@@ -22,16 +22,14 @@ func (s *Shadow) Change(ctx context.Context, args ...string) error {
 // GitImport has jj take over what was done to git's branches.
 func (s *Shadow) GitImport(ctx context.Context) error { return s.Change(ctx, "git", "import") }
 
-// change runs a jj that is not killed with us, nor when we are asked to end: for a moment it has locks on git's refs that
-// nobody would remove, and with which the user's own jj fails from then on. jj's own lock is held, as jj would hold it if the
-// shadow's folder were the repository's: two that make refs at once wait for one another's for ever. It is held for
-// as long as jj runs, so that whoever comes after us waits.
+// change runs a jj that is not killed with us: for a moment it has locks on git's refs that no other program would remove.
+// jj's own lock of the repository is held for as long as it runs: in a shadow it takes another one.
 func (s *Shadow) change(ctx context.Context, args ...string) error {
-	held, err := lockFile(ctx, s.Repository.lock(), os.O_CREATE)
+	held, err := s.Repository.lock(ctx, os.O_CREATE)
 	if err != nil {
 		return err
 	}
-	defer unlockFile(held)
+	defer unlock(held)
 	defer hostexec.Hold(held)()
 	_, err = s.run(ctx, s.Dir, hostexec.Command{Argv: args, Outlives: true})
 	return err
@@ -39,40 +37,26 @@ func (s *Shadow) change(ctx context.Context, args ...string) error {
 
 // settled waits for a change of ours, or of the user's jj, that is going on.
 func (r *Repository) settled(ctx context.Context) error {
-	held, err := lockFile(ctx, r.lock(), 0)
+	held, err := r.lock(ctx, 0)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EROFS) {
 		return nil // where we may not write, no change is ours
 	}
 	if err == nil {
-		unlockFile(held)
+		unlock(held)
 	}
 	return err
 }
 
-func (r *Repository) lock() string { return filepath.Join(r.Dir, "git_import_export.lock") }
-
-// lock takes a lock as jj does: flock(2) on a file that its holder removes.
-func lock(ctx context.Context, path string) (unlock func(), err error) {
-	f, err := lockFile(ctx, path, os.O_CREATE)
-	if err != nil {
-		return nil, err
-	}
-	return func() { unlockFile(f) }, nil
-}
-
-// unlockFile does what jj does, which does with either order.
-func unlockFile(f *os.File) { _, _ = os.Remove(f.Name()), f.Close() }
-
-// lockFile is lock; the lock is held for as long as the file is open anywhere. Without O_CREATE in flags it is fs.ErrNotExist if there is none.
-func lockFile(ctx context.Context, path string, flags int) (*os.File, error) {
+// lock takes jj's lock for git's refs: flock(2) on a file that its holder removes.
+func (r *Repository) lock(ctx context.Context, flags int) (*os.File, error) {
+	path := filepath.Join(r.Dir, "git_import_export.lock")
 	for {
 		f, err := os.OpenFile(path, flags|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
 		if err != nil {
 			return nil, fmt.Errorf("locking: %w", err)
 		}
 		var stat unix.Stat_t
-		err = errors.Join(workspace.Flock(ctx, f, unix.LOCK_EX), unix.Fstat(int(f.Fd()), &stat))
-		if err != nil {
+		if err := errors.Join(workspace.Flock(ctx, f, unix.LOCK_EX), unix.Fstat(int(f.Fd()), &stat)); err != nil {
 			return nil, errors.Join(fmt.Errorf("locking %s: %w", path, err), f.Close())
 		}
 		if stat.Nlink > 0 {
@@ -81,3 +65,6 @@ func lockFile(ctx context.Context, path string, flags int) (*os.File, error) {
 		_ = f.Close() // the holder before us removed it
 	}
 }
+
+// unlock does what jj does.
+func unlock(f *os.File) { _, _ = os.Remove(f.Name()), f.Close() }

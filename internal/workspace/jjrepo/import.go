@@ -3,8 +3,11 @@ package jjrepo
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
-	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"forage"
 	"forage/internal/workspace"
@@ -14,13 +17,13 @@ import (
 // Import brings the work in the private repository to the user's, at gitrepo.TipRef. jj doesn't look at a ref of that
 // kind: no commit of the user's is rebased, and no bookmark moves, before `apply`.
 func (s *Shadow) Import(ctx context.Context, w forage.Workspace) (_ workspace.Update, err error) {
-	unlock, err := lock(ctx, stateFile(*w.Repository)+".lock") // the supervisor imports, and so does whoever looks
+	// What was brought last, and from which operations, is in a file of ours that is not shown inside.
+	note, err := os.OpenFile(filepath.Join(w.Repository.Dir, "imported"), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return workspace.Update{}, err
 	}
-	defer unlock()
-	last, err := readState(*w.Repository)
-	if err != nil {
+	defer note.Close()
+	if err := workspace.Flock(ctx, note, unix.LOCK_EX); err != nil { // the supervisor imports, and so does each command
 		return workspace.Update{}, err
 	}
 	at, err := s.Git.Branch(ctx, gitrepo.TipRef(w))
@@ -29,8 +32,13 @@ func (s *Shadow) Import(ctx context.Context, w forage.Workspace) (_ workspace.Up
 	}
 	same := workspace.Update{Before: at, After: at}
 	now, err := operations(filepath.Join(w.Repository.Dir, jjFolder))
-	if err != nil || at == last.Tip && slices.Equal(now, last.Operations) {
+	if err != nil {
 		return same, err
+	}
+	last := make([]byte, maxSmall)
+	n, _ := note.ReadAt(last, 0)
+	if string(last[:n]) == strings.Join(append(now, at), "\n") {
+		return same, nil
 	}
 	in, err := s.look(ctx, w)
 	if err != nil {
@@ -49,7 +57,11 @@ func (s *Shadow) Import(ctx context.Context, w forage.Workspace) (_ workspace.Up
 			return same, err
 		}
 	}
-	return workspace.Update{Before: at, After: tip}, state{Tip: tip, Operations: in.operations}.write(*w.Repository)
+	err = note.Truncate(0)
+	if err == nil {
+		_, err = note.WriteAt([]byte(strings.Join(append(in.operations, tip), "\n")), 0)
+	}
+	return workspace.Update{Before: at, After: tip}, err
 }
 
 // news says whether the tip has to be moved, or made: only for commits that the repository lacks.

@@ -2,10 +2,11 @@ package jjrepo
 
 import (
 	"bytes"
+	"cmp"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -50,6 +51,7 @@ const (
 // operations are the last operations of a private repository, the newest first: one, but where jj has not merged those yet
 // that went on side by side.
 func operations(dir string) ([]string, error) {
+	_ = workspace.Permit(dir, 0o500) // else opening says why not
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
@@ -64,46 +66,23 @@ func operations(dir string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding the last operation: %w", err)
 	}
-	ended := map[string]int64{}
+	ended := map[string]time.Time{}
 	for _, entry := range entries {
-		raw, notHex := hex.DecodeString(entry.Name())
 		info, err := entry.Info()
-		if err != nil || notHex != nil || len(raw) != operationID {
+		if err != nil || !isOperation.MatchString(entry.Name()) {
 			continue
 		}
-		ended[entry.Name()] = info.ModTime().UnixNano()
-		if err := regular(root, "repo/op_store/operations/"+entry.Name()); err != nil {
-			return nil, damaged(err)
-		}
-	}
-	if err := regular(root, "working_copy/checkout"); err != nil {
-		return nil, damaged(err)
+		ended[entry.Name()] = info.ModTime()
 	}
 	if len(ended) == 0 || len(ended) > maxOperations {
 		return nil, damaged(fmt.Errorf("it has %d last operations", len(ended)))
 	}
-	ids := slices.Sorted(func(yield func(string) bool) {
-		for id := range ended {
-			if !yield(id) {
-				return
-			}
-		}
-	})
-	slices.SortStableFunc(ids, func(a, b string) int { return -int(min(1, max(-1, ended[a]-ended[b]))) })
-	return ids, nil
+	return slices.SortedFunc(maps.Keys(ended), func(a, b string) int {
+		return cmp.Or(ended[b].Compare(ended[a]), strings.Compare(a, b))
+	}), nil
 }
 
-// regular refuses what jj would wait for, where it looks first.
-func regular(root *os.Root, name string) error {
-	info, err := root.Lstat(name)
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is no file", name)
-	}
-	return err
-}
-
-// operationID is the length of an operation's id in bytes: BLAKE2b-512.
-const operationID = 64
+var isOperation = regexp.MustCompile(`^[0-9a-f]{128}$`) // BLAKE2b-512
 
 func damaged(err error) error {
 	return forage.WithHint(
@@ -111,66 +90,58 @@ func damaged(err error) error {
 		"inside, `jj status` says more, and `jj op log` with `jj op restore` leads back; `down --force` keeps all of it as it is")
 }
 
-// ask has jj in a jail say the heads of w's private repository at those operations.
+// lookScript asks at each operation. jj waits for ever for a file that is a FIFO, and follows links.
+const lookScript = `[ -z "$(find "$1" ! -type f ! -type d -print -quit)" ] || { echo 'it has more than files and folders' >&2; exit 1; }
+revisions=$2 template=$3
+shift 3
+for operation; do
+	jj --quiet --ignore-working-copy --at-operation "$operation" log --no-graph --revisions "$revisions" --template "$template"
+done`
+
+// ask has jj in a jail say the heads of w's private repository at those operations. Its index is one of ours, which is kept.
 func (s *Shadow) ask(ctx context.Context, w forage.Workspace, operations []string) ([]head, error) {
-	private := workspace.Resolved(w.Repository.Dir)
+	private, at := workspace.Resolved(w.Repository.Dir), workspace.Resolved(filepath.Join(s.Dir, "look"))
 	objects, err := s.Repository.Git.ObjectDirs()
 	if err != nil {
 		return nil, err
 	}
-	at := workspace.Resolved(filepath.Join(s.Dir, "look"))
 	alternates := []string{filepath.Join(private, gitFolder, "objects")}
 	for _, o := range objects {
 		alternates = append(alternates, o.Path)
 	}
-	git, repo := filepath.Join(at, "git"), filepath.Join(private, jjFolder, "repo")
-	err = errors.Join(
+	git, metadata, index := filepath.Join(at, "git"), filepath.Join(private, jjFolder), filepath.Join(private, "index")
+	if !exists(index) {
+		err = emptyIndex(index)
+	}
+	err = errors.Join(err,
 		os.RemoveAll(at),
 		os.MkdirAll(filepath.Join(git, "objects/info"), 0o700), os.MkdirAll(filepath.Join(git, "refs"), 0o700),
 		write(filepath.Join(git, "HEAD"), "ref: refs/heads/none\n"),
 		write(filepath.Join(git, "config"), "[core]\n\trepositoryformatversion = 0\n\tbare = true\n"),
 		write(filepath.Join(git, "objects/info/alternates"), strings.Join(alternates, "\n")+"\n"),
-		layOut(at, repo, git),
-		os.Symlink(filepath.Join(private, jjFolder, "working_copy/checkout"), filepath.Join(at, ".jj/working_copy/checkout")),
+		layOut(at, filepath.Join(metadata, "repo"), index, git),
+		os.Symlink(filepath.Join(metadata, "working_copy/checkout"), filepath.Join(at, ".jj/working_copy/checkout")),
 		write(filepath.Join(at, "config.toml"), settings))
 	if err != nil {
 		return nil, err
 	}
+	var out bytes.Buffer
 	c := jail.Command{
-		Env: environment(filepath.Join(at, "config.toml")), Dir: at, ReadOnly: append([]string{at, filepath.Join(private, jjFolder)}, alternates...),
+		Args: append([]string{"sh", "-ec", lookScript, "sh", metadata, heads, shows}, operations...),
+		Env:  environment(at), Dir: at, ReadOnly: append([]string{at, metadata}, alternates...), Writable: []string{index}, Stdout: &out,
 		Limits: jail.Limits{Memory: lookMemory, Time: lookPatience, Output: lookOutput},
 	}
 	var all []head
-	for _, operation := range operations {
-		list, err := headsAt(ctx, c, operation)
-		if err != nil && ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded) && c.Writable == nil {
-			// jj makes its index when it next needs one, which there need not be yet. Here it goes to a folder of ours.
-			index := filepath.Join(at, ".jj/repo/index")
-			if err := errors.Join(os.Remove(index), emptyIndex(index)); err != nil {
-				return nil, err
-			}
-			c.Writable = []string{index}
-			list, err = headsAt(ctx, c, operation)
-		}
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		if err != nil {
-			return nil, damaged(err)
-		}
-		all = append(all, list...)
+	if err = c.Run(ctx); err == nil {
+		all, err = parseHeads(out.String())
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err != nil {
+		return nil, damaged(errors.Join(err, os.RemoveAll(index)))
 	}
 	return all, nil
-}
-
-func headsAt(ctx context.Context, c jail.Command, operation string) ([]head, error) {
-	var out bytes.Buffer
-	c.Args = []string{"jj", "--quiet", "--ignore-working-copy", "--at-operation", operation, "log", "--no-graph", "--revisions", heads, "--template", shows}
-	c.Stdout = &out
-	if err := c.Run(ctx); err != nil {
-		return nil, err
-	}
-	return parseHeads(out.String())
 }
 
 var isCommit = regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`)

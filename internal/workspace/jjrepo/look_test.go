@@ -1,8 +1,6 @@
 package jjrepo
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -69,35 +67,5 @@ func TestCurrent(t *testing.T) {
 		if got, _ := current(test.all); got.id != test.want {
 			t.Errorf("%s: %q, want %q", name, got.id, test.want)
 		}
-	}
-}
-
-func TestNotePath(t *testing.T) {
-	dir := t.TempDir()
-	s := &Shadow{Repository: &Repository{Dir: dir}}
-	if err := s.notePath(t.Context(), "box", "/x", true); err != nil {
-		t.Fatalf("a repository without a store of workspaces: %v", err)
-	}
-	index := filepath.Join(dir, "workspace_store/index")
-	if err := os.Mkdir(filepath.Dir(index), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	const user = "\x0a\x10\x0a\x07default\x12\x05../.."
-	if err := os.WriteFile(index, []byte(user), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, step := range []struct {
-		there bool
-		want  string
-	}{{true, user + "\x0a\x12\x0a\x03box\x12\x0b/state/box_"}, {true, user + "\x0a\x12\x0a\x03box\x12\x0b/state/box_"}, {false, user}, {false, user}} {
-		if err := s.notePath(t.Context(), "box", "/state/box_", step.there); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := os.ReadFile(index); err != nil || string(got) != step.want {
-			t.Errorf("the store is %q (%v), want %q", got, err, step.want)
-		}
-	}
-	if left, err := os.ReadDir(filepath.Dir(index)); err != nil || len(left) != 1 {
-		t.Errorf("left are %v, %v", left, err)
 	}
 }

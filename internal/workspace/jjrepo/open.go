@@ -89,7 +89,7 @@ func (r *Repository) findDir() error {
 // checkOwner refuses another user's repository when root calls: see workspace.CheckOwner.
 func (r *Repository) checkOwner() error {
 	paths := []string{r.Root, filepath.Join(r.Root, ".jj"), r.Dir}
-	for _, name := range shared {
+	for _, name := range append(shared[:], "index") {
 		if path := filepath.Join(r.Dir, name); exists(path) {
 			paths = append(paths, path)
 		}

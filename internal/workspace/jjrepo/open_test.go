@@ -26,8 +26,8 @@ func TestOpen(t *testing.T) {
 	}
 	if s, err := r.Shadow(t.Context(), t.TempDir()); err != nil {
 		t.Error(err)
-	} else if name, err := s.Name(t.Context()); err != nil || name != "default" {
-		t.Errorf("the workspace is %q, %v", name, err)
+	} else if all, err := s.WorkingCopies(t.Context()); err != nil || all["default"] == "" {
+		t.Errorf("the workspaces are %q, %v", all, err)
 	}
 	if _, err := Open(t.Context(), home); !errors.Is(err, ErrNoRepository) {
 		t.Errorf("a folder without a repository: %v", err)

@@ -89,6 +89,9 @@ func (s *Shadow) CreatePrivate(ctx context.Context, p Private) (err error) {
 			return err
 		}
 	}
+	if err := os.CopyFS(filepath.Join(p.Repository.Dir, "index"), os.DirFS(filepath.Join(made, "repo/index"))); err != nil { // see ask
+		return err
+	}
 	return os.Rename(made, filepath.Join(p.Repository.Dir, jjFolder))
 }
 
@@ -132,7 +135,19 @@ func (s *Shadow) initPrivate(ctx context.Context, work string, p Private) error 
 		}
 	}
 	// What led here is of no use inside, and could only be undone by mistake.
-	return errors.Join(jj("operation", "abandon", "..@-"), jj("log", "--revisions", "@")) // which makes the index
+	return errors.Join(jj("operation", "abandon", "..@-"),
+		jj("log", "--revisions", "@"), // which makes the index
+		s.moveSettings(filepath.Join(work, ".jj/repo")))
+}
+
+// moveSettings brings the settings of a repository that jj has just made, such as what trunk() is, to the place in it that
+// every jj reads. Newer ones keep them in a folder of the user's, under a name that is in the repository.
+func (s *Shadow) moveSettings(repo string) error {
+	kept, err := filepath.Glob(filepath.Join(s.Dir, "jj/repos/*/config.toml"))
+	if err != nil || len(kept) != 1 {
+		return err
+	}
+	return errors.Join(os.Rename(kept[0], filepath.Join(repo, "config.toml")), os.Remove(filepath.Join(repo, "config-id")))
 }
 
 // track has the bookmarks follow the remotes that they follow on the host.
@@ -147,14 +162,31 @@ func (s *Shadow) track(ctx context.Context, jj func(...string) error) error {
 // copyExtra copies what jj keeps beside git's objects: change ids of commits that say none themselves. What the new repository
 // had made up for them is dropped, and so is its index, which jj makes anew.
 func (s *Shadow) copyExtra(repo string) error {
-	extra := filepath.Join(repo, "store/extra")
-	if err := errors.Join(os.RemoveAll(extra), os.RemoveAll(filepath.Join(repo, "index"))); err != nil {
+	extra, index := filepath.Join(repo, "store/extra"), filepath.Join(repo, "index")
+	if err := errors.Join(os.RemoveAll(extra), os.RemoveAll(index), emptyIndex(index)); err != nil {
 		return err
 	}
-	if err := copyTables(extra, filepath.Join(s.Repository.Dir, "store/extra")); err != nil {
-		return err
+	// Heads first: jj writes a table before it is one, and removes no table. They are empty files.
+	from := filepath.Join(s.Repository.Dir, "store/extra")
+	heads, err := os.ReadDir(filepath.Join(from, "heads"))
+	if err == nil {
+		err = os.MkdirAll(filepath.Join(extra, "heads"), 0o700)
 	}
-	return emptyIndex(filepath.Join(repo, "index"))
+	for _, head := range heads {
+		err = errors.Join(err, write(filepath.Join(extra, "heads", head.Name()), ""))
+	}
+	tables, listed := os.ReadDir(from)
+	err = errors.Join(err, listed)
+	for _, table := range tables {
+		if !table.Type().IsRegular() {
+			continue
+		}
+		copied := workspace.CopyFile(filepath.Join(from, table.Name()), filepath.Join(extra, table.Name()), maxTable)
+		if !errors.Is(copied, fs.ErrNotExist) { // jj's lock, which has gone
+			err = errors.Join(err, copied)
+		}
+	}
+	return err
 }
 
 // emptyIndex makes an index that jj fills.
@@ -165,33 +197,6 @@ func emptyIndex(dir string) error {
 		}
 	}
 	return write(filepath.Join(dir, "type"), "default")
-}
-
-// copyTables copies jj's tables (stacked_table.rs), to which others may be adding: a file is named by the digest of
-// its content, and never changed. What is at the head is found first, so that all it rests on is there.
-func copyTables(to, from string) error {
-	for _, dir := range []string{"heads", "."} {
-		entries, err := os.ReadDir(filepath.Join(from, dir))
-		if err == nil {
-			err = os.MkdirAll(filepath.Join(to, dir), 0o700)
-		}
-		if err != nil {
-			return err
-		}
-		for _, entry := range entries {
-			name := filepath.Join(dir, entry.Name())
-			switch {
-			case dir == "heads": // says all by its name, and may be gone by now
-				err = write(filepath.Join(to, name), "")
-			case entry.Type().IsRegular():
-				err = workspace.CopyFile(filepath.Join(from, name), filepath.Join(to, name), maxTable)
-			}
-			if err != nil && !errors.Is(err, fs.ErrNotExist) { // a lock, or what is being written: tables stay
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // target is what .jj/repo/store/git_target says: where the private git directory is shown.

@@ -27,7 +27,7 @@ type Shadow struct {
 
 // shared are what a shadow has of .jj/repo, by links. Not config.toml, config-id and the like, nor
 // workspace_store, in which jj would note paths as seen from the shadow.
-var shared = [...]string{"op_store", "op_heads", "index", "submodule_store", "store/extra"}
+var shared = [...]string{"op_store", "op_heads", "submodule_store", "store/extra"}
 
 // Shadow makes one below scratch, which is made too if it isn't there. A change that a killed process of ours began is waited for.
 func (r *Repository) Shadow(ctx context.Context, scratch string) (_ *Shadow, err error) {
@@ -48,7 +48,7 @@ func (r *Repository) Shadow(ctx context.Context, scratch string) (_ *Shadow, err
 		return nil, fmt.Errorf("making a shadow of %s: %w", r.Dir, err)
 	}
 	return s, errors.Join(
-		layOut(s.Dir, r.Dir, git.Dir),
+		layOut(s.Dir, r.Dir, filepath.Join(r.Dir, "index"), git.Dir),
 		write(filepath.Join(s.Dir, ".jj/working_copy/checkout"), checkout),
 		write(filepath.Join(s.Dir, "config.toml"), settings))
 }
@@ -57,14 +57,14 @@ func (r *Repository) Shadow(ctx context.Context, scratch string) (_ *Shadow, err
 // jj has no working copy to look after.
 const checkout = "\x1a\x0dforage shadow"
 
-// layOut makes a .jj in dir over the operations and the index of repo, and the objects of git. It lacks its checkout.
-func layOut(dir, repo, git string) error {
+// layOut makes a .jj in dir over the operations of repo, an index, and the objects of git. It lacks its checkout.
+func layOut(dir, repo, index, git string) error {
 	made, copied := filepath.Join(dir, ".jj/repo"), filepath.Join(dir, ".jj/working_copy")
 	err := errors.Join(os.MkdirAll(filepath.Join(made, "store"), 0o700), os.MkdirAll(copied, 0o700))
 	for _, name := range shared {
 		err = errors.Join(err, os.Symlink(filepath.Join(repo, name), filepath.Join(made, name)))
 	}
-	return errors.Join(err,
+	return errors.Join(err, os.Symlink(index, filepath.Join(made, "index")),
 		write(filepath.Join(made, "store/type"), "git"), write(filepath.Join(made, "store/git_target"), git),
 		write(filepath.Join(copied, "type"), "local"), write(filepath.Join(copied, "tree_state"), ""))
 }
@@ -81,18 +81,6 @@ func (s *Shadow) own() (string, error) {
 		write(filepath.Join(dir, ".jj/repo"), filepath.Join(s.Dir, ".jj/repo")),
 		write(filepath.Join(copied, "type"), "local"), write(filepath.Join(copied, "tree_state"), ""),
 		os.Symlink(filepath.Join(s.Repository.Root, ".jj/working_copy/checkout"), filepath.Join(copied, "checkout")))
-}
-
-// Name is what the user's own workspace is called.
-func (s *Shadow) Name(ctx context.Context) (string, error) {
-	dir, err := s.own()
-	if err != nil {
-		return "", err
-	}
-	out, err := s.run(ctx, dir, hostexec.Command{Argv: []string{
-		"--ignore-working-copy", "workspace", "list", "--template", `if(target.current_working_copy(), name ++ "\n")`,
-	}})
-	return unquoted(strings.TrimSpace(out)), err
 }
 
 // Close removes the shadow; of the repository it removes nothing.
@@ -147,7 +135,7 @@ func (s *Shadow) JJ(ctx context.Context, args ...string) (string, error) {
 func (s *Shadow) run(ctx context.Context, dir string, c hostexec.Command) (string, error) {
 	args := c.Argv
 	c.Argv, c.Dir, c.Timeout = append([]string{"jj", "--quiet"}, args...), dir, callTimeout
-	c.Env = environment(filepath.Join(s.Dir, "config.toml"))
+	c.Env = environment(s.Dir)
 	out, err := hostexec.Run(ctx, c)
 	if errors.Is(err, hostexec.ErrNoProgram) {
 		return "", notInstalled(err)
@@ -158,10 +146,10 @@ func (s *Shadow) run(ctx context.Context, dir string, c hostexec.Command) (strin
 	return string(out.Stdout), err
 }
 
-// environment is all that jj sees of ours.
-func environment(config string) []string {
+// environment is all that jj sees of ours. It keeps the settings of a repository that it makes below dir.
+func environment(dir string) []string {
 	return []string{
-		"HOME=/nonexistent", "XDG_CONFIG_HOME=/nonexistent", "JJ_CONFIG=" + config,
+		"HOME=/nonexistent", "XDG_CONFIG_HOME=" + dir, "JJ_CONFIG=" + filepath.Join(dir, "config.toml"),
 		"COLUMNS=80", // or jj starts tput to find out
 		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_SYSTEM=/dev/null", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_NO_REPLACE_OBJECTS=1",
 	}

@@ -3,8 +3,6 @@ package jjrepo
 import (
 	"context"
 	"errors"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -32,22 +30,6 @@ func (s *Shadow) Unsaved(ctx context.Context, w forage.Workspace) (status worksp
 	}
 	err = s.uncommitted(ctx, in, w, &status)
 	return status, err
-}
-
-// Elsewhere says of a repository that git and jj share which heads are known to jj only: no branch leads to them, and
-// HEAD doesn't.
-func (s *Shadow) Elsewhere(ctx context.Context, w forage.Workspace) (_ []string, err error) {
-	at, err := s.Git.Branch(ctx, gitrepo.TipRef(w))
-	if err != nil {
-		return nil, err
-	}
-	in, err := s.look(ctx, w)
-	if err != nil {
-		return nil, err
-	}
-	var status workspace.Status
-	err = s.commits(ctx, in, w, at, &status)
-	return status.Elsewhere, errors.Join(err, in.staging.Close())
 }
 
 // commits fills in what the bookmark alone has, and what not even the bookmark has.
@@ -117,48 +99,22 @@ func (s *Shadow) uncommitted(ctx context.Context, in *inside, w forage.Workspace
 	if w.ReadOnly {
 		return nil
 	}
-	tree, err := s.tree(ctx, in, w)
-	if errors.Is(err, fs.ErrNotExist) {
+	if !exists(w.Path) {
 		if in.dirty != "" { // the files are gone, but not the last copy of them
 			status.Elsewhere = append(status.Elsewhere, "the working copy "+in.dirty[:12])
 		}
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	names, err := differing(ctx, in.staging, in.work, tree.ID)
+	names, err := in.staging.ChangedFiles(ctx, w, in.work)
 	if err == nil {
-		names, err = s.withoutTaken(ctx, in, w, tree.ID, names)
+		names, err = s.withoutTaken(ctx, in, w, names)
 	}
-	if err != nil {
-		return err
-	}
-	names = append(names, tree.Nested...)
-	for _, file := range tree.Left {
-		names = append(names, file.Path)
-	}
-	for _, name := range names {
-		if status.UncommittedCount++; status.UncommittedCount <= workspace.MaxListed {
-			status.Uncommitted = append(status.Uncommitted, name)
-		}
-	}
-	return nil
-}
-
-// differing are the files that are not in a tree as they are in a commit.
-func differing(ctx context.Context, git *gitrepo.Shadow, commit, tree string) ([]string, error) {
-	base, err := treeOf(ctx, git, commit)
-	if err != nil {
-		return nil, err
-	}
-	out, err := git.Git(ctx, gitrepo.Call{Args: []string{"diff-tree", "-r", "-z", "--name-only", "--no-renames", "--ignore-submodules=all", base, tree}})
-	names := strings.Split(string(out), "\x00")
-	return names[:len(names)-1], err // each ends with a zero byte
+	status.Uncommitted, status.UncommittedCount = names[:min(len(names), workspace.MaxListed)], len(names)
+	return err
 }
 
 // withoutTaken are the changed files that the user has not taken over as they are: see gitrepo.NoteTaken.
-func (s *Shadow) withoutTaken(ctx context.Context, in *inside, w forage.Workspace, tree string, changed []string) ([]string, error) {
+func (s *Shadow) withoutTaken(ctx context.Context, in *inside, w forage.Workspace, changed []string) ([]string, error) {
 	commit, _, err := gitrepo.Taken(w)
 	if err != nil || commit == "" || len(changed) == 0 {
 		return changed, err
@@ -170,27 +126,6 @@ func (s *Shadow) withoutTaken(ctx context.Context, in *inside, w forage.Workspac
 	if line, err := in.staging.Line(ctx, append([]string{"rev-list", "--max-count=1", commit, "--not"}, saved...)...); err != nil || line != "" {
 		return changed, nil // it is gone, or at no bookmark any more
 	}
-	others, err := differing(ctx, in.staging, commit, tree)
+	others, err := in.staging.ChangedFiles(ctx, w, commit)
 	return gitrepo.InBoth(changed, others), err
 }
-
-// tree is the content of the folder, as an object in the staging. fs.ErrNotExist: there is no folder.
-func (s *Shadow) tree(ctx context.Context, in *inside, w forage.Workspace) (gitrepo.Tree, error) {
-	if _, err := os.Lstat(w.Path); err != nil {
-		return gitrepo.Tree{}, err
-	}
-	return in.staging.WriteTree(ctx, gitrepo.Folder{
-		Path: w.Path, Base: in.work, Index: filepath.Join(w.Repository.Dir, "tree.index"), Rules: in.staging.Rules(ctx, w),
-	})
-}
-
-// treeOf is the tree of a commit; of "", the empty one.
-func treeOf(ctx context.Context, git *gitrepo.Shadow, commit string) (string, error) {
-	if commit != "" {
-		return git.Line(ctx, "rev-parse", "--verify", commit+"^{tree}")
-	}
-	out, err := git.Git(ctx, gitrepo.Call{Args: []string{"mktree"}})
-	return trim(out), err
-}
-
-func trim(out []byte) string { return strings.TrimSpace(string(out)) }

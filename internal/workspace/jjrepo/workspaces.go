@@ -1,15 +1,11 @@
 package jjrepo
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"path/filepath"
 	"strconv"
 	"strings"
-
-	"github.com/google/renameio/v2"
 
 	"forage/internal/hostexec"
 )
@@ -50,52 +46,20 @@ func (s *Shadow) AddWorkspace(ctx context.Context, name, folder string, parents 
 	}
 	return errors.Join(
 		write(filepath.Join(folder, ".jj/repo"), s.Repository.Dir), // jj wrote the shadow's path there
-		write(filepath.Join(folder, ".jj/.gitignore"), "/*\n"),     // nor does git see it: as jj has it where both are used
-		s.notePath(ctx, name, folder, true))
+		write(filepath.Join(folder, ".jj/.gitignore"), "/*\n"))     // nor does git see it: as jj has it where both are used
 }
 
 // ForgetWorkspace makes the repository forget the workspace in folder, and its commit if there is nothing in it. One that it doesn't
 // have is as good as forgotten.
-func (s *Shadow) ForgetWorkspace(ctx context.Context, name, folder string) error {
+func (s *Shadow) ForgetWorkspace(ctx context.Context, name string) error {
 	all, err := s.WorkingCopies(ctx)
 	if err == nil && all[name] != "" {
 		err = s.Change(ctx, "workspace", "forget", "--", name)
 	}
-	return errors.Join(err, s.notePath(ctx, name, folder, false))
+	return err
 }
 
 // exactly is a name as jj's command line and revisions take it: quoted, it is never a pattern.
 func exactly(name string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(name) + `"`
-}
-
-// notePath has the repository's workspace store (simple_workspace_store.proto) say where a workspace is, as
-// `jj workspace root` wants to know, or no longer say so. The store is a list of messages, of which ours is put at the end
-// as a whole. A repository without such a store is left so.
-func (s *Shadow) notePath(ctx context.Context, name, folder string, there bool) error {
-	store := filepath.Join(s.Repository.Dir, "workspace_store")
-	if !exists(filepath.Join(store, "index")) {
-		return nil
-	}
-	unlock, err := lock(ctx, filepath.Join(store, "index.lock"))
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	old, err := readWhole(filepath.Join(store, "index"), maxView)
-	if err != nil {
-		return err
-	}
-	field := func(number byte, text []byte) []byte {
-		return append(binary.AppendUvarint([]byte{number<<3 | 2}, uint64(len(text))), text...)
-	}
-	ours := field(1, append(field(1, []byte(name)), field(2, []byte(folder))...))
-	updated := bytes.ReplaceAll(old, ours, nil)
-	if there {
-		updated = append(updated, ours...)
-	}
-	if bytes.Equal(old, updated) {
-		return nil
-	}
-	return renameio.WriteFile(filepath.Join(store, "index"), updated, 0o600, renameio.WithTempDir(store))
 }

@@ -13,6 +13,7 @@ import (
 
 // The state folder may be on another file system than the repository: nothing is linked or renamed from the one to the other.
 func TestApplyAcrossFileSystems(t *testing.T) {
+	t.Parallel()
 	const memory = "/dev/shm" // which everybody can write to
 	var here, there unix.Stat_t
 	if err := errors.Join(unix.Stat(t.TempDir(), &here), unix.Stat(memory, &there)); err != nil || here.Dev == there.Dev {
@@ -28,6 +29,7 @@ func TestApplyAcrossFileSystems(t *testing.T) {
 		"clone and merge": {Options{}, "a\nmine\nnew\nwork"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			b := newBox(t, map[string]string{"a": "1\n"})
 			w := &b.subject.Workspace
 			state, err := os.MkdirTemp(memory, "forage-test-")
@@ -42,7 +44,7 @@ func TestApplyAcrossFileSystems(t *testing.T) {
 			}
 			if name == "clone and merge" {
 				w.Mode, w.Repository.Store = "clone", filepath.Join(state, "store")
-				b.user.Git("clone", "-q", "--bare", "--shared", ".", w.Repository.Store)
+				b.user.Git("clone", "-q", "--bare", "--shared", "--config", "forage.store=true", ".", w.Repository.Store)
 				clone := *b.user
 				clone.Dir = w.Repository.Store
 				b.user.Git("worktree", "remove", "--force", w.Path)

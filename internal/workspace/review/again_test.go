@@ -4,10 +4,13 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"forage/internal/workspace/gitrepo"
 )
 
 // After an apply the agent goes on, and what it does next comes without a conflict, as long as the user did nothing to the same lines.
 func TestApplyAgain(t *testing.T) {
+	t.Parallel()
 	commit := func(b *box) { b.commit("more") }
 	twice := func(b *box) {
 		b.write(b.work.Dir, "a", "A\n2\n3\n")
@@ -47,6 +50,7 @@ func TestApplyAgain(t *testing.T) {
 				continue
 			}
 			t.Run(name+into, func(t *testing.T) {
+				t.Parallel()
 				b := newBox(t, map[string]string{"a": "1\n2\n3\n", "gone": "g\n"})
 				b.user.Git("branch", "feature")
 				b.write(b.work.Dir, "new", "0\n1\n2\n3\n4\n5\n6\n")
@@ -92,6 +96,7 @@ func TestApplyAgain(t *testing.T) {
 
 // What the user did after an apply stays, or is in conflict, which is said. It is never undone.
 func TestApplyAgainLeavesWhatTheUserDid(t *testing.T) {
+	t.Parallel()
 	revert := func(b *box) { b.user.Git("revert", "--no-edit", "HEAD") }
 	for name, test := range map[string]struct {
 		user, agent func(b *box)
@@ -132,6 +137,7 @@ func TestApplyAgainLeavesWhatTheUserDid(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			b := newBox(t, map[string]string{"a": "1\n"})
 			b.write(b.work.Dir, "new", "1\n")
 			if name == "amended away" { // something of what was brought is left
@@ -157,6 +163,7 @@ func TestApplyAgainLeavesWhatTheUserDid(t *testing.T) {
 
 // What either side rewrote since is in no history that both have: git's own merge base counts, and the user decides.
 func TestApplyOfWhatWasRewritten(t *testing.T) {
+	t.Parallel()
 	for name, rewrite := range map[string]func(b *box){
 		"the agent amends": func(b *box) {
 			b.write(b.work.Dir, "new", "0\n1\n2\nnext\n")
@@ -169,6 +176,7 @@ func TestApplyOfWhatWasRewritten(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			b := newBox(t, map[string]string{"a": "1\n"})
 			b.write(b.work.Dir, "new", "0\n1\n2\n")
 			b.commit("work")
@@ -179,8 +187,9 @@ func TestApplyOfWhatWasRewritten(t *testing.T) {
 	}
 }
 
-// A kill after the branch has moved loses no memory of what it got; an apply that doesn't come to that is not remembered.
-func TestApplyAgainAfterAKill(t *testing.T) {
+// An apply that fails is not remembered, and what was remembered before stays.
+func TestApplyAgainAfterAFailure(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, map[string]string{"a": "1\n"})
 	b.write(b.work.Dir, "new", "1\n")
 	b.mustApply(Options{})
@@ -195,20 +204,15 @@ func TestApplyAgainAfterAKill(t *testing.T) {
 	if s := b.open(); len(s.state.Applied) != 1 || len(s.Changes) != 1 {
 		t.Errorf("%+v, %+v", s.state, s.Review)
 	}
-	s := b.open() // a mark that is ahead of the branch, as a kill leaves it
-	if err := s.remember(t.Context(), mark{Branch: "main", Work: b.commit("more"), After: b.work.Git("rev-parse", "HEAD")}); err != nil {
-		t.Fatal(err)
-	}
-	b.write(b.work.Dir, "new", "1\n2\n3\n")
-	b.commit("even more")
 	b.mustApply(Options{})
-	if got := b.user.Git("show", "main:new"); got != "1\n2\n3" {
+	if got := b.user.Git("show", "main:new"); got != "1\n2" {
 		t.Errorf("new is %q", got)
 	}
 }
 
 // A branch that is new gets the work, though another branch has it all.
 func TestApplyIntoANewBranchAfterAnother(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, map[string]string{"a": "1\n"})
 	b.write(b.work.Dir, "a", "2\n")
 	tip := b.commit("work")
@@ -221,6 +225,7 @@ func TestApplyIntoANewBranchAfterAnother(t *testing.T) {
 
 // A branch that the user made of another, or merged, has what that got.
 func TestApplyToABranchThatHasAnother(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, map[string]string{"a": "1\n"})
 	content := ""
 	goOn := func(line string) {
@@ -240,4 +245,48 @@ func TestApplyToABranchThatHasAnother(t *testing.T) {
 	b.user.Git("merge", "-q", "--no-edit", "side")
 	b.commit("two")
 	goOn("three")
+}
+
+// What the user committed by hand after an apply is taken over, and nothing that they don't have.
+func TestTakenOver(t *testing.T) {
+	t.Parallel()
+	commit := func(b *box) { b.user.Git("add", "-A"); b.user.Git("commit", "-q", "-m", "mine") }
+	for name, test := range map[string]struct {
+		options Options
+		then    func(b *box)
+		want    bool
+	}{
+		"committed by hand": {Options{NoCommit: true}, commit, true},
+		"not committed yet": {Options{NoCommit: true}, func(*box) {}, false},
+		"committed in part": {Options{NoCommit: true, Paths: []string{"a", "new"}}, func(b *box) { b.user.Git("add", "a"); b.user.Git("commit", "-q", "-m", "mine") }, false},
+		"changed before":    {Options{NoCommit: true}, func(b *box) { b.write(b.user.Dir, "new", "mine\n"); commit(b) }, false},
+		"chosen, all":       {Options{NoCommit: true, Paths: []string{"a", "new"}}, commit, true},
+		"chosen, some":      {Options{Paths: []string{"a"}}, func(*box) {}, false},
+		"the work goes on":  {Options{NoCommit: true}, func(b *box) { commit(b); b.write(b.work.Dir, "new", "more\n") }, false},
+		"commits go on":     {Options{NoCommit: true, Paths: []string{"a", "new"}}, func(b *box) { commit(b); b.commit("1"); b.work.Git("rm", "-q", "a"); b.commit("2") }, false},
+		"on another branch": {Options{NoCommit: true}, func(b *box) {
+			b.user.Git("checkout", "-q", "-b", "other")
+			commit(b)
+			b.user.Git("checkout", "-q", "main")
+		}, false},
+		"back on the branch":      {Options{NoCommit: true}, func(b *box) { commit(b); b.user.Git("checkout", "-q", "-b", "other", "HEAD~") }, true},
+		"never applied, the same": {Options{DryRun: true}, func(b *box) { b.write(b.user.Dir, "a", "2\n"); b.write(b.user.Dir, "new", "n\n"); commit(b) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBox(t, map[string]string{"a": "1\n"})
+			b.write(b.work.Dir, "a", "2\n")
+			b.commit("work")
+			b.write(b.work.Dir, "new", "n\n")
+			b.mustApply(test.options)
+			test.then(b)
+			got, err := TakenOver(t.Context(), b.subject)
+			if err != nil || got != test.want {
+				t.Errorf("taken over: %v, %v", got, err)
+			}
+			if taken, _, err := gitrepo.Taken(b.subject.Workspace); err != nil || (taken != "") != test.want {
+				t.Errorf("noted: %q, %v", taken, err)
+			}
+		})
+	}
 }

@@ -55,55 +55,72 @@ type Install func(context.Context) (Applied, error)
 
 // Prepare is Apply but for the last step, which is what it returns; nil: there is nothing to do, or that was no more than a rehearsal.
 //
-// The order is what makes a kill at any moment harmless. Objects first, which nobody sees. Then the files of the user's
-// folder, if the branch is checked out there, under a note in our own folder: Recover takes an interrupted try back. Then, one
-// after the other and each in one rename, the index and the branch.
+// Objects come first, which nothing refers to. The rest is done under a journal: see installation.
 func (s *Session) Prepare(ctx context.Context, o Options) (done Applied, install Install, err error) {
 	done.Part, done.Notes = s.Part, s.leftOut()
 	o.Paths = clean(o.Paths)
 	if err := s.interrupted(); err != nil {
 		return done, nil, err
 	}
-	switch {
-	case s.plain != nil:
-		return s.preparePlain(ctx, o)
-	case s.subject.Workspace.Repository.Kind == forage.RepositoryJJ:
-		return s.prepareJJ(ctx, o)
+	if len(o.Paths) > 0 && len(s.Left) > 0 && !s.subject.direct() {
+		s.named = o.Paths
+		if _, err := s.readFolder(ctx); err != nil {
+			return done, nil, err
+		}
+		s.work = s.Tree
+		if err := s.against(ctx); err != nil {
+			return done, nil, err
+		}
 	}
-	if s.source != nil {
+	find, aimed := s.target, true
+	if s.subject.Workspace.Repository.Kind == forage.RepositoryJJ {
+		find, aimed = s.jjTarget, o.Into == ""
+	} else if s.source != nil {
 		if err := s.aimAtBranch(ctx, o.Into); err != nil {
 			return done, nil, err
 		}
 	}
-	if s.nothing() && !s.toNewBranch() {
-		return done, nil, nil
-	}
-	t, err := s.target(ctx, o.Into)
-	if err != nil {
+	if aimed && s.nothing() && !s.toNewBranch(o) {
+		if s.at != "" && !o.DryRun {
+			err = gitrepo.NoteTaken(s.subject.Workspace, s.at, s.tip)
+		}
 		return done, nil, err
 	}
-	s.opened = append(s.opened, t.close)
+	t, err := find(ctx, o.Into)
+	if err != nil || s.nothing() && !s.toNewBranch(o) {
+		return done, nil, err
+	}
 	if folder := t.folder(); folder != "" && o.Quiet != nil {
 		if err := o.Quiet(folder); err != nil {
 			return done, nil, err
 		}
 	}
-	result, err := s.plan(ctx, t, o, &done)
+	r, err := s.plan(ctx, t, o, &done)
 	if err != nil || !done.Changes() {
 		return done, nil, err
 	}
-	ready, err := t.prepare(ctx, s, result)
+	i := &installation{target: t, subject: s.subject, journal: journal{
+		GitDir: t.repo.GitDir, Branch: t.branch, From: t.commit, To: r.commit, Mark: s.mark(t, r),
+	}}
+	if t.checkedOut {
+		if i.Before, err = treeOf(ctx, t.git, t.commit); err == nil {
+			i.After, err = treeOf(ctx, t.git, cmp.Or(r.files, r.commit))
+		}
+		if err == nil {
+			err = i.rehearse(ctx)
+		}
+	}
 	if err != nil || o.DryRun {
 		return done, nil, err
 	}
-	if err := s.staging.Bring(ctx, t.repo, result.commit, t.commit, s.Base); err != nil {
+	if err := s.staging.Bring(ctx, t.repo, r.commit, t.commit, s.Base); err != nil {
 		return done, nil, err
 	}
 	return done, func(ctx context.Context) (Applied, error) {
-		if at, err := s.branchAt(ctx, t.branch); err != nil || at != t.commit { // another part of the workspace went there too
+		if at, err := t.at(ctx); err != nil || at != t.commit { // another part of the workspace went there too
 			return s.Apply(ctx, o)
 		}
-		return done, s.keep(ctx, t, result, func() error { return ready(ctx) })
+		return done, i.install(ctx)
 	}, nil
 }
 
@@ -142,7 +159,7 @@ func (s *Session) plan(ctx context.Context, t *target, o Options, done *Applied)
 		}
 		done.Left = len(left)
 	}
-	notes, err := s.converted(ctx, t, result, changes)
+	notes, err := s.filtered(ctx, t, result, changes)
 	done.Notes = append(append(notes, s.unsignedNote()...), done.Notes...)
 	return result, err
 }
@@ -152,9 +169,9 @@ func (s *Session) leftOut() []string {
 	if len(s.Left) == 0 {
 		return nil
 	}
-	names := make(map[string]bool)
+	var names []string
 	for _, left := range s.Left {
-		names[left.Path] = true
+		names = append(names, left.Path)
 	}
 	return []string{"left out: " + some(names) + "; `forage-ctl diff " + s.subject.Sandbox + "` says why"}
 }
@@ -162,9 +179,42 @@ func (s *Session) leftOut() []string {
 // nothing says that there is nothing that the user's branch lacks.
 func (s *Session) nothing() bool { return len(s.Changes) == 0 && s.CommitsCount == 0 }
 
+// TakenOver notes what the user has, if a branch of the user's has all of the work by now: the one
+// that is checked out, or one to which some of the work was applied. It says whether that is so.
+func TakenOver(ctx context.Context, subject Subject) (_ bool, err error) {
+	if state, err := readState(subject.folder()); err != nil || len(state.Applied) == 0 {
+		return false, err
+	}
+	s, err := Open(ctx, subject)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	if err := s.interrupted(); err != nil {
+		return false, err
+	}
+	branches := []string{""}
+	if s.source != nil {
+		for _, m := range s.state.Applied {
+			branches = append(branches, m.Branch)
+		}
+	}
+	for _, branch := range branches {
+		if branch != "" {
+			if err := s.aimAtBranch(ctx, branch); err != nil {
+				return false, err
+			}
+		}
+		if s.at != "" && s.nothing() {
+			return true, gitrepo.NoteTaken(subject.Workspace, s.at, s.tip)
+		}
+	}
+	return false, nil
+}
+
 // toNewBranch says whether there is work for a branch that is to be made, though another branch has it all.
-func (s *Session) toNewBranch() bool {
-	return s.into != "" && s.source != nil && s.at == "" && s.tip != s.subject.Workspace.Base
+func (s *Session) toNewBranch(o Options) bool {
+	return o.Into != "" && s.at == "" && s.tip != s.subject.Workspace.Base
 }
 
 // there remembers that the branch has it already, though no apply brought it.
@@ -172,28 +222,8 @@ func (s *Session) there(ctx context.Context, t *target, o Options, r result) err
 	if o.DryRun || t.commit == "" || r.work == "" {
 		return nil
 	}
-	if err := s.remember(ctx, s.mark(t, r, t.commit)); err != nil || !r.all {
-		return err
-	}
-	return gitrepo.NoteTaken(s.subject.Workspace, t.commit, s.tip)
-}
-
-// keep installs a result, and remembers what the user has got.
-func (s *Session) keep(ctx context.Context, t *target, r result, install func() error) error {
-	m, bookmark := s.mark(t, r, r.commit), s.state.Bookmark
-	if r.files != "" { // no commit has them
-		m.After = ""
-	}
-	if err := s.remember(ctx, m); err != nil {
-		return err
-	}
-	if err := install(); err != nil {
-		return errors.Join(err, s.withdraw(ctx, m, bookmark))
-	}
-	if !r.all || r.files != "" {
-		return nil
-	}
-	return gitrepo.NoteTaken(s.subject.Workspace, r.commit, s.tip)
+	i := &installation{target: t, subject: s.subject, journal: journal{Mark: s.mark(t, r)}}
+	return i.settle(ctx)
 }
 
 // clean takes paths as people write them, dir/ and ./dir among them. Nothing stays nothing, which is not the whole tree.

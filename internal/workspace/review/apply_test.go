@@ -9,10 +9,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"forage/internal/workspace"
 	"forage/internal/workspace/gitrepo"
 )
 
 func TestApplyBringsTheBranchForward(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, map[string]string{"a": "1\n", "gone": "x", "dir/f": "f\n"})
 	b.write(b.work.Dir, "a", "2\n")
 	if err := os.RemoveAll(filepath.Join(b.work.Dir, "dir")); err != nil {
@@ -38,6 +40,7 @@ func TestApplyBringsTheBranchForward(t *testing.T) {
 }
 
 func TestApplyCommitsWhatIsNotCommitted(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, map[string]string{"a": "1\n", ".gitignore": "*.o\n"})
 	b.write(b.work.Dir, "a", "2\n")
 	b.commit("work")
@@ -67,6 +70,7 @@ func TestApplyCommitsWhatIsNotCommitted(t *testing.T) {
 }
 
 func TestARehearsalLeavesEveryByte(t *testing.T) {
+	t.Parallel()
 	commits := func(b *box) { b.write(b.work.Dir, "a", "2\n"); b.commit("work"); b.write(b.work.Dir, "new", "n\n") }
 	for name, test := range map[string]struct {
 		prepare func(b *box)
@@ -92,6 +96,7 @@ func TestARehearsalLeavesEveryByte(t *testing.T) {
 		}, Options{}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			b := newBox(t, map[string]string{"a": "1\n"})
 			test.prepare(b)
 			before := b.bytes()
@@ -109,6 +114,7 @@ func TestARehearsalLeavesEveryByte(t *testing.T) {
 }
 
 func TestApplyOfWhatIsThereAlready(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, map[string]string{"a": "1\n"})
 	b.write(b.work.Dir, "a", "2\n")
 	b.user.Commit("a", "2\n")
@@ -125,6 +131,7 @@ func TestApplyOfWhatIsThereAlready(t *testing.T) {
 }
 
 func TestApplyMerges(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, map[string]string{"a": "1\n", "b": "1\n"})
 	b.write(b.work.Dir, "a", "2\n")
 	b.commit("work")
@@ -144,6 +151,7 @@ func TestApplyMerges(t *testing.T) {
 }
 
 func TestApplyRefusesConflicts(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, map[string]string{"a\x1b[31m": "1\n", "b": "1\n"})
 	b.write(b.work.Dir, "a\x1b[31m", "2\n")
 	b.commit("work")
@@ -152,6 +160,7 @@ func TestApplyRefusesConflicts(t *testing.T) {
 }
 
 func TestApplyLeavesTheUsersOwnChanges(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(b *box){
 		"changed":   func(b *box) { b.write(b.user.Dir, "a", "mine\n") },
 		"staged":    func(b *box) { b.write(b.user.Dir, "a", "mine\n"); b.user.Git("add", "a") },
@@ -168,6 +177,7 @@ func TestApplyLeavesTheUsersOwnChanges(t *testing.T) {
 		"folder": func(b *box) { b.write(b.user.Dir, "new/file", "mine\n") },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			b := newBox(t, map[string]string{"a": "1\n", "z": "1\n"})
 			b.write(b.work.Dir, "a", "2\n")
 			b.write(b.work.Dir, "new", "n\n")
@@ -180,8 +190,10 @@ func TestApplyLeavesTheUsersOwnChanges(t *testing.T) {
 }
 
 func TestApplyRefusesWhileAnotherIsAtWork(t *testing.T) {
+	t.Parallel()
 	for name, file := range map[string]string{"index locked": "index.lock", "merge": "MERGE_HEAD", "rebase": "rebase-merge/head-name"} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			b := newBox(t, map[string]string{"a": "1\n"})
 			b.write(b.work.Dir, "a", "2\n")
 			b.commit("work")
@@ -192,6 +204,7 @@ func TestApplyRefusesWhileAnotherIsAtWork(t *testing.T) {
 }
 
 func TestApplyIntoAnotherBranch(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, map[string]string{"a": "1\n"})
 	b.write(b.work.Dir, "a", "2\n")
 	tip := b.commit("work")
@@ -214,6 +227,7 @@ func TestApplyIntoAnotherBranch(t *testing.T) {
 }
 
 func TestApplyOfSomePaths(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, map[string]string{"a": "1\n", "dir/b": "1\n", "dir/gone": "1\n"})
 	b.write(b.work.Dir, "a", "2\n")
 	b.write(b.work.Dir, "dir/b", "2\n")
@@ -240,6 +254,7 @@ func TestApplyOfSomePaths(t *testing.T) {
 }
 
 func TestApplyOfAFolderThatIsTheUsersOwn(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, map[string]string{"a": "1\n", "b": "1\n"})
 	w := &b.subject.Workspace
 	w.Mode, w.Path, w.Source = "direct", b.user.Dir, ""
@@ -266,9 +281,10 @@ func TestApplyOfAFolderThatIsTheUsersOwn(t *testing.T) {
 }
 
 func TestApplyOfAClone(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, map[string]string{"a": "1\n"})
 	store := filepath.Join(t.TempDir(), "store")
-	b.user.Git("clone", "-q", "--bare", "--shared", ".", store)
+	b.user.Git("clone", "-q", "--bare", "--shared", "--config", "forage.store=true", ".", store)
 	clone := *b.user
 	clone.Dir = filepath.Join(t.TempDir(), "work")
 	bare := *b.user
@@ -300,6 +316,7 @@ func TestApplyOfAClone(t *testing.T) {
 }
 
 func TestApplyToARepositoryWithoutCommits(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, nil)
 	empty := *b.user
 	empty.Dir = t.TempDir()
@@ -323,8 +340,10 @@ func TestApplyToARepositoryWithoutCommits(t *testing.T) {
 
 // A kill at any of these moments leaves a repository that git works in, and the next apply is as the first.
 func TestApplyAfterAKill(t *testing.T) {
-	for _, moment := range []string{"noted", "some files", "files", "branch", "index"} {
+	t.Parallel()
+	for _, moment := range []string{"noted", "some files", "files", "index", "branch"} {
 		t.Run(moment, func(t *testing.T) {
+			t.Parallel()
 			b := newBox(t, map[string]string{"a": "1\n", "gone": "x\n", "mine": "1\n", "same": "s\n"})
 			b.write(b.work.Dir, "a", "2\n")
 			b.write(b.work.Dir, "new/deep", "n\n")
@@ -360,47 +379,44 @@ func TestApplyAfterAKill(t *testing.T) {
 // kill does what install does, up to a moment.
 func kill(t *testing.T, b *box, moment string) {
 	t.Helper()
-	s := b.open()
-	target, err := s.target(t.Context(), "")
 	check := func(err error) {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
+	s := b.open()
+	target, err := s.target(t.Context(), "")
 	check(err)
 	check(s.staging.Bring(t.Context(), target.repo, s.tip, target.commit, s.Base))
-	i, err := newInstallation(t.Context(), target, s.subject, journal{
-		GitDir: target.repo.GitDir, Branch: "main", From: target.commit, To: s.tip, Index: stamp(target.userIndex()), Begun: moment != "noted",
-	})
-	check(err)
-	check(i.write(i.state))
-	if moment == "noted" {
-		return
-	}
-	check(i.lock(t.Context()))
-	i.index = i.nextIndex()
-	check(i.copyIndex(t.Context()))
+	i := &installation{target: target, subject: s.subject, journal: journal{
+		GitDir: target.repo.GitDir, Branch: "main", From: target.commit, To: s.tip, Before: s.base, After: s.Tree,
+	}}
+	check(i.write())
+	index := i.index
 	switch moment {
+	case "noted":
+		return
 	case "some files":
 		b.write(b.user.Dir, "a", "2\n")
 		check(os.Remove(filepath.Join(b.user.Dir, "gone")))
 		return
+	case "files":
+		b.write(b.user.Dir, ".git/index.lock", "the beginning of an index")
+		index = filepath.Join(t.TempDir(), "index")
+		check(workspace.CopyFile(i.index, index, maxIndex))
 	}
-	_, err = i.git(t.Context(), nil, i.readTree()...)
+	i.refresh(t.Context(), index)
+	_, err = i.run(t.Context(), index, nil, i.readTree(i.Before, i.After)...)
 	check(err)
-	if moment == "files" {
-		return
-	}
-	check(target.moveBranch(t.Context(), s.tip))
 	if moment == "branch" {
-		return
+		check(i.move(t.Context(), s.tip))
 	}
-	check(i.renameIndex())
 }
 
 // Where the work has a folder in the place of a link of the user's, what the link leads to is not the work's, even if it looks the same.
 func TestAKilledApplyTakesNothingBackThroughALink(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, map[string]string{"a": "1\n", "gone": "x\n"})
 	outside := t.TempDir()
 	b.write(outside, "f", "the same\n")
@@ -426,6 +442,7 @@ func TestAKilledApplyTakesNothingBackThroughALink(t *testing.T) {
 }
 
 func TestApplyIsTakenBackWhenTheBranchCannotMove(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, map[string]string{"a": "1\n", "gone": "x\n"})
 	b.write(b.work.Dir, "a", "2\n")
 	b.write(b.work.Dir, "new/deep", "n\n")
@@ -433,20 +450,18 @@ func TestApplyIsTakenBackWhenTheBranchCannotMove(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.commit("work")
-	s := b.open()
-	target, err := s.target(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
 	before := b.everything()
-	// It is not where it was thought to be, with the same files.
-	target.commit = b.user.Git("commit-tree", "-m", "another", "main^{tree}")
-	ready, err := target.prepare(t.Context(), s, result{commit: s.tip})
+	_, install, err := b.open().Prepare(t.Context(), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := ready(t.Context()); err == nil {
-		t.Fatal("the branch was moved although it was elsewhere")
+	lock := filepath.Join(b.user.Dir, ".git/refs/heads/main.lock")
+	b.write(filepath.Dir(lock), filepath.Base(lock), "")
+	if _, err := install(t.Context()); err == nil {
+		t.Fatal("the branch was moved although it is locked")
+	}
+	if err := os.Remove(lock); err != nil {
+		t.Fatal(err)
 	}
 	if diff := cmp.Diff(before, b.everything()); diff != "" {
 		t.Errorf("(-before +after):\n%s", diff)
@@ -455,6 +470,7 @@ func TestApplyIsTakenBackWhenTheBranchCannotMove(t *testing.T) {
 
 // TestApplyOfFilesOfAnotherCommit: an agent that looks at an older commit has not taken back what came later.
 func TestApplyOfFilesOfAnotherCommit(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, map[string]string{"a": "one\n"})
 	base := b.subject.Workspace.Base
 	b.write(b.work.Dir, "a", "two\n")
@@ -477,22 +493,18 @@ func TestApplyOfFilesOfAnotherCommit(t *testing.T) {
 }
 
 func TestApplySaysWhatIsNotAsShown(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		attributes, note string
 	}{
 		"nothing":             {"* text\n", ""},
-		"an encoding":         {"a working-tree-encoding=UTF-16LE\n", "another form than `diff` shows (line ends, $Id$, an encoding): a"},
-		"line ends":           {"a eol=crlf\n", "another form"},
-		"keywords":            {"a ident\n", "another form"},
 		"a filter":            {"a filter=lfs\n", "1 files have a filter"},
 		"a nested repository": {"* text\n", "left out: inner; "},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			b := newBox(t, map[string]string{"a": "1\n"})
 			b.write(b.work.Dir, "a", "2\n")
-			if name == "an encoding" {
-				b.write(b.work.Dir, "a", "2\x00\n\x00")
-			}
 			b.write(b.work.Dir, ".gitattributes", test.attributes)
 			if name == "a nested repository" {
 				b.work.Git("init", "-q", "inner")
@@ -514,6 +526,7 @@ func TestApplySaysWhatIsNotAsShown(t *testing.T) {
 }
 
 func TestApplyRefusesABranchThatCannotMove(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, map[string]string{"a": "1\n"})
 	b.write(b.work.Dir, "a", "2\n")
 	b.commit("work")
@@ -529,6 +542,7 @@ func TestApplyRefusesABranchThatCannotMove(t *testing.T) {
 
 // A folder in the user's place that became a link leads out: nothing is written or removed through it.
 func TestApplyWritesThroughNoLink(t *testing.T) {
+	t.Parallel()
 	outside := t.TempDir()
 	b := newBox(t, map[string]string{"a": "1\n", "dir/f": "1\n", "dir/gone": "1\n"})
 	b.write(b.work.Dir, "dir/f", "2\n")

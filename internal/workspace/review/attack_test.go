@@ -1,14 +1,12 @@
 package review
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"forage"
 	"forage/internal/testgit"
 )
 
@@ -44,6 +42,7 @@ func (b *box) tree(entries string) string {
 
 // Trees that were crafted: none of them reaches the user's files, and none stays unsaid.
 func TestApplyRefusesCraftedTrees(t *testing.T) {
+	t.Parallel()
 	for name, entries := range map[string]func(b *box) string{
 		"a hook": func(b *box) string {
 			hooks := b.tree("100755 blob " + b.blob("#!/bin/sh\n") + "\tpost-checkout\n")
@@ -73,6 +72,7 @@ func TestApplyRefusesCraftedTrees(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			b := newBox(t, map[string]string{"a": "1\n"})
 			if err := os.RemoveAll(b.work.Dir); err != nil { // the commits alone
 				t.Fatal(err)
@@ -93,6 +93,7 @@ func TestApplyRefusesCraftedTrees(t *testing.T) {
 }
 
 func TestApplyRefusesLinksThatLeave(t *testing.T) {
+	t.Parallel()
 	for name, links := range map[string]map[string]string{
 		"absolute":          {"l": "/etc/passwd"},
 		"upwards":           {"l": "../x"},
@@ -103,6 +104,7 @@ func TestApplyRefusesLinksThatLeave(t *testing.T) {
 		"too long":          {"l": strings.Repeat("a/", 3000)},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			b := newBox(t, map[string]string{"a": "1\n"})
 			for link, target := range links {
 				if len(target) > 4000 {
@@ -133,6 +135,7 @@ func TestApplyRefusesLinksThatLeave(t *testing.T) {
 }
 
 func TestApplyTakesLinksThatStay(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, map[string]string{"a": "1\n", "out": "x"})
 	if err := os.Remove(filepath.Join(b.user.Dir, "out")); err != nil {
 		t.Fatal(err)
@@ -140,7 +143,7 @@ func TestApplyTakesLinksThatStay(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(b.work.Dir, "d/e"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for link, target := range map[string]string{"d/l": "../a", "d/e/root": "../..", "d/e/m": "root/d/../a", "dangling": "not/there"} {
+	for link, target := range map[string]string{"d/l": "../a", "d/e/root": "../..", "d/e/m": "root/a", "dangling": "not/there"} {
 		if err := os.Symlink(target, filepath.Join(b.work.Dir, link)); err != nil {
 			t.Fatal(err)
 		}
@@ -154,6 +157,7 @@ func TestApplyTakesLinksThatStay(t *testing.T) {
 
 // Nothing that the sandbox or the repository configures is executed by a review or by an apply.
 func TestNothingRuns(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, map[string]string{"a": "1\n", "sub/keep": "1\n"})
 	ran := filepath.Join(t.TempDir(), "ran")
 	attack := filepath.Join(t.TempDir(), "attack")
@@ -208,6 +212,7 @@ func TestNothingRuns(t *testing.T) {
 
 // A new submodule whose folder has a repository from inside: the user's git status would go into it.
 func TestApplyMakesNoSubmoduleOfWhatTheAgentHasMade(t *testing.T) {
+	t.Parallel()
 	for _, direct := range []bool{false, true} {
 		b := newBox(t, map[string]string{"a": "a\n"})
 		base := b.subject.Workspace.Base
@@ -226,25 +231,9 @@ func TestApplyMakesNoSubmoduleOfWhatTheAgentHasMade(t *testing.T) {
 }
 
 // Eight small trees that stand for a hundred million files.
-func TestReviewOfATreeWithoutEndIsRefused(t *testing.T) {
-	b := newBox(t, map[string]string{"a": "1\n"})
-	entry := "100644 blob " + b.blob("x")
-	for range 8 {
-		var entries strings.Builder
-		for i := range 10 {
-			fmt.Fprintf(&entries, "%s\t%d\n", entry, i)
-		}
-		entry = "040000 tree " + b.tree(entries.String())
-	}
-	b.plant(entry + "\tbomb\n")
-	s, err := Open(t.Context(), b.subject)
-	if !errors.Is(err, forage.ErrRefused) || !strings.Contains(err.Error(), "files") || forage.Hint(err) == "" {
-		t.Fatalf("open: %v, %v", s, err)
-	}
-}
-
 // What was committed and then undone in the files is not what a review shows, and isn't what apply brings.
 func TestApplyBringsNothingThatTheReviewHides(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, map[string]string{"a": "1\n"})
 	b.write(b.work.Dir, ".envrc", "touch canary\n")
 	b.write(b.work.Dir, "a", "evil\n")
@@ -269,18 +258,20 @@ func TestApplyBringsNothingThatTheReviewHides(t *testing.T) {
 
 // In the user's own folder the commits come, whatever the files are.
 func TestReviewOfAFolderThatIsTheUsersOwnShowsWhatIsCommitted(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, map[string]string{"a": "1\n"})
 	b.write(b.work.Dir, ".envrc", "touch canary\n")
 	b.commit("work")
 	w := &b.subject.Workspace
 	w.Mode, w.Path, w.Source = "direct", b.user.Dir, ""
-	if s := b.open(); len(s.Hazards) != 1 || len(s.Notes) != 1 {
+	if s := b.open(); len(s.Findings) != 1 || len(s.Notes) != 1 {
 		t.Errorf("review: %+v", s.Review)
 	}
 }
 
 // In the user's own folder the agent commits something else than is in the files, after the user has looked.
 func TestWhatIsCommittedInAFolderOfTheUsersOwnAfterItWasShown(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, map[string]string{"a": "1\n", "check": "1\n"})
 	w := &b.subject.Workspace
 	w.Mode, w.Path, w.Source = "direct", b.user.Dir, ""

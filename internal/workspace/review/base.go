@@ -3,59 +3,24 @@ package review
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
-	"forage"
 	"forage/internal/workspace/gitrepo"
 )
 
-// mark says what one apply brought to a branch of the user's.
-type mark struct {
-	Branch string `json:"branch"`
-	Work   string `json:"work"`            // a commit of the files that were brought; our staging has it
-	Tip    string `json:"tip,omitempty"`   // of the sandbox then
-	After  string `json:"after,omitempty"` // where the branch was then; "": no commit of it has those files
-	All    bool   `json:"all,omitempty"`   // nothing was left out
-}
-
-// maxMarks is how many are kept.
-const maxMarks = 16
-
-// remember notes what a branch is about to get. It is done before: a mark that the branch does not get to proves nothing.
-func (s *Session) remember(ctx context.Context, m mark) error {
-	return s.update(ctx, func(state *state) {
-		marks := slices.DeleteFunc(state.Applied, func(old mark) bool { return old == m })
-		marks = append([]mark{m}, marks...)
-		state.Applied = marks[:min(len(marks), maxMarks)]
-		if s.subject.Workspace.Repository.Kind == forage.RepositoryJJ {
-			state.Bookmark = m.Branch
-		}
-	})
-}
-
-// withdraw takes a mark back: the branch didn't get it, and the bookmark is what it was.
-func (s *Session) withdraw(ctx context.Context, m mark, bookmark string) error {
-	return s.update(context.WithoutCancel(ctx), func(state *state) {
-		state.Bookmark = bookmark
-		state.Applied = slices.DeleteFunc(state.Applied, func(old mark) bool { return old == m })
-	})
-}
-
 // findBase finds what the work is compared with: the merge base, as git finds it, with what earlier applies brought.
 func (s *Session) findBase(ctx context.Context) (err error) {
-	s.Base, s.brought, s.onto, s.mixed = s.subject.Workspace.Base, nil, "", false
+	s.Base, s.brought, s.onto, s.all, s.mixed = s.subject.Workspace.Base, nil, "", "", false
 	theirs := s.at
 	if theirs == "" && s.source != nil { // a branch that is to be made
 		if theirs, err = s.branchAt(ctx, s.source.Head); err != nil {
 			return err
 		}
 	}
-	there := theirs != "" && s.commit(ctx, s.staging, theirs) != ""
+	there := theirs != "" && commitOf(ctx, s.staging, theirs) != ""
 	if there && s.tip != "" {
 		s.brought = append(s.brought, theirs)
-		common, err := s.staging.Line(ctx, "merge-base", theirs, s.tip)
-		if err == nil && common != "" {
+		if common, err := s.staging.Line(ctx, "merge-base", theirs, s.tip); err == nil && common != "" {
 			s.Base = common
 		} // no common commit: the base stays
 	}
@@ -75,7 +40,7 @@ func (s *Session) mixBase(ctx context.Context) error {
 	decided := make(map[string]bool)
 	var mixed []Change
 	for _, m := range s.state.Applied {
-		if m.Tip != "" && (s.tip == "" || !s.isAncestor(ctx, m.Tip, s.tip)) || s.commit(ctx, s.staging, m.Work) == "" {
+		if m.Tip != "" && (s.tip == "" || !s.isAncestor(ctx, m.Tip, s.tip)) || commitOf(ctx, s.staging, m.Work) == "" {
 			continue
 		}
 		inHistory := m.After != "" && s.isAncestor(ctx, m.After, s.at)
@@ -102,20 +67,19 @@ func (s *Session) mixBase(ctx context.Context) error {
 			}
 			decided[c.Path] = true
 		}
-		if m.All && has && m.Tip != "" {
-			s.brought = append(s.brought, m.Tip)
+		if m.All != "" && has {
+			s.brought, s.all = append(s.brought, m.All), m.All
 		}
-		if inHistory && m.Tip == s.tip && s.isAncestor(ctx, m.Work, s.at) && s.onto == "" {
+		if inHistory && m.Tip == s.tip && s.onto == "" && s.isAncestor(ctx, m.Work, s.at) {
 			s.onto = m.Work
 		}
 		if inHistory { // so is all that came before
 			break
 		}
 	}
-	if len(mixed) == 0 {
+	if s.mixed = len(mixed) > 0; !s.mixed {
 		return nil
 	}
-	s.mixed = true
 	var err error
 	s.base, err = s.edit(ctx, s.base, mixed)
 	return err
@@ -163,40 +127,34 @@ func (s *Session) edit(ctx context.Context, tree string, changes []Change) (stri
 		}
 	}
 	index := s.staging.Dir + "/edit.index"
+	var out []byte
 	for _, call := range []gitrepo.Call{
 		{Args: []string{"read-tree", tree}},
 		{Args: []string{"update-index", "-z", "--add", "--replace", "--index-info"}, Stdin: []byte(removed.String() + added.String())},
+		{Args: []string{"write-tree"}},
 	} {
 		call.Index = index
-		if _, err := s.staging.Git(ctx, call); err != nil {
+		var err error
+		if out, err = s.staging.Git(ctx, call); err != nil {
 			return "", err
 		}
 	}
-	edited, err := s.staging.Git(ctx, gitrepo.Call{Args: []string{"write-tree"}, Index: index})
-	return strings.TrimSpace(string(edited)), err
+	return strings.TrimSpace(string(out)), nil
 }
 
-// merge brings a commit of the work together with the user's branch. It refuses where they conflict.
-func (s *Session) merge(ctx context.Context, ours, work string) (tree string, err error) {
+// merge brings a commit of the work together with the user's branch. It refuses where they conflict. mixed: see joined.
+func (s *Session) merge(ctx context.Context, ours, work string, mixed bool) (tree string, err error) {
 	from := ours
-	if s.mixed { // git finds the base by history, so history has to say it
+	if mixed { // git finds the base by history, so history has to say it
 		base, err := s.commitTree(ctx, nobody, s.base, "")
 		if err != nil {
 			return "", err
 		}
 		for _, commit := range []*string{&ours, &work} {
-			tree, err := s.treeOf(ctx, *commit)
-			if err != nil {
-				return "", err
-			}
-			if *commit, err = s.commitTree(ctx, nobody, tree, "", base); err != nil {
+			if *commit, err = s.commitTree(ctx, nobody, *commit+"^{tree}", "", base); err != nil {
 				return "", err
 			}
 		}
 	}
-	tree, conflicts, err := s.mergeTree(ctx, ours, work)
-	if err != nil || len(conflicts) == 0 {
-		return tree, err
-	}
-	return "", s.conflict(from, conflicts)
+	return s.mergeTree(ctx, from, ours, work)
 }

@@ -20,6 +20,7 @@ func (b *box) file(name string) string {
 }
 
 func TestApplyWritesTheUsersLineEnds(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name, global, local, want string
 	}{
@@ -31,6 +32,7 @@ func TestApplyWritesTheUsersLineEnds(t *testing.T) {
 		{"none", "", "", "1\n2\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
 			b := newBox(t, map[string]string{"a.txt": "1\n", "b.txt": "1\n"})
 			global := filepath.Join(filepath.Dir(b.user.Dir), ".gitconfig")
 			b.write(filepath.Dir(global), ".gitconfig", test.global)
@@ -64,8 +66,10 @@ func TestApplyWritesTheUsersLineEnds(t *testing.T) {
 }
 
 func TestApplyKeepsASparseCheckoutSparse(t *testing.T) {
+	t.Parallel()
 	for _, index := range []string{"--no-sparse-index", "--sparse-index"} {
 		t.Run(index, func(t *testing.T) {
+			t.Parallel()
 			b := newBox(t, map[string]string{"in/a": "1\n", "out/b": "1\n", "top": "t\n"})
 			b.user.Git("sparse-checkout", "set", "--cone", index, "in")
 			b.write(b.work.Dir, "in/a", "2\n")
@@ -93,6 +97,7 @@ func TestApplyKeepsASparseCheckoutSparse(t *testing.T) {
 }
 
 func TestApplySaysWhatSubmodulesNeed(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, map[string]string{"a": "1\n"})
 	lib := *b.user
 	lib.Dir = filepath.Join(filepath.Dir(b.user.Dir), "lib")
@@ -121,6 +126,7 @@ func TestApplySaysWhatSubmodulesNeed(t *testing.T) {
 }
 
 func TestApplyInALinkedWorktreeLogsItsOwnHEAD(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, map[string]string{"a": "1\n"})
 	linked := *b.user
 	linked.Dir = filepath.Join(filepath.Dir(b.user.Dir), "linked")
@@ -144,6 +150,7 @@ func TestApplyInALinkedWorktreeLogsItsOwnHEAD(t *testing.T) {
 
 // Where the work has a file in the place of a submodule, git would remove the submodule's folder with all that is in it.
 func TestApplyTakesNoSubmoduleAway(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, map[string]string{"a": "1\n"})
 	lib := *b.user
 	lib.Dir = filepath.Join(filepath.Dir(b.user.Dir), "lib")

@@ -13,8 +13,10 @@ import (
 
 // TestApplyWaitsForNothingInTheRepository: a sandbox may have made the repository, or what is in the place of a file of it.
 func TestApplyWaitsForNothingInTheRepository(t *testing.T) {
+	t.Parallel()
 	for name, applied := range map[string]bool{"index": false, "BISECT_START": true} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			b := newBox(t, map[string]string{"a": "1\n"})
 			b.write(b.work.Dir, "a", "2\n")
 			b.commit("work")

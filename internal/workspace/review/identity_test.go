@@ -13,6 +13,7 @@ import (
 
 // What apply commits is by whom git says in that repository: its own configuration, and what the user's includes there.
 func TestApplyCommitsAsTheRepositorySays(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		global, local, want string
 	}{
@@ -23,6 +24,7 @@ func TestApplyCommitsAsTheRepositorySays(t *testing.T) {
 			"Work <work@example.com>"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			b := newBox(t, map[string]string{"a": "1\n"})
 			home := t.TempDir()
 			b.write(home, ".gitconfig", test.global)
@@ -43,6 +45,7 @@ func TestApplyCommitsAsTheRepositorySays(t *testing.T) {
 
 // A commit is signed where the user wants that, or apply says why not.
 func TestApplySignsAsTheUserDoes(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("ssh-keygen"); err != nil {
 		t.Skip("no ssh-keygen")
 	}
@@ -76,6 +79,7 @@ func TestApplySignsAsTheUserDoes(t *testing.T) {
 
 // With NoCommit the commits come, and the rest is left as changes, beside those of the user's.
 func TestApplyLeavesChangesUncommitted(t *testing.T) {
+	t.Parallel()
 	for _, merge := range []bool{false, true} {
 		b := newBox(t, map[string]string{"a": "1\n", "b": "1\n", "gone": "1\n"})
 		b.write(b.work.Dir, "a", "2\n")

@@ -2,14 +2,18 @@ package review
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 
+	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
 
 	"forage"
@@ -18,126 +22,184 @@ import (
 	"forage/internal/workspace/gitrepo"
 )
 
-// prepare finds out whether the branch can move, and the user's folder and index with it where it is checked out there, and changes
-// nothing. What it returns does it; what fails of that is taken back.
-func (t *target) prepare(ctx context.Context, s *Session, r result) (install func(context.Context) error, err error) {
-	if !t.checkedOut {
-		return func(ctx context.Context) error { return t.moveBranch(ctx, r.commit) }, nil
-	}
-	i, err := newInstallation(ctx, t, s.subject, journal{GitDir: t.repo.GitDir, Branch: t.branch, From: t.commit, To: r.commit, Files: r.files})
-	if err != nil {
-		return nil, err
-	}
-	return i.install, i.rehearse(ctx)
+// journal says what an apply is about to do. It is there from before the first change until after the last one.
+//
+//	{"gitDir": "/repo/.git", "branch": "main", "from": "COMMIT", "to": "COMMIT", "before": "TREE", "after": "TREE", "index": "INODE SIZE TIME"}
+type journal struct {
+	GitDir string `json:"gitDir"`
+	Branch string `json:"branch,omitempty"`
+	From   string `json:"from,omitempty"` // where the branch is; equal to To: it stays there
+	To     string `json:"to,omitempty"`
+	Before string `json:"before,omitempty"` // the tree of the folder's files; "": no folder changes
+	After  string `json:"after,omitempty"`  // what it becomes
+	Index  string `json:"index,omitempty"`  // the folder's index then: see stamp
+	Mark   mark   `json:"mark"`             // what is remembered once it is done
 }
 
-// moveBranch is one compare-and-swap; nobody's hooks run.
-func (t *target) moveBranch(ctx context.Context, commit string) error {
-	before := t.commit
-	if before == "" {
-		before = strings.Repeat("0", len(commit)) // it must not be there
+func journalFile(folder string) string { return filepath.Join(folder, "applying.json") }
+
+// readJournal is the journal of an apply that didn't come to its end; nil if there is none.
+func readJournal(folder string) (*journal, error) {
+	text, err := os.ReadFile(journalFile(folder))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
 	}
-	_, err := t.shadow.Line(ctx, "update-ref", "-m", "forage: apply "+t.sandbox, "refs/heads/"+t.branch, commit, before)
+	var j journal
+	if err == nil {
+		err = json.Unmarshal(text, &j)
+	}
 	if err != nil {
-		return forage.WithHint(
-			forage.Errorf(forage.ErrRefused, "the branch %s can't be moved: %w", t.branch, err),
-			"it may have changed meanwhile: look at it, and apply again")
+		return nil, fmt.Errorf("reading %s: %w", journalFile(folder), err)
 	}
-	return nil
+	return &j, nil
 }
 
-// installation brings a folder of the user's, its index and its branch from one commit to another, in this order: the journal,
-// the lock of the index, the files, the branch, the index. Until the branch has moved nothing has happened, and the files go back
-// to what they were. Once it has moved all has happened, and the index follows.
+// stamp tells one state of a file from others; "" is none.
+func stamp(name string) string {
+	var stat unix.Stat_t
+	if unix.Lstat(name, &stat) != nil {
+		return ""
+	}
+	return fmt.Sprint(stat.Ino, stat.Size, stat.Mtim.Nano())
+}
+
+// installation is the one way in which work comes to the user: first the journal, then the files and the index of a folder, then the
+// branch, then what is remembered. Each part may be absent. An error before the branch has moved takes the files back.
 type installation struct {
 	*target
 	journal
-	state         string // our folder, where the journal is
-	index         string // the one that git works on
-	before, after string // trees of the files
+	subject Subject
 }
 
-func newInstallation(ctx context.Context, t *target, subject Subject, j journal) (_ *installation, err error) {
-	i := &installation{target: t, journal: j, state: subject.folder(), index: filepath.Join(t.trial.Dir, "index")}
-	if i.before, err = t.tree(ctx, j.From); err != nil {
-		return nil, err
+// run runs git on an index and the files of the folder.
+func (i *installation) run(ctx context.Context, index string, stdin []byte, args ...string) ([]byte, error) {
+	return i.git.Git(ctx, gitrepo.Call{Args: args, Stdin: stdin, WorkTree: i.repo.WorkTree, Index: index, Output: maxList})
+}
+
+func (i *installation) install(ctx context.Context) error {
+	if err := i.write(); err != nil {
+		return err
 	}
-	if i.after = j.Files; i.after == "" {
-		i.after, err = t.tree(ctx, j.To)
+	if err := i.do(ctx); err != nil {
+		undone := i.undo(context.WithoutCancel(ctx))
+		if undone == nil {
+			undone = i.end()
+		}
+		return errors.Join(err, undone)
 	}
-	return i, err
+	return i.settle(ctx)
 }
 
-// tree is the tree of a commit; of "" the empty one.
-func (t *target) tree(ctx context.Context, commit string) (string, error) {
-	if commit == "" {
-		tree, err := t.trial.Git(ctx, gitrepo.Call{Args: []string{"mktree"}, Stdin: []byte{}})
-		return string(bytes.TrimSpace(tree)), err
+func (i *installation) write() error {
+	i.Index = stamp(i.index)
+	text, err := json.Marshal(i.journal)
+	if err != nil {
+		return err
 	}
-	return t.trial.Line(ctx, "rev-parse", "--verify", "--end-of-options", commit+"^{tree}")
+	folder := i.subject.folder()
+	return renameio.WriteFile(journalFile(folder), text, 0o600, renameio.WithTempDir(folder))
 }
 
-func (i *installation) git(ctx context.Context, stdin []byte, args ...string) ([]byte, error) {
-	return i.trial.Git(ctx, gitrepo.Call{Args: args, Stdin: stdin, WorkTree: i.repo.WorkTree, Index: i.index})
+func (i *installation) do(ctx context.Context) error {
+	if i.After != "" {
+		if err := i.still(ctx); err != nil {
+			return err
+		}
+		i.refresh(ctx, i.index)
+		if err := i.free(ctx, i.index); err != nil {
+			return err
+		}
+		if _, err := i.run(ctx, i.index, nil, i.readTree(i.Before, i.After)...); err != nil {
+			return fmt.Errorf("updating %s: %w", i.repo.WorkTree, err)
+		}
+	}
+	return i.finish(ctx)
 }
 
-// The user's index, its lock, and what is to become the index. They are in one folder: one is renamed to the other.
-func (t *target) userIndex() string { return filepath.Join(t.repo.GitDir, "index") }
-func (t *target) lockFile() string  { return t.userIndex() + ".lock" }
-func (t *target) nextIndex() string { return t.userIndex() + ".forage-" + t.sandbox }
+// finish does what is left once the files and the index are as they are to be.
+func (i *installation) finish(ctx context.Context) error {
+	if i.To != i.From && i.commit == i.From {
+		if err := i.move(ctx, i.To); err != nil {
+			return err
+		}
+	}
+	if i.After == "" {
+		return nil
+	}
+	to, err := treeOf(ctx, i.git, i.To)
+	if err == nil && to != i.After { // what is not committed is in the files alone
+		_, err = i.run(ctx, i.index, nil, "read-tree", "-i", "-m", i.After, to)
+	}
+	i.refresh(ctx, i.index)
+	return err
+}
+
+// settle remembers what the branch has got, and ends.
+func (i *installation) settle(ctx context.Context) error {
+	m := i.Mark
+	err := i.subject.update(ctx, func(state *state) { state.remember(m, i.subject) })
+	if err == nil && m.Whole && m.After != "" {
+		err = gitrepo.NoteTaken(i.subject.Workspace, m.After, m.Tip)
+	}
+	if err != nil {
+		return err
+	}
+	return i.end()
+}
+
+func (i *installation) end() error {
+	err := os.Remove(journalFile(i.subject.folder()))
+	if errors.Is(err, fs.ErrNotExist) { // there was nothing to do but to remember
+		return nil
+	}
+	return err
+}
+
+// still refuses when another branch was checked out meanwhile.
+func (i *installation) still(ctx context.Context) error {
+	repo, err := gitrepo.Open(ctx, i.repo.WorkTree)
+	if err == nil && (repo.Head != i.branch || repo.GitDir != i.GitDir) {
+		err = forage.WithHint(
+			forage.Errorf(forage.ErrRefused, "%s is not checked out in %s any more", i.branch, i.repo.WorkTree),
+			"check that branch out, and apply again; or, if the files are as you want them, remove "+journalFile(i.subject.folder()))
+	}
+	return err
+}
+
+// refresh has git look into files whose times are not those of the index. Its exit status says whether any differ.
+func (i *installation) refresh(ctx context.Context, index string) {
+	_, _ = i.run(ctx, index, nil, "update-index", "-q", "--ignore-submodules", "--refresh")
+}
+
+// readTree is the two-way merge of git-read-tree(1): what the user changed and the work didn't stays; the rest refuses.
+func (i *installation) readTree(from, to string) []string {
+	if i.direct { // the files are the sandbox's own: only the index follows
+		return []string{"read-tree", "-i", "-m", from, to}
+	}
+	return []string{"read-tree", "-u", "-m", from, to}
+}
 
 // maxIndex bounds the user's index, in bytes: millions of files.
 const maxIndex = 1 << 30
 
-// copyIndex copies the user's index to the one that git works on.
-func (i *installation) copyIndex(ctx context.Context) error {
-	err := workspace.CopyFile(i.userIndex(), i.index, maxIndex)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	shared, err := filepath.Glob(filepath.Join(i.repo.GitDir, "sharedindex.*"))
-	for _, name := range shared { // of one that is split: git-update-index(1), "split index"
-		if err := os.Symlink(name, filepath.Join(i.trial.Dir, filepath.Base(name))); err != nil && !errors.Is(err, fs.ErrExist) {
-			return err
-		}
-	}
-	if len(shared) > 0 {
-		_, err = i.git(ctx, nil, "update-index", "--no-split-index")
-	}
-	// Times that differ are looked into; files that differ stay so, which git says by its exit status.
-	_, _ = i.git(ctx, nil, "update-index", "-q", "--ignore-submodules", "--refresh")
-	return err
-}
-
-// readTree is the two-way merge of git-read-tree(1): what the user changed and the work didn't stays; the rest refuses.
-func (i *installation) readTree(extra ...string) []string {
-	args := append([]string{"read-tree"}, extra...)
-	if i.direct {
-		args = append(args, "-i") // the files are the sandbox's own: only the index follows
-	} else {
-		args = append(args, "-u")
-	}
-	return append(args, "-m", i.before, i.after)
-}
-
 // rehearse finds out, changing nothing, whether anything of the user's is in the way.
 func (i *installation) rehearse(ctx context.Context) error {
-	if err := i.copyIndex(ctx); err != nil {
+	index := filepath.Join(i.git.Dir, "trial.index")
+	if err := workspace.CopyFile(i.index, index, maxIndex); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return i.free(ctx)
+	i.refresh(ctx, index)
+	return i.free(ctx, index)
 }
 
-func (i *installation) free(ctx context.Context) error {
-	changes, err := i.changed(ctx)
+func (i *installation) free(ctx context.Context, index string) error {
+	changes, err := diffTrees(ctx, i.git, i.Before, i.After)
 	if err != nil {
 		return err
 	}
-	if _, err = i.git(ctx, nil, i.readTree("-n")...); err == nil {
-		err = i.untracked(ctx, changes)
+	args := i.readTree(i.Before, i.After)
+	if _, err = i.run(ctx, index, nil, append([]string{args[0], "-n"}, args[1:]...)...); err == nil && !i.direct {
+		err = i.untracked(ctx, index, changes)
 	}
 	if err != nil {
 		return forage.WithHint(
@@ -147,113 +209,229 @@ func (i *installation) free(ctx context.Context) error {
 	return nil
 }
 
-func (i *installation) changed(ctx context.Context) ([]Change, error) {
-	list, err := i.trial.Git(ctx, gitrepo.Call{
-		Args: []string{"diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", "--ignore-submodules=none", i.before, i.after}, Output: maxList,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return parseChanges(strings.Split(strings.TrimSuffix(string(list), "\x00"), "\x00"))
-}
-
 // untracked finds files of the user's where new ones would come. git would tell, but for ignored ones, which it overwrites.
-func (i *installation) untracked(ctx context.Context, changes []Change) error {
-	if i.direct {
-		return nil
-	}
+func (i *installation) untracked(ctx context.Context, index string, changes []Change) error {
 	gone := make(map[string]bool)
 	for _, c := range changes {
 		gone[c.Path] = c.NewMode == 0
 	}
 	for _, c := range changes {
+		at := filepath.Join(i.repo.WorkTree, c.Path)
 		if c.OldMode == modeGitlink && c.NewMode != 0 && c.NewMode != modeGitlink { // git removes a folder for it, whatever is in that
-			if names, err := os.ReadDir(filepath.Join(i.repo.WorkTree, c.Path)); err == nil && len(names) > 0 {
+			if names, err := os.ReadDir(at); err == nil && len(names) > 0 {
 				return fmt.Errorf("%s is a submodule with files in its folder: `git submodule deinit` takes them away", c.Path)
 			}
 		}
 		if c.OldMode != 0 || c.NewMode == 0 {
 			continue
 		}
-		for dir := filepath.Dir(c.Path); dir != "."; dir = filepath.Dir(dir) {
-			if info, err := os.Lstat(filepath.Join(i.repo.WorkTree, dir)); err == nil && !info.IsDir() && !gone[dir] {
-				return fmt.Errorf("%s is not a folder, and isn't in the repository", dir)
-			}
-		}
-		info, err := os.Lstat(filepath.Join(i.repo.WorkTree, c.Path))
-		switch {
-		case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR):
-		case err != nil:
-			return err
-		case !info.IsDir():
-			return fmt.Errorf("%s is there, and isn't in the repository", c.Path)
-		default:
-			others, err := i.git(ctx, nil, "ls-files", "-z", "-o", "--", c.Path)
-			if err != nil {
+		for on := c.Path; on != "."; on = path.Dir(on) {
+			info, err := os.Lstat(filepath.Join(i.repo.WorkTree, on))
+			if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR) {
 				return err
 			}
-			if name, _, found := strings.Cut(string(others), "\x00"); found {
-				return fmt.Errorf("%s is there, and isn't in the repository", name)
+			if err == nil && !info.IsDir() && !gone[on] {
+				return fmt.Errorf("%s is there, and isn't in the repository", on)
 			}
+		}
+		if info, err := os.Lstat(at); err != nil || !info.IsDir() {
+			continue
+		}
+		others, err := i.run(ctx, index, nil, "ls-files", "-z", "-o", "--", c.Path)
+		if name, _, found := strings.Cut(string(others), "\x00"); found || err != nil {
+			return cmp.Or(err, fmt.Errorf("%s is there, and isn't in the repository", name))
 		}
 	}
 	return nil
 }
 
-func (i *installation) install(ctx context.Context) error {
-	i.Index = stamp(i.userIndex())
-	if err := i.write(i.state); err != nil {
+// interrupted refuses as long as an apply that was killed is not repaired.
+func (s *Session) interrupted() error {
+	j, err := readJournal(s.subject.folder())
+	if err != nil || j == nil {
 		return err
 	}
-	err := i.do(ctx)
+	return forage.WithHint(
+		forage.Errorf(forage.ErrRefused, "an earlier apply to %s was killed and is not repaired yet", j.where()),
+		"`forage-ctl apply "+s.subject.Sandbox+"` does that first")
+}
+
+func (j journal) where() string {
+	if j.Branch == "" {
+		return j.GitDir
+	}
+	return j.Branch + " in " + j.GitDir
+}
+
+// Recover repairs what an apply left that was killed. quiet refuses, if it has to, that files are written below a folder of the user's.
+func Recover(ctx context.Context, subject Subject, quiet func(folder string) error) error {
+	j, err := readJournal(subject.folder())
+	if err != nil || j == nil {
+		return err
+	}
+	i := &installation{journal: *j, subject: subject}
+	if subject.Workspace.Repository.Kind == forage.RepositoryJJ {
+		i.target, err = repairJJ(ctx, subject, j.Branch)
+	} else {
+		i.target, err = gitTarget(ctx, subject, j.Branch)
+	}
+	if err == nil {
+		err = errors.Join(i.repair(ctx, quiet), i.close())
+	}
 	if err != nil {
-		err = errors.Join(err, i.rollBack(context.WithoutCancel(ctx)))
+		return fmt.Errorf("repairing an apply to %s that was killed: %w", j.where(), err)
 	}
-	return errors.Join(err, i.end())
+	return nil
 }
 
-func (i *installation) do(ctx context.Context) error {
-	if err := i.lock(ctx); err != nil {
-		return err
+func gitTarget(ctx context.Context, subject Subject, branch string) (*target, error) {
+	repo, err := gitrepo.Open(ctx, subject.repository())
+	if err != nil {
+		return nil, gone(subject.repository(), err)
 	}
-	i.index = i.nextIndex()
-	if err := i.copyIndex(ctx); err != nil {
-		return err
+	repo.LineEnds(ctx, subject.Git)
+	t, err := openTarget(repo, subject, branch)
+	if err == nil {
+		t.commit = commitOf(ctx, t.git, "refs/heads/"+branch)
 	}
-	if err := i.free(ctx); err != nil {
-		return err
-	}
-	i.Begun = true
-	if err := i.write(i.state); err != nil {
-		return err
-	}
-	if _, err := i.git(ctx, nil, i.readTree()...); err != nil {
-		return fmt.Errorf("updating %s: %w", i.repo.WorkTree, err)
-	}
-	if i.Files != "" { // plain changes: what is committed is in the index, and the rest in the files alone
-		to, err := i.tree(ctx, i.To)
-		if err != nil {
-			return err
-		}
-		if _, err := i.git(ctx, nil, "read-tree", "-i", "-m", i.after, to); err != nil {
-			return fmt.Errorf("updating the index of %s: %w", i.repo.WorkTree, err)
-		}
-	}
-	_, _ = i.git(ctx, nil, "update-index", "-q", "--ignore-submodules", "--refresh")
-	if i.To != i.From {
-		if err := i.moveBranch(ctx, i.To); err != nil {
-			return err
-		}
-	}
-	i.Begun = false
-	return i.renameIndex()
+	return t, err
 }
 
-// renameIndex gives the user the index that git made; none, where there are no files.
-func (i *installation) renameIndex() error {
-	err := os.Rename(i.nextIndex(), i.userIndex())
+// repair has one rule: once the index is as it is to be, all of the apply is done, and until then nothing.
+func (i *installation) repair(ctx context.Context, quiet func(folder string) error) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case i.commit != i.From && i.commit != i.To: // the user went on from there
+		return i.settle(ctx)
+	case i.After == "" && i.commit == i.From:
+		return i.end()
+	case i.commit == i.From:
+		if err := i.still(ctx); err != nil {
+			return err
+		}
+		if quiet != nil && !i.direct {
+			if err := quiet(i.repo.WorkTree); err != nil {
+				return err
+			}
+		}
+		if done, err := i.indexed(ctx); err != nil {
+			return err
+		} else if !done {
+			if err := i.undo(ctx); err != nil {
+				return err
+			}
+			return i.end()
+		}
+	}
+	if err := errors.Join(i.unlock(), i.finish(ctx)); err != nil {
+		return err
+	}
+	return i.settle(ctx)
+}
+
+// unlock takes away the lock of a git of ours that was killed. While the lock is there no other git changes the index.
+func (i *installation) unlock() error {
+	if i.After == "" {
+		return nil
+	}
+	err := os.Remove(i.index + ".lock")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	return err
+}
+
+// indexed says whether git came to write the index, which is the last that it does with files.
+func (i *installation) indexed(ctx context.Context) (bool, error) {
+	if stamp(i.index) == i.Index {
+		return false, nil
+	}
+	changes, err := diffTrees(ctx, i.git, i.Before, i.After)
+	if err != nil {
+		return false, err
+	}
+	list, err := i.run(ctx, i.index, nil, "diff-index", "--cached", "--raw", "-z", "--no-abbrev", "--no-renames", "--ignore-submodules=none", i.After)
+	differ, parsed := byPath(list)
+	for _, c := range changes {
+		if _, ok := differ[c.Path]; ok {
+			return false, errors.Join(err, parsed)
+		}
+	}
+	return true, errors.Join(err, parsed)
+}
+
+// undo gives the files that an apply may have written the content that they had before: those that are as the work has them, or the
+// beginning of it, and those that are gone. No other file is touched: what the user did since stays.
+func (i *installation) undo(ctx context.Context) error {
+	if i.After == "" {
+		return nil
+	}
+	done, err := i.indexed(ctx)
+	if err := errors.Join(err, i.unlock()); err != nil {
+		return err
+	}
+	if done {
+		if _, err := i.run(ctx, i.index, nil, "read-tree", "-i", "-m", i.After, i.Before); err != nil {
+			return err
+		}
+	}
+	if i.direct {
+		return nil
+	}
+	changes, err := diffTrees(ctx, i.git, i.Before, i.After)
+	if err != nil {
+		return err
+	}
+	scratch := filepath.Join(i.git.Dir, "undo.index")
+	if _, err := i.run(ctx, scratch, nil, "read-tree", i.After); err != nil {
+		return err
+	}
+	i.refresh(ctx, scratch)
+	list, err := i.run(ctx, scratch, nil, "diff-files", "--raw", "-z", "--no-abbrev", "--ignore-submodules=none")
+	differ, parsed := byPath(list)
+	if err := errors.Join(err, parsed); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(i.repo.WorkTree)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for _, c := range changes {
+		now, differs := differ[c.Path]
+		if c.NewMode == 0 || c.NewMode == modeGitlink || differs && (now.NewMode&^0o777 != modeFile || !i.begun(ctx, root, scratch, c)) {
+			continue // not git's: absent, behind a link, or what the user made of it
+		}
+		if err := root.Remove(c.Path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		for dir := path.Dir(c.Path); dir != "." && root.Remove(dir) == nil; dir = path.Dir(dir) {
+		}
+	}
+	var restore bytes.Buffer
+	for _, c := range changes {
+		if _, err := root.Lstat(c.Path); err != nil && c.OldMode != 0 && c.OldMode != modeGitlink {
+			restore.WriteString(c.Path + "\x00")
+		}
+	}
+	if restore.Len() > 0 {
+		_, err = i.run(ctx, i.index, restore.Bytes(), "checkout-index", "-u", "-z", "--stdin")
+	}
+	return err
+}
+
+// maxBegun bounds what is compared, in bytes.
+const maxBegun = 64 << 20
+
+// begun says whether a file is the beginning of what the work has there: git was killed while it wrote it.
+func (i *installation) begun(ctx context.Context, root *os.Root, index string, c Change) bool {
+	text, err := workspace.ReadFileIn(root, c.Path, maxBegun)
+	if err != nil {
+		return false // something else than a file, or too big to be held
+	}
+	whole, err := i.git.Git(ctx, gitrepo.Call{
+		Args: []string{"cat-file", "--filters", "--path=" + c.Path, c.newID}, WorkTree: i.repo.WorkTree, Index: index, Brief: true,
+	})
+	return err == nil && bytes.HasPrefix(whole, text)
 }

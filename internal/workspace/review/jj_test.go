@@ -38,6 +38,7 @@ func newJJBox(t *testing.T) (b *box, jj func(args ...string) string) {
 
 // A working copy without a description is what is not committed: it changes from one apply to the next.
 func TestApplyAgainToABookmark(t *testing.T) {
+	t.Parallel()
 	b, jj := newJJBox(t)
 	b.write(b.work.Dir, "new", "1\n")
 	b.mustApply(Options{})
@@ -67,6 +68,7 @@ func TestApplyAgainToABookmark(t *testing.T) {
 // Killed after the bookmark has moved, apply finds it all the same, though it stands no longer where the work began. One that can't be
 // moved is not gone on with.
 func TestApplyAgainToABookmarkAfterAKill(t *testing.T) {
+	t.Parallel()
 	b, jj := newJJBox(t)
 	b.write(b.work.Dir, "new", "1\n")
 	tip := b.commit("work")
@@ -82,7 +84,10 @@ func TestApplyAgainToABookmarkAfterAKill(t *testing.T) {
 	if s.state.Bookmark != "" {
 		t.Errorf("the bookmark %s, which has got nothing, is gone on with", s.state.Bookmark)
 	}
-	if err := s.remember(t.Context(), mark{Branch: "main", Work: tip, Tip: tip, After: tip}); err != nil {
+	i := installation{target: &target{}, subject: b.subject, journal: journal{
+		Branch: "main", From: b.subject.Workspace.Base, To: tip, Mark: mark{Branch: "main", Work: tip, Tip: tip, After: tip},
+	}}
+	if err := i.write(); err != nil {
 		t.Fatal(err)
 	}
 	jj("bookmark", "set", "main", "-r", tip)

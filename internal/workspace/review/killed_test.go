@@ -40,7 +40,7 @@ func TestKilledWhileApplying(t *testing.T) {
 	if testdir.Soak() {
 		rounds = 30
 	}
-	moments := []string{"journal", "dir0/file0", "dir8/file116", ".git/index.lock", ".git/index.forage-box"}
+	moments := []string{"journal", "dir0/file0", "dir8/file116", ".git/index.lock"}
 	for range rounds {
 		moments = append(moments, "")
 	}

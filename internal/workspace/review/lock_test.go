@@ -8,6 +8,7 @@ import (
 
 // Reviews of one part at the same time don't get into one another's way, nor lose what is remembered.
 func TestReviewsAtOnce(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, map[string]string{"a": "1\n"})
 	b.write(b.work.Dir, "a", "2\n")
 	b.mustApply(Options{})

@@ -8,6 +8,7 @@ import (
 
 // What was merged stays, whatever the agent begins anew from an older commit.
 func TestApplyKeepsWhatWasMerged(t *testing.T) {
+	t.Parallel()
 	remove := func(b *box, name string) {
 		if err := os.Remove(filepath.Join(b.work.Dir, name)); err != nil {
 			b.t.Fatal(err)
@@ -41,6 +42,7 @@ func TestApplyKeepsWhatWasMerged(t *testing.T) {
 	} {
 		for _, squashed := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
+				t.Parallel()
 				b := newBox(t, map[string]string{"note": "0\n"})
 				b.write(b.work.Dir, "task1", "1\n")
 				b.write(b.work.Dir, "note", "1\n")
@@ -68,6 +70,7 @@ func TestApplyKeepsWhatWasMerged(t *testing.T) {
 
 // What was not committed when it was applied, and is stashed since, is not taken back by the next commit.
 func TestApplyKeepsWhatWasStashed(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, map[string]string{"a": "1\n"})
 	b.write(b.work.Dir, "task1", "1\n")
 	b.write(b.work.Dir, "a", "2\n")
@@ -86,6 +89,7 @@ func TestApplyKeepsWhatWasStashed(t *testing.T) {
 
 // Once all of it came by --paths, nothing is left for a merge.
 func TestApplyAfterAllPaths(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, map[string]string{"a": "1\n"})
 	b.write(b.work.Dir, "a", "2\n")
 	b.commit("work")

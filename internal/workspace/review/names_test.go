@@ -12,6 +12,7 @@ import (
 
 // TestApplyWhereAFIFOIs: a folder from inside has the name of a FIFO of the user's, which nobody ever writes to.
 func TestApplyWhereAFIFOIs(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, map[string]string{"a": "1\n"})
 	if err := unix.Mkfifo(filepath.Join(b.user.Dir, "pipe"), 0o600); err != nil {
 		t.Fatal(err)
@@ -23,6 +24,7 @@ func TestApplyWhereAFIFOIs(t *testing.T) {
 }
 
 func TestApplyTakesNamesThatDifferInCase(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, map[string]string{"readme": "1\n"})
 	if _, err := os.Lstat(filepath.Join(b.user.Dir, "README")); err == nil {
 		t.Skip("case doesn't count here")

@@ -1,6 +1,7 @@
 package review
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -17,13 +18,21 @@ type result struct {
 	commit  string
 	commits int
 	merged  bool
-	work    string
+	work    string // a commit of the files that are brought
 	files   string // a tree: of the files, if they are not those of the commit
-	all     bool
+	all     bool   // nothing is left out
 }
 
-func (s *Session) mark(t *target, r result, after string) mark {
-	return mark{Branch: t.branch, Work: r.work, Tip: s.tip, After: after, All: r.all}
+// mark is what is remembered of a result.
+func (s *Session) mark(t *target, r result) mark {
+	m := mark{Branch: t.branch, Work: r.work, Tip: s.tip, After: r.commit, All: s.all, Whole: r.all}
+	if r.files != "" { // no commit has them
+		m.After = ""
+	}
+	if r.all {
+		m.All = s.tip
+	}
+	return m
 }
 
 // result makes the commit that the branch is to be, in staging.
@@ -39,18 +48,16 @@ func (s *Session) result(ctx context.Context, t *target, o Options) (result, err
 	if err := s.commitRest(ctx, t, &r, who); err != nil {
 		return r, err
 	}
-	return s.joined(ctx, t, r, who)
+	return s.joined(ctx, t, r, who, s.mixed)
 }
 
 // uncommitted brings the commits to the branch, and the rest to the files of the user's folder alone.
 func (s *Session) uncommitted(ctx context.Context, t *target, o Options, who identity) (result, error) {
-	if !t.checkedOut || t.direct {
+	if t.folder() == "" {
 		return result{}, forage.Errorf(forage.ErrUsage, "--no-commit is for a branch that is checked out in a folder of yours, and %s is not", t.branch)
 	}
-	o.NoCommit = false
-	silent := o
-	silent.DryRun = true // nobody signs what is not to be a commit
-	all, err := s.result(ctx, t, silent)
+	o.NoCommit, o.DryRun = false, true // what is not to be a commit is not signed
+	all, err := s.result(ctx, t, o)
 	if err != nil || all.commit == t.commit {
 		return all, err
 	}
@@ -58,32 +65,18 @@ func (s *Session) uncommitted(ctx context.Context, t *target, o Options, who ide
 	if err != nil {
 		return all, err
 	}
-	switch {
-	case len(o.Paths) > 0 || t.commit != "" && (s.tip == "" || s.isAncestor(ctx, s.tip, t.commit)):
-		all.commit, all.commits, all.merged = t.commit, 0, false
-	case t.commit == "" || s.isAncestor(ctx, t.commit, s.tip):
-		all.commit, all.merged = s.tip, false
-	default:
-		tree, conflicts, err := s.mergeTree(ctx, t.commit, s.tip)
-		if err == nil && len(conflicts) > 0 {
-			err = s.conflict(t.commit, conflicts)
-		}
-		if err != nil {
-			return all, err
-		}
-		if all.commit, err = s.commitTree(ctx, who, tree, s.mergeTitle(t), t.commit, s.tip); err != nil {
+	commits := result{commit: t.commit}
+	if len(o.Paths) == 0 && s.tip != "" {
+		if commits, err = s.joined(ctx, t, result{commit: s.tip, work: s.tip, commits: all.commits}, who, false); err != nil {
 			return all, err
 		}
 	}
-	committed, err := s.treeOf(ctx, all.commit)
+	committed, err := s.treeOf(ctx, commits.commit)
 	if committed != files {
-		all.files = files
+		commits.files = files
 	}
-	return all, err
-}
-
-func (s *Session) mergeTitle(t *target) string {
-	return fmt.Sprintf("Merge the work of %s into %s", s.subject.Sandbox, t.branch)
+	commits.work, commits.all = all.work, all.all
+	return commits, err
 }
 
 // commitRest makes a commit of what is not committed, and finds the one that stands for all of the work.
@@ -110,20 +103,20 @@ func (s *Session) commitRest(ctx context.Context, t *target, r *result, who iden
 	return err
 }
 
-// joined brings a result together with where the branch is.
-func (s *Session) joined(ctx context.Context, t *target, r result, who identity) (result, error) {
+// joined brings a result together with where the branch is. mixed: what earlier applies brought counts as the base.
+func (s *Session) joined(ctx context.Context, t *target, r result, who identity, mixed bool) (result, error) {
 	switch {
 	case t.commit == "" || r.commit != "" && s.isAncestor(ctx, t.commit, r.commit):
 		return r, nil
 	case r.commit == "" || s.isAncestor(ctx, r.commit, t.commit):
-		r.commit = t.commit
+		r.commit, r.commits = t.commit, 0
 		return r, nil
 	case t.direct && t.checkedOut:
 		return r, forage.WithHint(
 			forage.Errorf(forage.ErrRefused, "%s has moved since the sandbox began: its commits are no continuation of it", t.branch),
 			"merge them yourself with `git merge "+s.Branch+"`, or name another branch with --into")
 	}
-	tree, err := s.merge(ctx, t.commit, r.work)
+	tree, err := s.merge(ctx, t.commit, r.work, mixed)
 	if err != nil {
 		return r, err
 	}
@@ -136,7 +129,7 @@ func (s *Session) joined(ctx context.Context, t *target, r result, who identity)
 		return r, nil
 	}
 	r.merged = true
-	r.commit, err = s.commitTree(ctx, who, tree, s.mergeTitle(t), t.commit, r.commit)
+	r.commit, err = s.commitTree(ctx, who, tree, fmt.Sprintf("Merge the work of %s into %s", s.subject.Sandbox, t.branch), t.commit, r.commit)
 	return r, err
 }
 
@@ -158,7 +151,7 @@ func (s *Session) selected(ctx context.Context, t *target, paths []string, who i
 		return r, err
 	}
 	parent := cmp.Or(t.commit, s.Base)
-	if tree, err = s.merge(ctx, parent, r.work); err != nil {
+	if tree, err = s.merge(ctx, parent, r.work, s.mixed); err != nil {
 		return r, err
 	}
 	if same, err := s.treeOf(ctx, parent); err != nil || same == tree {
@@ -174,30 +167,25 @@ func (s *Session) selectTree(ctx context.Context, paths []string) (string, error
 	if err != nil {
 		return "", err
 	}
-	used := make([]bool, len(paths))
-	left := func(c Change) bool {
-		chosen := false
-		for i, path := range paths {
-			if below(c.Path, path) {
-				used[i], chosen = true, true
-			}
-		}
-		return !chosen
+	missing := func(path string) bool {
+		return !slices.ContainsFunc(changes, func(c Change) bool { return below(c.Path, path) })
 	}
-	changes = slices.DeleteFunc(changes, left)
-	if slices.Contains(used, false) { // the branch may have got them already
-		all, err := s.changesSinceStart(ctx)
-		if err != nil {
-			return "", err
+	tree, err := s.edit(ctx, s.base, slices.DeleteFunc(slices.Clone(changes), func(c Change) bool {
+		return !slices.ContainsFunc(paths, func(path string) bool { return below(c.Path, path) })
+	}))
+	if err == nil && slices.ContainsFunc(paths, missing) { // the branch may have got them already
+		var start string
+		if start, err = s.treeOf(ctx, s.subject.Workspace.Base); err == nil {
+			more, failed := s.changes(ctx, start, s.work, false)
+			changes, err = append(changes, more...), failed
 		}
-		_ = slices.DeleteFunc(all, left)
 	}
-	if i := slices.Index(used, false); i >= 0 {
+	if i := slices.IndexFunc(paths, missing); err == nil && i >= 0 {
 		return "", forage.WithHint(
 			forage.Errorf(forage.ErrUsage, "nothing was changed at %s", term.Escape(paths[i])),
 			"`forage-ctl diff "+s.subject.Sandbox+" --stat` lists what was; paths are seen from the root of the repository")
 	}
-	return s.edit(ctx, s.base, changes)
+	return tree, err
 }
 
 // below says whether a file is what a user names, or in it.
@@ -205,38 +193,21 @@ func below(file, path string) bool {
 	return file == path || strings.HasPrefix(file, path+"/") || path == "."
 }
 
-// changesSinceStart are the files that differ from where the work began.
-func (s *Session) changesSinceStart(ctx context.Context) ([]Change, error) {
-	if s.plain != nil {
-		return nil, nil
-	}
-	start, err := s.treeOf(ctx, s.subject.Workspace.Base)
-	if err != nil {
-		return nil, err
-	}
-	return s.changes(ctx, start, s.work, false)
-}
-
-// mergeTree merges two commits without any working folder: git-merge-tree(1). Where they conflict it says in which files.
-func (s *Session) mergeTree(ctx context.Context, ours, theirs string) (tree string, conflicts []string, err error) {
+// mergeTree merges two commits without any working folder: git-merge-tree(1). Where they conflict it refuses, and says in which files.
+func (s *Session) mergeTree(ctx context.Context, from, ours, theirs string) (string, error) {
 	out, err := s.staging.Git(ctx, gitrepo.Call{Args: []string{"merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", ours, theirs}})
-	parts := strings.Split(strings.TrimRight(string(out), "\x00"), "\x00")
-	if err != nil && len(parts) < 2 { // it didn't get as far as files
-		return "", nil, forage.Errorf(forage.ErrRefused, "merging: %w", err)
+	parts := split(bytes.TrimRight(out, "\x00"))
+	switch {
+	case len(parts) > 1:
+		return "", s.conflict(from, parts[1:])
+	case err != nil: // it didn't get as far as files
+		return "", forage.Errorf(forage.ErrRefused, "merging: %w", err)
 	}
-	return parts[0], parts[1:], nil
+	return parts[0], nil
 }
 
 // conflict says which files conflict with those of a commit of the user's.
 func (s *Session) conflict(ours string, paths []string) error {
-	for i, path := range paths {
-		paths[i] = term.Escape(path)
-	}
-	const most = 20
-	names := strings.Join(paths[:min(len(paths), most)], ", ")
-	if more := len(paths) - most; more > 0 {
-		names += fmt.Sprintf(" and %d more", more)
-	}
 	rebase := "have the agent rebase its work"
 	if w := s.subject.Workspace; w.Repository != nil && w.Repository.Kind == forage.RepositoryGit {
 		rebase += " with `git rebase " + ours[:min(len(ours), 12)] + "`" // which is found inside by its id: the branches there are older
@@ -244,6 +215,6 @@ func (s *Session) conflict(ours string, paths []string) error {
 		rebase = "bring the two together with `jj new " + term.Escape(cmp.Or(s.into, s.state.Bookmark, "main")) + " " + s.Branch + "`, and resolve what conflicts there"
 	}
 	return forage.WithHint(
-		forage.Errorf(forage.ErrRefused, "these files conflict: %s", names),
+		forage.Errorf(forage.ErrRefused, "these files conflict: %s", some(paths)),
 		rebase+", apply it --into a branch of its own and merge that, or choose --paths")
 }

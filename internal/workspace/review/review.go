@@ -7,8 +7,8 @@ package review
 
 import (
 	"forage/internal/workspace"
+	"forage/internal/workspace/autorun"
 	"forage/internal/workspace/gitrepo"
-	"forage/internal/workspace/hazard"
 )
 
 // Change is one file that differs from the base. Paths come from inside: escape them.
@@ -42,13 +42,13 @@ type Review struct {
 	Part    string             `json:"part"`
 	Base    string             `json:"base,omitempty"` // the commit that it is compared with; "" is nothing at all
 	Branch  string             `json:"branch,omitempty"`
-	Commits []workspace.Commit `json:"commits,omitempty"` // since the base, oldest first, at most maxCommits
+	Commits []workspace.Commit `json:"commits,omitempty"` // since the base, oldest first, at most workspace.MaxListed
 	// CommitsCount is how many there are.
 	CommitsCount int `json:"commitsCount,omitempty"`
-	// Hazards are the files that host tools would execute, worst first: to be looked at before all others.
-	Hazards     []hazard.Finding `json:"hazards,omitempty"`
-	Changes     []Change         `json:"changes"`
-	Uncommitted []string         `json:"uncommitted,omitempty"` // paths that no commit has
+	// Findings are the files that host tools would execute, worst first: to be looked at before all others.
+	Findings    []autorun.Finding `json:"findings,omitempty"`
+	Changes     []Change          `json:"changes"`
+	Uncommitted []string          `json:"uncommitted,omitempty"` // paths that no commit has
 	// Left are files that are no part of the review, and of what apply would bring.
 	Left []gitrepo.Left `json:"left,omitempty"`
 	// Tree is the content that was reviewed, in hex: what apply would bring.
@@ -57,11 +57,9 @@ type Review struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
-// maxCommits bounds Review.Commits.
-const maxCommits = 200
-
 // Modes of files in trees.
 const (
+	modeFile    = 0o100000
 	modeLink    = 0o120000
 	modeGitlink = 0o160000
 )

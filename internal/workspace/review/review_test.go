@@ -15,7 +15,7 @@ import (
 	"forage"
 	"forage/internal/testgit"
 	"forage/internal/workspace"
-	"forage/internal/workspace/hazard"
+	"forage/internal/workspace/autorun"
 )
 
 // TestMain has files made with the modes that tests want, whatever the caller's umask.
@@ -196,6 +196,7 @@ func (b *box) patch(colour bool) string {
 }
 
 func TestReviewHasCommitsAndWhatIsNotCommitted(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, map[string]string{"a": "1\n2\n", "gone": "g\n", "old": "a name\nthat changes\n"})
 	b.write(b.work.Dir, "a", "1\n2\n3\n")
 	b.work.Git("mv", "old", "new")
@@ -231,7 +232,8 @@ func TestReviewHasCommitsAndWhatIsNotCommitted(t *testing.T) {
 	}
 }
 
-func TestHazardsComeFirst(t *testing.T) {
+func TestFindingsComeFirst(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, map[string]string{"a": "1"})
 	b.write(b.work.Dir, ".envrc", "touch /tmp/x\n")
 	b.write(b.work.Dir, "nested/HEAD", "")
@@ -243,16 +245,17 @@ func TestHazardsComeFirst(t *testing.T) {
 	); err != nil {
 		t.Fatal(err)
 	}
-	var kinds []hazard.Kind
-	for _, finding := range b.open().Hazards {
+	var kinds []autorun.Kind
+	for _, finding := range b.open().Findings {
 		kinds = append(kinds, finding.Kind)
 	}
-	if diff := cmp.Diff([]hazard.Kind{hazard.KindRepository, hazard.KindShell, hazard.KindLink}, kinds); diff != "" {
-		t.Errorf("hazards (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]autorun.Kind{autorun.KindRepository, autorun.KindShell, autorun.KindLink}, kinds); diff != "" {
+		t.Errorf("findings (-want +got):\n%s", diff)
 	}
 }
 
 func TestPatchLetsNothingThroughToTheTerminal(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, map[string]string{"a": "1\n"})
 	name := "na\x1b[31mme\u202e\n+forged"
 	b.write(b.work.Dir, name, "a\x1b]0;title\x07\tb\u202e\r\n@@ -1 +1 @@\n--- a/forged\n\xff\u009b1m\n")
@@ -280,6 +283,7 @@ func TestPatchLetsNothingThroughToTheTerminal(t *testing.T) {
 }
 
 func TestPatchOfAHugeFileIsShort(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, map[string]string{"a": "1\n"})
 	file, err := os.Create(filepath.Join(b.work.Dir, "huge"))
 	if err != nil {
@@ -300,6 +304,7 @@ func TestPatchOfAHugeFileIsShort(t *testing.T) {
 }
 
 func TestSeenSaysWhetherTheContentIsAnother(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, map[string]string{"a": "1\n"})
 	b.write(b.work.Dir, "a", "2\n")
 	s := b.open()
@@ -319,6 +324,7 @@ func TestSeenSaysWhetherTheContentIsAnother(t *testing.T) {
 }
 
 func TestARemovedFolderLeavesCommits(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, map[string]string{"a": "1\n"})
 	b.write(b.work.Dir, "a", "2\n")
 	b.commit("work")
@@ -332,6 +338,7 @@ func TestARemovedFolderLeavesCommits(t *testing.T) {
 }
 
 func TestARepositoryThatIsGoneIsSaid(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, map[string]string{"a": "1\n"})
 	if err := os.Rename(b.user.Dir, b.user.Dir+"-moved"); err != nil {
 		t.Fatal(err)
@@ -343,6 +350,7 @@ func TestARepositoryThatIsGoneIsSaid(t *testing.T) {
 }
 
 func TestManyChangesAreListed(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, nil)
 	for i := range 3000 {
 		b.write(b.work.Dir, fmt.Sprintf("dir%d/file%d", i%7, i), "x\n")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"forage"
@@ -65,19 +66,20 @@ type Session struct {
 	base     string              // the tree that the work is compared with: of Base, with what earlier applies brought
 	mixed    bool                // base is not the tree of Base
 	brought  []string            // commits whose work the branch has: its own, and tips that were applied as a whole
+	all      string              // the last tip that was applied as a whole, if the branch has it
 	onto     string              // a commit of what was not committed at the last apply, if the branch has it and nothing was committed since
 	work     string              // the tree that apply brings: Tree, but for the user's own folder, of which only commits come
 	state    state
-	unsigned string // why a commit is not signed that should be
-	apart    string // a note, if the files are of another commit than the tip
+	unsigned string   // why a commit is not signed that should be
+	named    []string // files that count although a new rule ignores them
+	apart    string   // a note, if the files are of another commit than the tip
 	opened   []func() error
-	plain    *plain // of a copy of a folder without a repository; nil: there is one
 }
 
 // Open reviews a part. Close it.
 func Open(ctx context.Context, subject Subject) (_ *Session, err error) {
 	w := subject.Workspace
-	if w.Mode != forage.WorkspaceCopy && w.Repository == nil {
+	if w.Repository == nil {
 		return nil, forage.WithHint(
 			forage.Errorf(forage.ErrUnsupported, "%s has no repository: nothing says what its files were before", w.Path),
 			"run `git init` there and commit before the sandbox starts, or keep a snapshot with `forage-ctl snapshot`")
@@ -87,9 +89,6 @@ func Open(ctx context.Context, subject Subject) (_ *Session, err error) {
 		return nil, fmt.Errorf("reviewing %s: %w", subject.Sandbox, err)
 	}
 	defer unlock()
-	if w.Mode == forage.WorkspaceCopy {
-		return openPlain(ctx, subject)
-	}
 	s := &Session{Review: Review{Part: subject.part(), Branch: w.Branch, Changes: []Change{}}, subject: subject}
 	if s.state, err = readState(subject.folder()); err != nil {
 		return nil, err
@@ -110,11 +109,8 @@ func Open(ctx context.Context, subject Subject) (_ *Session, err error) {
 			err = errors.Join(fmt.Errorf("reviewing %s: %w", subject.Sandbox, err), s.Close())
 		}
 	}()
-	if s.tip = s.commit(ctx, s.staging, gitrepo.TipRef(w)); w.Branch == "" || s.tip == "" {
+	if s.tip = commitOf(ctx, s.staging, gitrepo.TipRef(w)); w.Branch == "" || s.tip == "" {
 		s.tip = w.Base
-	}
-	if err := s.bounded(ctx, s.tip); err != nil {
-		return nil, err
 	}
 	tree, err := s.readFolder(ctx)
 	if err != nil {
@@ -132,7 +128,7 @@ func Open(ctx context.Context, subject Subject) (_ *Session, err error) {
 	if err := s.against(ctx); err != nil {
 		return nil, err
 	}
-	return s, s.findHazards(ctx, tree)
+	return s, s.lookForFindings(ctx, tree)
 }
 
 // Close removes what lives no longer than the session.
@@ -186,8 +182,8 @@ func (s *Session) findApart() {
 	}
 }
 
-// commit is the commit that a revision stands for; "" when there is none.
-func (s *Session) commit(ctx context.Context, in *gitrepo.Shadow, revision string) string {
+// commitOf is the commit that a revision stands for; "" when there is none.
+func commitOf(ctx context.Context, in *gitrepo.Shadow, revision string) string {
 	id, err := in.Line(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", revision+"^{commit}")
 	if err != nil {
 		return ""
@@ -209,14 +205,14 @@ func (s *Session) findTheirs(ctx context.Context) (err error) {
 // branchAt is the commit of a branch of the user's; "" when there is none.
 func (s *Session) branchAt(ctx context.Context, branch string) (commit string, err error) {
 	if s.source.Common == s.store.Common {
-		return s.commit(ctx, s.staging, "refs/heads/"+branch), nil
+		return commitOf(ctx, s.staging, "refs/heads/"+branch), nil
 	}
 	shadow, err := s.source.Shadow(s.subject.Places.Scratch)
 	if err != nil {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, shadow.Close()) }()
-	return s.commit(ctx, shadow, "refs/heads/"+branch), nil
+	return commitOf(ctx, shadow, "refs/heads/"+branch), nil
 }
 
 // aim compares the work with another branch of the user's, or with the same one if that has moved meanwhile.
@@ -235,9 +231,10 @@ func (s *Session) against(ctx context.Context) (err error) {
 	}
 	s.Commits, s.CommitsCount = nil, 0
 	if s.tip != "" && s.tip != s.Base {
-		if err := s.listCommits(ctx); err != nil {
+		if s.Commits, s.CommitsCount, err = s.staging.Commits(ctx, s.sinceBase()); err != nil {
 			return err
 		}
+		slices.Reverse(s.Commits)
 	}
 	return s.compare(ctx)
 }
@@ -261,27 +258,6 @@ func (s *Session) isAncestor(ctx context.Context, ancestor, of string) bool {
 	return err == nil
 }
 
-func (s *Session) listCommits(ctx context.Context) error {
-	count, err := s.staging.Line(ctx, append([]string{"rev-list", "--count"}, s.sinceBase()...)...)
-	if err != nil {
-		return err
-	}
-	if _, err := fmt.Sscan(count, &s.CommitsCount); err != nil {
-		return err
-	}
-	args := []string{"log", "-z", "--no-show-signature", "--no-notes", "--no-color", "--format=%H %<(300,trunc)%s", fmt.Sprintf("--max-count=%d", maxCommits)}
-	list, err := s.staging.Git(ctx, gitrepo.Call{Args: append(args, s.sinceBase()...)})
-	if err != nil {
-		return err
-	}
-	for entry := range strings.SplitSeq(strings.TrimSuffix(string(list), "\x00"), "\x00") {
-		if id, subject, ok := strings.Cut(entry, " "); ok {
-			s.Commits = append([]workspace.Commit{{ID: id, Subject: strings.TrimRight(subject, " ")}}, s.Commits...)
-		}
-	}
-	return nil
-}
-
 // readFolder makes the tree of the working folder.
 func (s *Session) readFolder(ctx context.Context) (tree gitrepo.Tree, err error) {
 	committed, err := s.treeOf(ctx, s.tip)
@@ -296,7 +272,7 @@ func (s *Session) readFolder(ctx context.Context) (tree gitrepo.Tree, err error)
 	tree, err = s.staging.WriteTree(ctx, gitrepo.Folder{
 		Path: s.subject.Workspace.Path, Base: s.tip,
 		Index: filepath.Join(s.subject.folder(), "index"), Seed: s.store.IndexOf(ctx, s.subject.Workspace.Path),
-		Rules: s.staging.Rules(ctx, s.subject.Workspace),
+		Rules: s.staging.Rules(ctx, s.subject.Workspace), Named: s.named,
 	})
 	if errors.Is(err, fs.ErrNotExist) {
 		tree, err = gitrepo.Tree{ID: committed}, nil
@@ -337,19 +313,23 @@ func (s *Session) compare(ctx context.Context) (err error) {
 	return nil
 }
 
-// treeOf is the tree of a commit; that of "" is empty.
 func (s *Session) treeOf(ctx context.Context, commit string) (string, error) {
+	return treeOf(ctx, s.staging, commit)
+}
+
+// treeOf is the tree of a commit; that of "" is empty.
+func treeOf(ctx context.Context, in *gitrepo.Shadow, commit string) (string, error) {
 	if commit == "" {
-		tree, err := s.staging.Git(ctx, gitrepo.Call{Args: []string{"mktree"}, Stdin: []byte{}})
+		tree, err := in.Git(ctx, gitrepo.Call{Args: []string{"mktree"}, Stdin: []byte{}})
 		return strings.TrimSpace(string(tree)), err
 	}
-	tree, err := s.staging.Line(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", commit+"^{tree}")
+	tree, err := in.Line(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", commit+"^{tree}")
 	if ctx.Err() != nil {
 		return "", context.Cause(ctx)
 	}
 	if err != nil {
 		return "", forage.WithHint(
-			forage.Errorf(forage.ErrRefused, "the commit %s is not in %s any more", commit, s.store.Common),
+			forage.Errorf(forage.ErrRefused, "the commit %s is not in %s any more", commit, in.Repository.Common),
 			"get it back from where it was pushed to, or from the reflog")
 	}
 	return tree, nil

@@ -12,59 +12,81 @@ import (
 	"strings"
 
 	"github.com/google/renameio/v2"
+
+	"forage"
 )
 
 // state is what is remembered of a part from one call to the next.
 //
-//	{"shown": "TREE", "applied": [{"branch": "main", "work": "COMMIT", "tip": "COMMIT", "after": "COMMIT"}], "files": {"PATH": "100644 ID 0"}}
+//	{"shown": "TREE", "applied": [{"branch": "main", "work": "COMMIT", "tip": "COMMIT", "after": "COMMIT"}]}
 type state struct {
 	Shown string `json:"shown,omitempty"` // what the user saw last: see content
-	// Applied is what branches of the user's have got, newest first.
+	// Applied is what branches of the user's have got, one mark for each branch, newest first.
 	Applied []mark `json:"applied,omitempty"`
 	// Bookmark is where the last apply went in a jj repository.
 	Bookmark string `json:"bookmark,omitempty"`
-	// Files are what apply made of files of a folder without a repository: "" is gone.
-	Files map[string]string `json:"files,omitempty"`
+}
+
+// mark says what a branch of the user's has got.
+type mark struct {
+	Branch string `json:"branch,omitempty"`
+	Work   string `json:"work,omitempty"`  // a commit of the files that were brought; our staging has it
+	Tip    string `json:"tip,omitempty"`   // of the sandbox then
+	After  string `json:"after,omitempty"` // where the branch was then; "": no commit of it has those files
+	All    string `json:"all,omitempty"`   // the last tip of which nothing was left out
+	Whole  bool   `json:"whole,omitempty"` // nothing was left out this time
+}
+
+// maxMarks is how many branches are remembered.
+const maxMarks = 4
+
+// remember takes in a mark.
+func (s *state) remember(m mark, subject Subject) {
+	marks := slices.DeleteFunc(s.Applied, func(old mark) bool { return old.Branch == m.Branch })
+	s.Applied = append([]mark{m}, marks[:min(len(marks), maxMarks-1)]...)
+	if subject.Workspace.Repository.Kind == forage.RepositoryJJ {
+		s.Bookmark = m.Branch
+	}
 }
 
 func stateFile(folder string) string { return filepath.Join(folder, "state.json") }
 
-func readState(folder string) (state, error) {
+func readState(folder string) (s state, err error) {
 	text, err := os.ReadFile(stateFile(folder))
 	if errors.Is(err, fs.ErrNotExist) {
-		return state{}, nil
+		return s, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &s)
 	}
 	if err != nil {
-		return state{}, err
-	}
-	var s state
-	if err := json.Unmarshal(text, &s); err != nil {
 		return state{}, fmt.Errorf("reading %s: %w", stateFile(folder), err)
 	}
 	return s, nil
 }
 
-// update changes what is remembered, which may be another's by now: a pager stays open, and somebody applies meanwhile.
-func (s *Session) update(ctx context.Context, change func(*state)) error {
-	unlock, err := s.subject.lock(ctx)
+// update changes what is remembered. Another command may have changed it since it was read: a pager stays open.
+func (s Subject) update(ctx context.Context, change func(*state)) error {
+	unlock, err := s.lock(ctx)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if s.state, err = readState(s.subject.folder()); err != nil {
-		return err
-	}
-	change(&s.state)
-	text, err := json.Marshal(s.state)
+	state, err := readState(s.folder())
 	if err != nil {
 		return err
 	}
-	return renameio.WriteFile(stateFile(s.subject.folder()), text, 0o600, renameio.WithTempDir(s.subject.folder()))
+	change(&state)
+	text, err := json.Marshal(state)
+	if err != nil {
+		return err
+	}
+	return renameio.WriteFile(stateFile(s.folder()), text, 0o600, renameio.WithTempDir(s.folder()))
 }
 
 // MarkShown remembers that the user has seen this content: Apply says when it is another.
 func (s *Session) MarkShown(ctx context.Context) error {
-	return s.update(ctx, func(state *state) { state.Shown = s.content() })
+	return s.subject.update(ctx, func(state *state) { state.Shown = s.content() })
 }
 
 // Seen says whether the content is what the user was shown last, and whether anything was shown.

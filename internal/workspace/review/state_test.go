@@ -5,11 +5,12 @@ import (
 	"strings"
 	"testing"
 
-	"forage/internal/workspace/hazard"
+	"forage/internal/workspace/autorun"
 )
 
 // TestShowingForgetsNothing has somebody apply while another still reads a diff.
 func TestShowingForgetsNothing(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, map[string]string{"a.txt": "one\n"})
 	b.write(b.work.Dir, "a.txt", "two\n")
 	reader := b.open()
@@ -26,18 +27,19 @@ func TestShowingForgetsNothing(t *testing.T) {
 	}
 }
 
-func TestAnyNumberOfHazardsIsShown(t *testing.T) {
+func TestAnyNumberOfFindingsIsShown(t *testing.T) {
+	t.Parallel()
 	b := newBox(t, map[string]string{"a.txt": "one\n"})
 	deep := strings.Repeat("folder/", 500)
-	var found []hazard.Finding
+	var found []autorun.Finding
 	for n := range 1000 {
-		found = append(found, hazard.Finding{Path: fmt.Sprintf("%s%d/.envrc", deep, n), Kind: hazard.KindShell})
+		found = append(found, autorun.Finding{Path: fmt.Sprintf("%s%d/.envrc", deep, n), Kind: autorun.KindShell})
 	}
 	s := b.open()
-	if err := s.AddHazards(t.Context(), found); err != nil {
+	if err := s.AddFindings(t.Context(), found); err != nil {
 		t.Fatal(err)
 	}
-	if len(s.Hazards) != len(found) {
-		t.Errorf("%d of %d are shown", len(s.Hazards), len(found))
+	if len(s.Findings) != len(found) {
+		t.Errorf("%d of %d are shown", len(s.Findings), len(found))
 	}
 }

@@ -15,33 +15,38 @@ import (
 	"forage/internal/workspace/gitrepo"
 )
 
-// target is the branch that work is brought to.
+// target is where the work is brought to: a branch or bookmark, and the folder in which it is checked out.
 type target struct {
 	repo       *gitrepo.Repository // the user's
-	shadow     *gitrepo.Shadow     // over repo: what it writes is the user's
-	trial      *gitrepo.Shadow     // over repo and our staging: what it writes is nobody's
-	branch     string
-	commit     string // "": there is no such branch yet
-	checkedOut bool   // in the user's folder
-	direct     bool   // the user's folder is the workspace: its files are as they are to be
-	sandbox    string
+	git        *gitrepo.Shadow     // over repo and our staging; it moves the user's refs
+	branch     string              // "" for a folder without a repository
+	commit     string              // "": there is no such branch yet
+	checkedOut bool                // in the user's folder
+	direct     bool                // the user's folder is the workspace: its files are as they are to be
+	index      string              // of the folder
+	close      func() error
+	at         func(context.Context) (string, error)
+	move       func(ctx context.Context, to string) error
 }
 
-func (t *target) close() error { return errors.Join(t.shadow.Close(), t.trial.Close()) }
-
 // openTarget opens the user's repository, with what is staged for it.
-func openTarget(repo *gitrepo.Repository, subject Subject) (*target, error) {
-	t := &target{repo: repo, sandbox: subject.Sandbox}
-	scratch := subject.Places.Scratch
-	var err error
-	if t.shadow, err = repo.Shadow(scratch); err != nil {
+func openTarget(repo *gitrepo.Repository, subject Subject, branch string) (*target, error) {
+	git, err := repo.Staging(subject.Places.Scratch, filepath.Join(subject.folder(), "trial"), filepath.Join(subject.folder(), "objects"))
+	if err != nil {
 		return nil, err
 	}
-	if t.trial, err = repo.Staging(scratch, filepath.Join(t.shadow.Dir, "trial"), filepath.Join(subject.folder(), "objects")); err != nil {
-		return nil, errors.Join(err, t.shadow.Close())
+	t := &target{repo: repo, git: git, branch: branch, direct: subject.direct(), index: filepath.Join(repo.GitDir, "index"), close: git.Close}
+	t.at = func(ctx context.Context) (string, error) { return git.Branch(ctx, "refs/heads/"+branch) }
+	t.move = func(ctx context.Context, to string) error {
+		if err := git.MoveBranch(ctx, "refs/heads/"+branch, t.commit, to, "forage: apply "+subject.Sandbox); err != nil {
+			return forage.WithHint(
+				forage.Errorf(forage.ErrRefused, "the branch %s can't be moved: %w", branch, err),
+				"it may have changed meanwhile: look at it, and apply again")
+		}
+		return nil
 	}
-	if err := t.trial.Sparse(); err != nil {
-		return nil, errors.Join(err, t.close())
+	if err := git.Sparse(); err != nil {
+		return nil, errors.Join(err, git.Close())
 	}
 	return t, nil
 }
@@ -69,15 +74,12 @@ func (s *Session) target(ctx context.Context, into string) (*target, error) {
 		return nil, forage.WithHint(
 			forage.Errorf(forage.ErrRefused, "%s has no branch checked out", s.source.GitDir), "name one with --into")
 	}
-	t, err := openTarget(s.source, s.subject)
+	t, err := openTarget(s.source, s.subject, into)
 	if err != nil {
 		return nil, err
 	}
-	t.branch, t.direct = into, s.subject.direct()
-	if err := t.find(ctx, s); err != nil {
-		return nil, errors.Join(err, t.close())
-	}
-	return t, nil
+	s.opened = append(s.opened, t.close)
+	return t, t.find(ctx, s)
 }
 
 // checkName refuses what can't be the name of the branch.
@@ -94,12 +96,13 @@ func (s *Session) checkName(ctx context.Context, branch string) error {
 }
 
 func (t *target) find(ctx context.Context, s *Session) error {
-	ref := "refs/heads/" + t.branch
-	if t.commit = s.commit(ctx, t.shadow, ref); t.commit != s.at {
+	if t.commit = commitOf(ctx, t.git, "refs/heads/"+t.branch); t.commit != s.at {
 		return forage.WithHint(forage.Errorf(forage.ErrRefused, "the branch %s was moved just now", t.branch), "apply again")
 	}
-	if err := t.free(ctx); err != nil {
-		return err
+	if t.commit == "" {
+		if err := t.free(ctx); err != nil {
+			return err
+		}
 	}
 	for _, checkout := range t.repo.Checkouts(ctx) {
 		if err := t.used(checkout); err != nil {
@@ -123,29 +126,17 @@ func (t *target) find(ctx context.Context, s *Session) error {
 
 // free refuses a new branch that git has no room for: beside "a" there can be no "a/b".
 func (t *target) free(ctx context.Context) error {
-	if t.commit != "" {
-		return nil
-	}
+	other, err := t.git.Line(ctx, "for-each-ref", "--count=1", "--format=%(refname:lstrip=2)", "refs/heads/"+t.branch+"/")
 	for above := path.Dir(t.branch); above != "."; above = path.Dir(above) {
-		if t.exists(ctx, above) {
-			return inTheWay(t.branch, above)
+		if commitOf(ctx, t.git, "refs/heads/"+above) != "" {
+			other = above
 		}
 	}
-	below, err := t.shadow.Line(ctx, "for-each-ref", "--count=1", "--format=%(refname:lstrip=2)", "refs/heads/"+t.branch+"/")
-	if err == nil && below != "" {
-		err = inTheWay(t.branch, below)
+	if err != nil || other == "" {
+		return err
 	}
-	return err
-}
-
-func (t *target) exists(ctx context.Context, branch string) bool {
-	_, err := t.shadow.Line(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", "refs/heads/"+branch)
-	return err == nil
-}
-
-func inTheWay(branch, other string) error {
 	return forage.WithHint(
-		forage.Errorf(forage.ErrRefused, "there is a branch %s, beside which git can't have %s", term.Escape(other), term.Escape(branch)),
+		forage.Errorf(forage.ErrRefused, "there is a branch %s, beside which git can't have %s", term.Escape(other), term.Escape(t.branch)),
 		"name another with --into")
 }
 
@@ -168,25 +159,18 @@ func (t *target) used(checkout gitrepo.Checkout) error {
 // unfinished are the files by which git knows that a command of the user's is in the middle of something.
 var unfinished = map[string]string{
 	"MERGE_HEAD": "a merge", "rebase-merge": "a rebase", "rebase-apply": "a rebase", "CHERRY_PICK_HEAD": "a cherry-pick", "REVERT_HEAD": "a revert",
+	"index.lock": "a git command",
 }
 
-// quiet refuses while somebody else is at work in the user's folder.
+// quiet refuses while the user is in the middle of something in the folder.
 func (t *target) quiet() error {
 	for name, what := range unfinished {
-		if _, err := os.Lstat(filepath.Join(t.repo.GitDir, name)); !errors.Is(err, fs.ErrNotExist) {
+		name = filepath.Join(t.repo.GitDir, name)
+		if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
 			return forage.WithHint(
-				forage.Errorf(forage.ErrRefused, "%s is under way in %s", what, t.repo.WorkTree),
-				"finish it, or abort it, and apply again; or name another branch with --into")
+				forage.Errorf(forage.ErrRefused, "%s is under way in %s: there is %s", what, t.repo.WorkTree, name),
+				"finish it, or abort it, and apply again (if git was killed there, remove index.lock); or name another branch with --into")
 		}
 	}
-	return t.unlocked()
-}
-
-func (t *target) unlocked() error {
-	if _, err := os.Lstat(t.lockFile()); errors.Is(err, fs.ErrNotExist) || t.holds() {
-		return nil
-	}
-	return forage.WithHint(
-		forage.Errorf(forage.ErrRefused, "the index is locked: there is a file %s", t.lockFile()),
-		"wait for the git command that is running there; if there is none, remove that file")
+	return nil
 }

@@ -60,6 +60,7 @@ func work(dir string) error {
 // TestKilled: whenever it is killed, every snapshot that is listed can be restored, and nothing else is left after
 // collecting.
 func TestKilled(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	files(t, p.folder.Path, map[string]string{"precious": "content"})
 	first, want := p.create(t), describe(t, p.folder.Path)
@@ -99,6 +100,7 @@ func kill(t *testing.T, dir string, after time.Duration) {
 // TestSwappedForLinks: while it is looked through and restored, folders and files are swapped for links that lead
 // out. Nothing from outside gets in, and nothing outside is changed.
 func TestSwappedForLinks(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	outside := t.TempDir()
 	files(t, outside, map[string]string{"f": "outside", "deep/f": "outside"})
@@ -140,6 +142,7 @@ func TestSwappedForLinks(t *testing.T) {
 
 // TestALinkOnTheWay: whoever owns a folder above the workspace has it lead somewhere else since.
 func TestALinkOnTheWay(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	above, outside := filepath.Join(p.folder.Path, "above"), t.TempDir()
 	p.folder.Path = filepath.Join(above, "tree")
@@ -203,6 +206,7 @@ func swap(root, outside string, stop chan struct{}) {
 
 // TestNeverStill: a file that changes all the time holds nothing up.
 func TestNeverStill(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	files(t, p.folder.Path, map[string]string{"a": "1", "log": ""})
 	stop := make(chan struct{})
@@ -236,6 +240,7 @@ func TestNeverStill(t *testing.T) {
 
 // TestDeep: folders without end are left out, and said.
 func TestDeep(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	files(t, p.folder.Path, map[string]string{strings.Repeat("d/", 600) + "f": "x", "a": "1"})
 	made := p.create(t)
@@ -250,6 +255,7 @@ func TestDeep(t *testing.T) {
 
 // TestClosed: what its own mode closes to its owner is named, and left alone. What its mode protects comes back so.
 func TestClosed(t *testing.T) {
+	t.Parallel()
 	if os.Getuid() == 0 {
 		t.Skip("root may read everything")
 	}
@@ -283,6 +289,7 @@ func TestClosed(t *testing.T) {
 
 // TestDamaged: of a snapshot that is not whole nothing takes the place of what is there; the next one does without it.
 func TestDamaged(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	p.store.Now = func() time.Time { return time.Now().Add(time.Hour) } // what was written now is old
 	files(t, p.folder.Path, map[string]string{"a": "content", "b": "other"})
@@ -310,6 +317,7 @@ func TestDamaged(t *testing.T) {
 
 // TestFullDisk: there is no snapshot then, and those before are whole.
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	if os.Getuid() != 0 {
 		t.Skip("mounting a small file system needs root")
 	}
@@ -340,6 +348,7 @@ func TestFullDisk(t *testing.T) {
 
 // TestFullWorkspace: a restore for which there is no room says so, leaves no half file, and can be done again.
 func TestFullWorkspace(t *testing.T) {
+	t.Parallel()
 	if os.Getuid() != 0 {
 		t.Skip("mounting a small file system needs root")
 	}

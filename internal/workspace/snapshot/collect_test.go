@@ -17,6 +17,7 @@ import (
 
 // TestCollect: what nobody asked for goes after its time, and so does what is of a sandbox that is gone.
 func TestCollect(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	made := func(sandbox string, automatic bool) string {
 		files(t, p.folder.Path, map[string]string{"a": "1", "closed/b": "2"})
@@ -67,6 +68,7 @@ func TestCollect(t *testing.T) {
 
 // TestOneIsDamaged: the others are listed, and it is named with what can be done.
 func TestOneIsDamaged(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	files(t, p.folder.Path, map[string]string{"a": "1"})
 	one, other := p.create(t), p.create(t)
@@ -81,22 +83,9 @@ func TestOneIsDamaged(t *testing.T) {
 	}
 }
 
-// TestOfAnEarlierForage: it says how to remove what can't be read.
-func TestOfAnEarlierForage(t *testing.T) {
-	p := newPlace(t)
-	files(t, p.store.Dir, map[string]string{"lock": "", "objects/ab/cd": "content", "sandboxes/work/20260101-100000": "{}"})
-	_, creating := p.store.Create(t.Context(), p.request())
-	_, listing := p.store.List("work")
-	_, restoring := p.store.Restore(t.Context(), "work", "20260101-100000", p.request())
-	for _, err := range []error{creating, listing, restoring} {
-		if !errors.Is(err, forage.ErrRefused) || !strings.Contains(forage.Hint(err), "rm -rf "+p.store.Dir) {
-			t.Errorf("%v", err)
-		}
-	}
-}
-
 // TestSiblings: what was not touched is one file in both snapshots, and a restored one is none of them. No edit changes a sibling.
 func TestSiblings(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	p.store.Now = func() time.Time { return time.Now().Add(time.Hour) } // what was written now is old
 	files(t, p.folder.Path, map[string]string{"same": "content", "changed": "1", "sub/same": "content"})
@@ -142,6 +131,7 @@ func TestSiblings(t *testing.T) {
 
 // TestWhatIsTheSameStays: a restore makes no file anew that was not touched since the snapshot, also in folders with others that were.
 func TestWhatIsTheSameStays(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	p.store.Now = func() time.Time { return time.Now().Add(time.Hour) } // what was written now is old
 	files(t, p.folder.Path, map[string]string{"same": "1", "changed": "1", "sub/same": "1", "sub/gone": "1"})

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -23,6 +22,7 @@ var names = []string{"a", "b", "c", "-rf", "..x", "new\nline", "\x1b[31m", "\u00
 
 // TestRestoreIsExact: whatever was there, and whatever was done to it since, comes back as it was.
 func TestRestoreIsExact(t *testing.T) {
+	t.Parallel()
 	scratch := t.TempDir()
 	trees := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -121,7 +121,7 @@ func change(t *rapid.T, root, label string, n int) {
 
 // one does one random thing at path. Modes are given when all is done, as they may keep the owner out.
 func one(t *rapid.T, path string, closed map[string]os.FileMode) {
-	what := rapid.SampledFrom([]string{"file", "file", "file", "big", "link", "folder", "remove", "mode", "time", "xattr", "rename", "hard", "hard"}).Draw(t, "what")
+	what := rapid.SampledFrom([]string{"file", "file", "file", "big", "link", "folder", "remove", "mode", "time", "rename", "hard", "hard"}).Draw(t, "what")
 	info, err := os.Lstat(path)
 	there := err == nil
 	switch what {
@@ -176,12 +176,6 @@ func one(t *rapid.T, path string, closed map[string]os.FileMode) {
 		if there {
 			ns := rapid.Int64Range(0, 4e18).Draw(t, "time")
 			must2(t, unix.UtimesNanoAt(unix.AT_FDCWD, path, []unix.Timespec{unix.NsecToTimespec(ns), unix.NsecToTimespec(ns)}, unix.AT_SYMLINK_NOFOLLOW))
-		}
-	case "xattr":
-		if there && info.Mode()&os.ModeSymlink == 0 {
-			if err := unix.Setxattr(path, "user.note", []byte(time.Duration(len(path)).String()), 0); err != unix.ENOTSUP {
-				must2(t, err)
-			}
 		}
 	}
 }

@@ -18,6 +18,7 @@ const sharesVar = "FORAGE_SNAPSHOT_SHARES"
 
 // TestFileSystems runs the suite on file systems that share blocks, each in an image, mounted where nobody else sees it.
 func TestFileSystems(t *testing.T) {
+	t.Parallel()
 	if os.Getuid() != 0 {
 		t.Skip("mounting a file system needs root")
 	}
@@ -50,6 +51,7 @@ func TestFileSystems(t *testing.T) {
 
 // TestSharedBlocks: what a snapshot has, and what is restored from it, takes no room of its own.
 func TestSharedBlocks(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	content := make([]byte, 32<<20)
 	rand.NewChaCha8([32]byte{}).Read(content)

@@ -2,10 +2,13 @@ package snapshot
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
 	"path"
+	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -16,52 +19,67 @@ import (
 // Restore makes the folders of r exactly what they were in the snapshot id of a sandbox, which may be
 // another than r's. What they are now is kept first, as the snapshot before: nothing is taken away or
 // written over that is not in it. So what the snapshot doesn't know and before leaves out (ignored, or made
-// while this runs) stays, and is in the way if it is where a file belongs. Folders that the snapshot has and r doesn't stay in it.
+// while this runs) stays, and is in the way if it is where a file belongs. Folders that the snapshot has and r
+// doesn't stay in it.
 //
 // Each file changes in one step. A restore that ends early, by an error or by force, can be done again.
 func (s Store) Restore(ctx context.Context, sandbox, id string, r Request) (before Snapshot, err error) {
-	if err := s.exists(sandbox, id); err != nil {
+	dir, err := s.existing(sandbox, id)
+	if err != nil {
 		return Snapshot{}, err
 	}
-	for _, f := range r.Folders {
-		if err := makeFolder(f.Path); err != nil {
-			return Snapshot{}, explain(err)
+	r.Folders = slices.Clone(r.Folders)
+	for i, f := range r.Folders {
+		if _, err := os.Lstat(f.Path); errors.Is(err, os.ErrNotExist) {
+			if err := workspace.MakeFolder(f.Path); err != nil {
+				return Snapshot{}, explain(err)
+			}
 		}
+		wanted, err := readRecord(recordOf(dir, f.Name))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return Snapshot{}, err
+		}
+		r.Folders[i].Ignored = unlessNeeded(f.Ignored, index(wanted))
 	}
-	if before, err = s.create(ctx, r, s.path(sandbox, id)); err != nil {
-		return Snapshot{}, explain(err)
+	if before, err = s.Create(ctx, r); err != nil {
+		return Snapshot{}, err
 	}
 	var errs []error
 	for _, f := range r.Folders {
 		present, err := readRecord(recordOf(s.path(r.Sandbox, before.ID), f.Name))
 		if err == nil {
-			err = s.put(ctx, f, s.path(sandbox, id), present)
+			err = put(ctx, f, dir, present)
 		}
 		errs = append(errs, err)
 	}
 	return before, explain(errors.Join(errs...))
 }
 
-// makeFolder makes a folder that is not there, through no link. The one above it need not be readable where it is there.
-func makeFolder(name string) error {
-	if folder, err := workspace.OpenFolder(name); !errors.Is(err, os.ErrNotExist) {
-		folder.Close()
-		return err
+// unlessNeeded is ignored for all but what a restore is about to write over.
+func unlessNeeded(ignored func(string) bool, needed map[string]*entry) func(string) bool {
+	if ignored == nil {
+		return nil
 	}
-	parent, err := workspace.OpenFolder(path.Dir(name))
-	if err != nil {
-		return err
+	return func(at string) bool {
+		if e := needed[path.Clean(at)]; e != nil && e.Kind != kindLeft {
+			return false
+		}
+		for ; at != ""; at = parent(at) {
+			if ignored(at) {
+				return true
+			}
+		}
+		return false
 	}
-	defer parent.Close()
-	if err := unix.Mkdirat(int(parent.Fd()), path.Base(name), 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
-		return &os.PathError{Op: "mkdir", Path: name, Err: err}
-	}
-	return nil
 }
+
+// parent is the folder that a path is in, with a slash; "" is the root.
+func parent(at string) string { at, _ = path.Split(path.Clean(at)); return at }
 
 // Export writes folders of a snapshot to other places, which must be empty or not there.
 func (s Store) Export(ctx context.Context, sandbox, id string, folders []Folder) error {
-	if err := s.exists(sandbox, id); err != nil {
+	dir, err := s.existing(sandbox, id)
+	if err != nil {
 		return err
 	}
 	for _, f := range folders {
@@ -72,17 +90,17 @@ func (s Store) Export(ctx context.Context, sandbox, id string, folders []Folder)
 			return errors.Join(err, forage.WithHint(
 				forage.Errorf(forage.ErrRefused, "%s is not empty", f.Path), "name a folder that is empty or not there"))
 		}
-		if err := s.put(ctx, f, s.path(sandbox, id), nil); err != nil {
+		if err := put(ctx, f, dir, nil); err != nil {
 			return explain(err)
 		}
 	}
 	return nil
 }
 
-// put makes the folder f what the snapshot in dir has, if it has one. present is what it is now; nil: nothing that is there is known.
-func (s Store) put(ctx context.Context, f Folder, dir string, present []*entry) error {
+// put makes the folder f what the snapshot in dir has, if it has one. present is what it is now.
+func put(ctx context.Context, f Folder, dir string, present []*entry) error {
 	entries, err := readRecord(recordOf(dir, f.Name))
-	if errors.Is(err, os.ErrNotExist) || err == nil && len(entries) == 0 {
+	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
@@ -93,239 +111,219 @@ func (s Store) put(ctx context.Context, f Folder, dir string, present []*entry) 
 		return err
 	}
 	defer root.Close()
-	tree, err := openTree(treeOf(dir, f.Name))
-	if err != nil {
-		return fmt.Errorf("opening the snapshot: %w", err)
-	}
-	defer unix.Close(tree)
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	o := &outlet{
-		ctx: ctx, cancel: cancel, present: index(present), below: make(map[string][]*entry), made: make(map[string]inode),
-		buffer: make([]byte, bufferSize),
+		ctx: ctx, root: int(root.Fd()), from: treeOf(dir, f.Name), dir: -1, buffer: make([]byte, bufferSize),
+		present: index(present), wanted: index(entries), failed: make(map[string]bool),
 	}
-	for _, e := range entries[1:] {
-		o.below[dirOf(e.Path)] = append(o.below[dirOf(e.Path)], e)
-		if e.Kind == kindFile && e.Target != "" {
-			o.made[e.Target] = inode{}
-		}
-	}
-	if o.root, err = os.OpenRoot(procPath(int(root.Fd()))); err != nil {
-		return err
-	}
-	defer o.root.Close()
-	o.folder(root, tree, entries[0])
-	if len(o.errs) == 0 && ctx.Err() != nil {
-		o.errs = append(o.errs, context.Cause(ctx))
-	}
+	defer o.leave()
+	o.sweep(present)
+	o.each(entries, o.one)
+	slices.Reverse(entries)
+	o.each(entries, o.finish)
 	if err := errors.Join(o.errs...); err != nil {
 		return fmt.Errorf("restoring %s: %w", f.Path, err)
 	}
 	return nil
 }
 
-// procPath is a path to an open file, wherever it is now: proc_pid_fd(5).
-func procPath(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }
-
-func dirOf(at string) string {
-	if dir := path.Dir(at); dir != "." {
-		return dir
-	}
-	return ""
-}
-
-// outlet brings the files of a snapshot into a folder, from descriptor to descriptor as the walker takes them in.
+// outlet brings the files of a snapshot into a folder.
 type outlet struct {
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
-	root    *os.Root
-	present map[string]*entry
-	below   map[string][]*entry // by folder
-	made    map[string]inode    // first names of files that have several, and what is there now; zero: nothing yet
-	buffer  []byte
-	errs    []error
+	ctx             context.Context
+	root            int    // the folder
+	from            string // the tree of the snapshot
+	present, wanted map[string]*entry
+	failed          map[string]bool // where nothing can be done below
+	errs            []error
+	given           bool // it is given up
+	at              string
+	dir             int // the folder at is open, or -1
+	buffer          []byte
 }
 
 // maxErrors is how many errors are told apart.
 const maxErrors = 10
 
-// fail puts an error on record: the rest goes on, but where it can't.
-func (o *outlet) fail(at string, err error) {
-	if err == nil {
-		return
-	}
-	switch len(o.errs) {
-	default:
-		o.errs = append(o.errs, fmt.Errorf("%q: %w", at, err))
-	case maxErrors:
-		o.errs = append(o.errs, errors.New("and more"))
-	case maxErrors + 1:
-	}
-	for _, hopeless := range []error{unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.EIO} {
-		if errors.Is(err, hopeless) {
-			o.cancel(err)
+// each does something with all entries. An error is put on record, and the rest goes on but where it can't.
+func (o *outlet) each(entries []*entry, do func(dir int, name string, e *entry) error) {
+	for _, e := range entries {
+		if o.given || o.failed[e.Path] || o.failed[above(e.Path)] {
+			o.failed[e.Path] = true
+			continue
+		}
+		dir, err := o.enter(above(e.Path))
+		if err == nil {
+			err = do(dir, path.Base("./"+e.Path), e)
+		}
+		if err == nil && o.ctx.Err() != nil {
+			err, o.given = context.Cause(o.ctx), true
+		}
+		if err == nil {
+			continue
+		}
+		o.failed[e.Path] = true
+		for _, hopeless := range []error{unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.EIO, context.Canceled} {
+			o.given = o.given || errors.Is(err, hopeless)
+		}
+		if len(o.errs) < maxErrors {
+			o.errs = append(o.errs, fmt.Errorf("%q: %w", e.Path, err))
+		} else if len(o.errs) == maxErrors {
+			o.errs = append(o.errs, errors.New("and more"))
 		}
 	}
 }
 
-// folder makes dir what e says, and all below; from is the same folder of the snapshot. It gets its own attributes when all in it is done.
-func (o *outlet) folder(dir *os.File, from int, e *entry) {
-	fd := int(dir.Fd())
-	if err := open(fd); err != nil {
-		o.fail(e.Path, err)
-		return
+// above is the folder that a path is in; "" is the root, and in itself.
+func above(at string) string {
+	if at = path.Dir(at); at == "." {
+		return ""
 	}
-	wanted := o.below[e.Path]
-	o.clear(dir, e.Path, wanted)
-	for _, child := range wanted {
-		if o.ctx.Err() != nil {
-			return
-		}
-		name := path.Base(child.Path)
-		switch child.Kind {
-		case kindFolder:
-			o.fail(child.Path, o.subfolder(fd, from, name, child))
-		case kindLink:
-			o.fail(child.Path, o.link(fd, name, child))
-		case kindFile:
-			o.fail(child.Path, o.file(fd, from, name, child))
-		}
-	}
-	own(fd, e)
-	o.fail(e.Path, errors.Join(
-		writeXattrs(fd, e.Xattrs), unix.UtimesNanoAt(fd, ".", e.Mtime.times(), 0), unix.Fchmod(fd, e.Mode)))
+	return at
 }
 
-// subfolder is folder for the one called name, which is made if it isn't there.
-func (o *outlet) subfolder(dir, from int, name string, e *entry) error {
-	source := openBelow(from, name)
-	if source < 0 {
-		return errDamaged
+// enter opens a folder, which stays open until the next.
+func (o *outlet) enter(at string) (_ int, err error) {
+	if o.dir < 0 || o.at != at {
+		o.leave()
+		o.at = at
+		o.dir, err = openIn(o.root, at, unix.O_RDONLY|unix.O_DIRECTORY)
 	}
-	defer unix.Close(source)
-	child, err := openFolder(dir, name)
-	if errors.Is(err, unix.EACCES) {
-		return errInTheWay()
-	}
-	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
-		if err := o.makeWay(dir, name, e.Path); err != nil {
-			return err
-		}
-	}
-	if err != nil {
-		if err := unix.Mkdirat(dir, name, 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
-			return err
-		}
-		if child, err = openFolder(dir, name); err != nil {
-			return err
-		}
-	}
-	defer child.Close()
-	o.folder(child, source, e)
-	return nil
+	return o.dir, err
 }
 
-var errDamaged = errors.New("the snapshot is damaged: its content is missing or has another size")
+func (o *outlet) leave() {
+	if o.dir >= 0 {
+		unix.Close(o.dir)
+	}
+	o.dir = -1
+}
 
-// open makes sure that its owner may change a folder.
-func open(fd int) error {
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
+// sweep takes away what is there now and does not belong there. What the snapshot left out stays, with all below.
+func (o *outlet) sweep(present []*entry) {
+	stays := make(map[string]bool)
+	o.each(present, func(_ int, _ string, e *entry) error {
+		w := o.wanted[e.Path]
+		stays[e.Path] = e.Kind == kindLeft || w != nil && w.Kind == kindLeft || e.Path != "" && stays[above(e.Path)]
+		if e.Kind != kindFolder || stays[e.Path] || e.Mode&0o700 == 0o700 || os.Geteuid() == 0 {
+			return nil
+		}
+		fd, err := o.enter(e.Path)
+		if err != nil {
+			return err
+		}
+		return unix.Fchmod(fd, e.Mode|0o700)
+	})
+	present = slices.Clone(present)
+	slices.Reverse(present)
+	o.each(present, func(dir int, name string, e *entry) error {
+		if w := o.wanted[e.Path]; stays[e.Path] || w != nil && w.Kind == e.Kind {
+			return nil
+		}
+		flags := 0
+		if e.Kind == kindFolder {
+			flags = unix.AT_REMOVEDIR
+		}
+		err := unix.Unlinkat(dir, name, flags)
+		for _, stays := range []error{unix.ENOENT, unix.ENOTEMPTY, unix.EEXIST, unix.EISDIR, unix.ENOTDIR} {
+			if errors.Is(err, stays) {
+				return nil
+			}
+		}
 		return err
-	}
-	if st.Mode&0o700 == 0o700 || os.Geteuid() == 0 {
+	})
+}
+
+func errInTheWay() error {
+	return forage.WithHint(
+		forage.Errorf(forage.ErrRefused, "something is in the way that is ignored, can't be read, or was made meanwhile"),
+		"move it aside, and restore again")
+}
+
+// one makes what is called name what e says.
+func (o *outlet) one(dir int, name string, e *entry) error {
+	if e.Kind == kindLeft || e.Kind == kindSpecial || e.Path == "" {
 		return nil
 	}
-	return unix.Fchmod(fd, st.Mode&permissions|0o700)
+	var st unix.Stat_t
+	there := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil
+	now := o.present[e.Path]
+	if there && (now == nil || now.Kind != e.Kind) {
+		return errInTheWay()
+	}
+	switch {
+	case e.Kind == kindFolder && there:
+		_, err := o.enter(e.Path)
+		return err
+	case e.Kind == kindFolder:
+		return unix.Mkdirat(dir, name, 0o700)
+	case e.Kind == kindLink:
+		return o.link(dir, name, e)
+	case e.Target != "" && !o.failed[e.Target]:
+		if err := o.another(dir, name, e, identityOf(&st)); err == nil {
+			return nil
+		}
+	case there && e.untouched(&st):
+		return nil
+	}
+	return replace(dir, name, func(temporary string) error { return o.file(dir, temporary, e) })
 }
 
-// own gives a file back to its owner, which root alone can.
-func own(fd int, e *entry) {
-	if os.Geteuid() == 0 {
-		unix.Fchown(fd, int(e.UID), int(e.GID)) // in a user namespace not all can be: they stay the caller's
+// replace puts what make makes in the place of what is called name, in one step. What a killed restore leaves is in no
+// snapshot, and goes with the next.
+func replace(dir int, name string, make func(temporary string) error) error {
+	temporary := ".forage-restore-" + rand.Text()
+	err := make(temporary)
+	if err == nil {
+		err = unix.Renameat(dir, temporary, dir, name)
 	}
+	if gone := unix.Unlinkat(dir, temporary, 0); !errors.Is(gone, unix.ENOENT) { // rename(2) of two names of one file
+		err = errors.Join(err, gone)
+	}
+	return err
 }
 
 func (o *outlet) link(dir int, name string, e *entry) error {
 	buffer := make([]byte, unix.PathMax)
-	if n, err := unix.Readlinkat(dir, name, buffer); err == nil && string(buffer[:n]) == e.Target {
-		return unix.UtimesNanoAt(dir, name, e.Mtime.times(), unix.AT_SYMLINK_NOFOLLOW)
+	n, err := unix.Readlinkat(dir, name, buffer)
+	if err == nil && string(buffer[:n]) == e.Target {
+		return unix.UtimesNanoAt(dir, name, e.times(), unix.AT_SYMLINK_NOFOLLOW)
 	}
-	if err := o.inTheWay(dir, name, e.Path); err != nil {
-		return err
-	}
-	return o.replace(dir, name, e.Path, func(temporary string) error {
+	return replace(dir, name, func(temporary string) error {
 		if err := unix.Symlinkat(e.Target, dir, temporary); err != nil {
 			return err
 		}
-		if os.Geteuid() == 0 {
-			unix.Fchownat(dir, temporary, int(e.UID), int(e.GID), unix.AT_SYMLINK_NOFOLLOW)
-		}
-		return unix.UtimesNanoAt(dir, temporary, e.Mtime.times(), unix.AT_SYMLINK_NOFOLLOW)
+		own(dir, temporary, e)
+		return unix.UtimesNanoAt(dir, temporary, e.times(), unix.AT_SYMLINK_NOFOLLOW)
 	})
 }
 
-// file makes the file called name what e says, unless it is that still.
-func (o *outlet) file(dir, from int, name string, e *entry) error {
-	var st unix.Stat_t
-	there := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil
-	first := o.made[e.Target]
-	linking := e.Target != "" && first != inode{}
-	switch {
-	case there && linking && identityOf(&st).Inode == first:
-		return nil
-	case there && e.untouched(&st) && st.Mode&^permissions == unix.S_IFREG && (!linking || first == e.Seen.Inode):
-		o.remember(e, &st)
-		return nil
-	}
-	if err := o.inTheWay(dir, name, e.Path); err != nil {
-		return err
-	}
-	if linking && o.replace(dir, name, e.Path, func(temporary string) error { return o.another(dir, temporary, e, first) }) == nil {
-		return nil
-	}
-	return o.replace(dir, name, e.Path, func(temporary string) error { return o.make(dir, from, temporary, name, e) })
-}
-
-// remember says what the first name of a file is now.
-func (o *outlet) remember(e *entry, st *unix.Stat_t) {
-	if _, ok := o.made[e.Path]; ok {
-		o.made[e.Path] = identityOf(st).Inode
-	}
-}
-
-// another makes name another name of the file that this restore has made or found before.
-func (o *outlet) another(dir int, name string, e *entry, first inode) error {
-	file, err := o.root.OpenFile(e.Target, unix.O_PATH|unix.O_NOFOLLOW, 0)
+// another makes name another name of a file that was restored before, unless it is that already.
+func (o *outlet) another(dir int, name string, e *entry, now identity) error {
+	first, err := openIn(o.root, e.Target, unix.O_PATH)
 	if err != nil {
 		return err
 	}
-	defer file.Close()
+	defer unix.Close(first)
 	var st unix.Stat_t
-	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
+	if err := unix.Fstat(first, &st); err != nil || identityOf(&st) == now {
 		return err
 	}
-	if identityOf(&st).Inode != first { // something else has taken its place
-		return unix.ESTALE
-	}
-	return unix.Linkat(unix.AT_FDCWD, procPath(int(file.Fd())), dir, name, unix.AT_SYMLINK_FOLLOW)
+	return replace(dir, name, func(temporary string) error {
+		return unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", first), dir, temporary, unix.AT_SYMLINK_FOLLOW)
+	})
 }
 
-// make makes a new file, called temporary, of what the snapshot calls name.
-func (o *outlet) make(dir, from int, temporary, name string, e *entry) error {
-	source, err := unix.Openat(from, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+// file makes a new file of what the snapshot has.
+func (o *outlet) file(dir int, name string, e *entry) error {
+	source, err := unix.Open(filepath.Join(o.from, e.Path), unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return errors.Join(errDamaged, err)
 	}
 	defer unix.Close(source)
 	var st unix.Stat_t
-	if err := unix.Fstat(source, &st); err != nil {
-		return err
+	if err := unix.Fstat(source, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size != e.Size {
+		return errors.Join(errDamaged, err)
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size != e.Size {
-		return errDamaged
-	}
-	fd, err := unix.Openat(dir, temporary, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	fd, err := unix.Openat(dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return err
 	}
@@ -335,13 +333,26 @@ func (o *outlet) make(dir, from int, temporary, name string, e *entry) error {
 			return err
 		}
 	}
-	own(fd, e)
-	if len(e.Xattrs) > 0 {
-		o.fail(e.Path, writeXattrs(fd, e.Xattrs)) // the content is worth having without
+	own(dir, name, e)
+	return errors.Join(unix.Fchmod(fd, e.Mode), unix.UtimesNanoAt(dir, name, e.times(), unix.AT_SYMLINK_NOFOLLOW))
+}
+
+// finish gives a folder its own attributes, when all in it is done.
+func (o *outlet) finish(_ int, _ string, e *entry) error {
+	if e.Kind != kindFolder {
+		return nil
 	}
-	if err := errors.Join(unix.Fstat(fd, &st), unix.Fchmod(fd, e.Mode)); err != nil {
+	fd, err := o.enter(e.Path)
+	if err != nil {
 		return err
 	}
-	o.remember(e, &st)
-	return unix.UtimesNanoAt(dir, temporary, e.Mtime.times(), unix.AT_SYMLINK_NOFOLLOW)
+	own(fd, ".", e)
+	return errors.Join(unix.UtimesNanoAt(fd, ".", e.times(), 0), unix.Fchmod(fd, e.Mode))
+}
+
+// own gives a file back to its owner, which root alone can. In a user namespace not all can be: they stay the caller's.
+func own(dir int, name string, e *entry) {
+	if os.Geteuid() == 0 {
+		_ = unix.Fchownat(dir, name, int(e.UID), int(e.GID), unix.AT_SYMLINK_NOFOLLOW)
+	}
 }

@@ -12,8 +12,11 @@
 //	DIR/NAME/ID/gone            since when the sandbox is gone, by its time; see Collect
 //	DIR/.tmp/                   what is being made or removed
 //
-// Kept are files (permissions, times, extended attributes of users, names of one file within a folder), symbolic links
-// and folders. Sockets, FIFOs, devices and what can't be read are left out, and named. setuid and setgid are dropped.
+// Kept are files (permissions, times, names of one file within a folder), symbolic links and folders. Sockets, FIFOs,
+// devices and what can't be read are left out, and named. Extended attributes, setuid and setgid are not kept.
+//
+// Every path of the workspace is opened beneath its folder, through no link (openat2(2)): what is renamed or replaced
+// meanwhile leads to nowhere else.
 package snapshot
 
 import (
@@ -95,84 +98,45 @@ type Request struct {
 
 // Create keeps folders as they are now. When it fails, there is no snapshot, and nothing of it is left.
 func (s Store) Create(ctx context.Context, r Request) (Snapshot, error) {
-	made, err := s.create(ctx, r, "")
-	return made, explain(err)
-}
-
-// create is Create. What the snapshot in the folder needed has is kept even if it is ignored; "" is none.
-func (s Store) create(ctx context.Context, r Request, needed string) (_ Snapshot, err error) {
-	if err := s.check(); err != nil {
-		return Snapshot{}, err
-	}
 	one := Snapshot{
 		Sandbox: r.Sandbox, Of: r.Of, Label: r.Label, Automatic: r.Automatic, Ignored: r.Ignored, Made: s.now().UTC(),
 	}
-	before := ""
-	if list, _ := s.List(r.Sandbox); len(list) > 0 { // without it, this one is slower
-		before = s.path(r.Sandbox, list[len(list)-1].ID)
-	}
 	dir, err := s.scratch(r.Sandbox)
+	if err == nil {
+		err = s.fill(ctx, r, &one, dir)
+		err = errors.Join(err, gitrepo.RemoveTree(dir)) // which is gone if it became a snapshot
+	}
 	if err != nil {
-		return Snapshot{}, err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, gitrepo.RemoveTree(dir))
-		}
-	}()
-	budget := &budget{maxCopied: r.MaxCopied}
-	for _, f := range r.Folders {
-		entries, err := s.take(ctx, f, dir, before, needed, budget)
-		if err != nil {
-			return Snapshot{}, fmt.Errorf("keeping %s: %w", f.Path, err)
-		}
-		one.add(f.Name, entries)
-	}
-	one.Added = budget.added
-	if err := s.publish(&one, dir); err != nil {
-		return Snapshot{}, fmt.Errorf("keeping the snapshot: %w", err)
+		return Snapshot{}, explain(err)
 	}
 	return one, nil
 }
 
-// take keeps the folder f in the snapshot that is being made in dir.
-func (s Store) take(ctx context.Context, f Folder, dir, before, needed string, b *budget) ([]*entry, error) {
-	w := &walker{ctx: ctx, folder: f, now: s.now, budget: b, first: make(map[inode]*entry)}
-	d := folders{to: -1, old: -1}
-	defer func() { d.close() }()
-	if before != "" {
-		if entries, err := readRecord(recordOf(before, f.Name)); err == nil {
-			w.before = index(entries)
-			d.old, _ = openTree(treeOf(before, f.Name))
+// fill makes a snapshot in dir, and gives it a name.
+func (s Store) fill(ctx context.Context, r Request, one *Snapshot, dir string) error {
+	list, _ := s.List(r.Sandbox) // without the one before, this one is slower
+	budget := &budget{maxCopied: r.MaxCopied}
+	for _, f := range r.Folders {
+		m := &maker{ctx: ctx, folder: f, now: s.now, budget: budget, to: treeOf(dir, f.Name)}
+		if len(list) > 0 {
+			before := s.path(r.Sandbox, list[len(list)-1].ID)
+			entries, _ := readRecord(recordOf(before, f.Name))
+			m.old, m.before = treeOf(before, f.Name), index(entries)
 		}
-	}
-	if needed != "" {
-		entries, err := readRecord(recordOf(needed, f.Name))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
+		entries, err := m.run()
+		if err == nil {
+			err = writeRecord(recordOf(dir, f.Name), entries)
 		}
-		w.needed = index(entries)
+		if err != nil {
+			return fmt.Errorf("keeping %s: %w", f.Path, err)
+		}
+		one.add(f.Name, entries)
 	}
-	from, err := workspace.OpenFolder(f.Path)
-	if err != nil {
-		return nil, err
+	one.Added = budget.added
+	if err := s.publish(one, dir); err != nil {
+		return fmt.Errorf("keeping the snapshot: %w", err)
 	}
-	d.from = from
-	tree := treeOf(dir, f.Name)
-	if err := os.Mkdir(tree, 0o700); err != nil {
-		return nil, err
-	}
-	if w.tree, err = os.OpenRoot(tree); err != nil {
-		return nil, err
-	}
-	defer w.tree.Close()
-	if d.to, err = openTree(tree); err != nil {
-		return nil, err
-	}
-	if err := w.visit(d, "", false); err != nil {
-		return nil, err
-	}
-	return w.entries, writeRecord(recordOf(dir, f.Name), w.entries)
+	return nil
 }
 
 // add counts a folder.
@@ -183,7 +147,7 @@ func (one *Snapshot) add(name string, entries []*entry) {
 		case e.Kind == kindFile:
 			one.Files++
 			one.Bytes += e.Size
-		case e.Kind == kindLeft && e.Target != "":
+		case e.Kind == kindSpecial, e.Kind == kindLeft && e.Target != "":
 			if one.SkippedCount++; len(one.Skipped) < maxSkipped {
 				one.Skipped = append(one.Skipped, e.Path+": "+e.Target)
 			}
@@ -191,7 +155,7 @@ func (one *Snapshot) add(name string, entries []*entry) {
 	}
 }
 
-// publish gives the snapshot in dir an ID, under which others see it.
+// publish gives the snapshot in dir an ID that is free, under which others see it.
 func (s Store) publish(one *Snapshot, dir string) error {
 	stem := one.Made.Format("20060102-150405")
 	for n := 1; ; n++ {
@@ -199,9 +163,6 @@ func (s Store) publish(one *Snapshot, dir string) error {
 			one.ID += "-" + strconv.Itoa(n)
 		}
 		to := s.path(one.Sandbox, one.ID)
-		if _, err := os.Lstat(to); err == nil {
-			continue
-		}
 		text, err := json.Marshal(one)
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, headerName), text, 0o600)
@@ -212,7 +173,7 @@ func (s Store) publish(one *Snapshot, dir string) error {
 		if err == nil {
 			err = os.Rename(dir, to)
 		}
-		if !errors.Is(err, fs.ErrExist) && !errors.Is(err, fs.ErrNotExist) { // others make one, or remove the last
+		if !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 	}
@@ -223,16 +184,12 @@ const headerName = "snapshot.json"
 // List is every snapshot of a sandbox's name, oldest first; "" is of all names. What can't be read is left
 // out, and the error says which.
 func (s Store) List(sandbox string) ([]Snapshot, error) {
-	if err := s.check(); err != nil {
-		return nil, err
-	}
 	names := []string{sandbox}
 	if sandbox == "" {
-		all, err := listDir(s.Dir)
-		if err != nil {
+		var err error
+		if names, err = listDir(s.Dir); err != nil {
 			return nil, err
 		}
-		names = slices.DeleteFunc(all, func(n string) bool { return forage.CheckName(n) != nil })
 	}
 	var found []Snapshot
 	var errs []error
@@ -266,7 +223,7 @@ func (s Store) header(sandbox, id string) (one Snapshot, err error) {
 
 // Find is one snapshot. ErrUsage: there is none of that name.
 func (s Store) Find(sandbox, id string) (Snapshot, error) {
-	if err := s.exists(sandbox, id); err != nil {
+	if _, err := s.existing(sandbox, id); err != nil {
 		return Snapshot{}, err
 	}
 	return s.header(sandbox, id)
@@ -274,51 +231,31 @@ func (s Store) Find(sandbox, id string) (Snapshot, error) {
 
 // Delete removes one, from one moment to the next.
 func (s Store) Delete(sandbox, id string) error {
-	if err := s.exists(sandbox, id); err != nil {
+	old, err := s.existing(sandbox, id)
+	if err != nil {
 		return err
 	}
 	dir, err := s.scratch(sandbox)
 	if err != nil {
 		return explain(err)
 	}
-	err = os.Rename(s.path(sandbox, id), filepath.Join(dir, id))
-	if errors.Is(err, fs.ErrNotExist) { // by somebody else
-		err = nil
-	}
-	os.Remove(filepath.Dir(s.path(sandbox, id))) // if that was the last
+	err = os.Rename(old, filepath.Join(dir, id))
+	_ = os.Remove(filepath.Dir(old)) // if that was the last
 	return errors.Join(err, gitrepo.RemoveTree(dir))
 }
 
-// exists is an error unless there is such a snapshot.
-func (s Store) exists(sandbox, id string) error {
-	if err := s.check(); err != nil {
-		return err
-	}
-	_, err := os.Lstat(s.path(sandbox, id))
-	if err == nil && validID(id) {
-		return nil
+// existing is the folder of a snapshot, if there is one.
+func (s Store) existing(sandbox, id string) (string, error) {
+	dir := s.path(sandbox, id)
+	_, err := os.Lstat(dir)
+	if err == nil && id != "" && strings.Trim(id, "0123456789-") == "" {
+		return dir, nil
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+		return "", err
 	}
-	return forage.WithHint(
-		forage.Errorf(forage.ErrUsage, "%s has no snapshot %q", sandbox, id),
+	return "", forage.WithHint(forage.Errorf(forage.ErrUsage, "%s has no snapshot %q", sandbox, id),
 		"`forage-ctl snapshot "+sandbox+" list` shows them")
-}
-
-// check refuses what an earlier Forage has kept: contents by their digests, and a file "lock".
-func (s Store) check() error {
-	if info, err := os.Lstat(filepath.Join(s.Dir, "lock")); err != nil || !info.Mode().IsRegular() {
-		return nil
-	}
-	return forage.WithHint(
-		forage.Errorf(forage.ErrRefused, "the snapshots in %s were made by an earlier Forage, and can't be read any more", s.Dir),
-		"remove them: rm -rf "+s.Dir)
-}
-
-// validID says whether id could be one: it is the name of a folder.
-func validID(id string) bool {
-	return id != "" && id[0] != '.' && id[0] != '-' && strings.Trim(id, "0123456789-") == ""
 }
 
 func (s Store) path(sandbox, id string) string {
@@ -332,21 +269,11 @@ func (s Store) scratch(sandbox string) (string, error) {
 
 const scratchName = ".tmp"
 
-func treeOf(dir, folder string) string {
-	return filepath.Join(dir, strings.ReplaceAll(folder, "/", "."))
-}
-func recordOf(dir, folder string) string { return treeOf(dir, folder) + ".stat" }
-
-// openTree opens a folder of our own.
-func openTree(path string) (int, error) {
-	return unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-}
-
 // listDir is the names in a folder that don't begin with a dot, sorted; none if it isn't there.
 func listDir(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
 	}
 	var names []string
 	for _, e := range entries {
@@ -354,7 +281,7 @@ func listDir(dir string) ([]string, error) {
 			names = append(names, e.Name())
 		}
 	}
-	return names, nil
+	return names, err
 }
 
 // explain adds what the user can do to the errors of a file system that takes no more.

@@ -19,6 +19,7 @@ import (
 )
 
 func TestListFindDelete(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	p.store.Now = func() time.Time { return time.Now().Add(time.Hour) } // what was written now is old
 	files(t, p.folder.Path, map[string]string{"a": "1", "b/c": "22", "empty/": ""})
@@ -61,6 +62,7 @@ func TestListFindDelete(t *testing.T) {
 
 // TestUntouchedFilesAreNotRead: while a lease is on it, nobody can open a file.
 func TestUntouchedFilesAreNotRead(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	p.store.Now = func() time.Time { return time.Now().Add(time.Hour) } // what was written now is old
 	files(t, p.folder.Path, map[string]string{"a": "content"})
@@ -78,6 +80,7 @@ func TestUntouchedFilesAreNotRead(t *testing.T) {
 
 // TestNewFilesAreReadAgain: what was written a moment ago may have been written again in the same tick of the clock.
 func TestNewFilesAreReadAgain(t *testing.T) {
+	t.Parallel()
 	p, now := newPlace(t), time.Now()
 	p.store.Now = func() time.Time { return now } // however long the next lines take
 	files(t, p.folder.Path, map[string]string{"a": "content"})
@@ -105,6 +108,7 @@ func lease(t *testing.T, path string) {
 
 // TestIgnored: it is left out, and stays where it is.
 func TestIgnored(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	whole := p.folder
 	p.folder.Ignored = func(path string) bool { return path == "build/" || strings.HasSuffix(path, ".log") }
@@ -125,6 +129,7 @@ func TestIgnored(t *testing.T) {
 
 // TestIgnoredNow: what the snapshot has is kept before it is written over, even if it is ignored by now.
 func TestIgnoredNow(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	files(t, p.folder.Path, map[string]string{"build/a": "1", "secret": "old"})
 	first := p.create(t)
@@ -164,6 +169,7 @@ func checkFiles(t *testing.T, root string, want map[string]string) {
 
 // TestSpecialFiles are left out, said, and left alone.
 func TestSpecialFiles(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	files(t, p.folder.Path, map[string]string{"a": "1"})
 	must(t, unix.Mkfifo(p.path("fifo"), 0o644))
@@ -194,6 +200,7 @@ func TestSpecialFiles(t *testing.T) {
 
 // TestHardLinks come back as they were, and nothing is changed through those that lead out of the folder.
 func TestHardLinks(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	outside := filepath.Join(t.TempDir(), "outside")
 	files(t, p.folder.Path, map[string]string{"a": "1", "one": "content", "sub/x": "x"})
@@ -241,6 +248,7 @@ func TestHardLinks(t *testing.T) {
 
 // TestHoles: a file that says it is huge costs what it holds.
 func TestHoles(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	const size = 1 << 40
 	f, err := os.Create(p.path("huge"))
@@ -277,6 +285,7 @@ func TestHoles(t *testing.T) {
 
 // TestExport writes to an empty place, and to no other.
 func TestExport(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	files(t, p.folder.Path, map[string]string{"a": "1", "b/c": "2"})
 	made, want := p.create(t), describe(t, p.folder.Path)
@@ -293,6 +302,7 @@ func TestExport(t *testing.T) {
 
 // TestAtOnce: many snapshots of one sandbox in one second are all kept.
 func TestAtOnce(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	files(t, p.folder.Path, map[string]string{"a": "1", "b": "2"})
 	var all sync.WaitGroup
@@ -311,6 +321,7 @@ func TestAtOnce(t *testing.T) {
 
 // TestFolderIsGone: it is made again.
 func TestFolderIsGone(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	files(t, p.folder.Path, map[string]string{"a": "1"})
 	made, want := p.create(t), describe(t, p.folder.Path)
@@ -318,5 +329,25 @@ func TestFolderIsGone(t *testing.T) {
 	p.restore(t, made.ID)
 	if d := cmp.Diff(want, describe(t, p.folder.Path)); d != "" {
 		t.Errorf("-want +got\n%s", d)
+	}
+}
+
+// TestMaxCopied: what would have to be copied is bounded, and what is there already costs nothing.
+func TestMaxCopied(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	files(t, p.folder.Path, map[string]string{"a": "0123456789", "b": "abcdefghij"})
+	r := p.request()
+	r.MaxCopied = 15
+	switch _, err := p.store.Create(t.Context(), r); {
+	case err == nil:
+		t.Skip("the file system shares blocks: nothing is copied")
+	case !errors.Is(err, forage.ErrRefused):
+		t.Fatal(err)
+	}
+	p.store.Now = func() time.Time { return time.Now().Add(time.Hour) } // what was written now is old
+	p.create(t)
+	if _, err := p.store.Create(t.Context(), r); err != nil {
+		t.Error(err)
 	}
 }

@@ -37,7 +37,7 @@ func describe(t interface {
 			defer os.Chmod(path, mode)
 		}
 		rel, _ := filepath.Rel(root, path)
-		text := fmt.Sprintf("%o %d.%09d %d:%d%s", st.Mode, st.Mtim.Sec, st.Mtim.Nsec, st.Uid, st.Gid, attributes(path))
+		text := fmt.Sprintf("%o %d.%09d %d:%d", st.Mode, st.Mtim.Sec, st.Mtim.Nsec, st.Uid, st.Gid)
 		switch kind {
 		case unix.S_IFLNK:
 			target, err := os.Readlink(path)
@@ -75,19 +75,6 @@ func describe(t interface {
 		t.Fatal(err)
 	}
 	return found
-}
-
-// attributes are a file's extended ones of users.
-func attributes(path string) (text string) {
-	list := make([]byte, 1<<16)
-	n, _ := unix.Llistxattr(path, list)
-	for name := range strings.SplitSeq(string(list[:max(n, 0)]), "\x00") {
-		value := make([]byte, 1<<16)
-		if n, err := unix.Lgetxattr(path, name, value); err == nil && strings.HasPrefix(name, "user.") {
-			text += fmt.Sprintf(" %s=%q", name, value[:n])
-		}
-	}
-	return text
 }
 
 // files makes files of a map; a name that ends in a slash is a folder, a content "-> X" a link.

@@ -18,18 +18,12 @@ func (s Subject) odd(t *testing.T) {
 		providers = 2
 	}
 	for i, odd := range Odds() {
-		if s.JJ != odd.JJ || !testdir.Soak() && (odd.Newer || i%providers != s.Turn) {
+		if s.JJ != odd.JJ || !testdir.Soak() && i%providers != s.Turn {
 			continue
 		}
 		t.Run(odd.Name, func(t *testing.T) {
 			t.Parallel()
 			u := NewUser(t)
-			if odd.Newer {
-				if NewerGit() == "" {
-					t.Skip("needs a newer git")
-				}
-				u = u.With(NewerGit())
-			}
 			s.oddly(u, odd)
 		})
 	}
@@ -41,8 +35,11 @@ func (s Subject) oddly(u *User, odd Odd) {
 	before := m.sourceState()
 	w, err := m.Plan(m.Context(), m.Request)
 	if err != nil {
-		m.politely(err, before, s.Refuses != nil && s.Refuses(odd.Name))
+		m.politely(err, before, odd.Rare || s.Refuses != nil && s.Refuses(odd.Name))
 		return
+	}
+	if odd.Rare {
+		m.Error("it is not refused")
 	}
 	m.Work = w
 	if err := m.Create(m.Context(), w); err != nil {

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,6 +25,8 @@ type Subject struct {
 	Refuses func(name string) bool
 	// UsualOnly leaves out the odd repositories, where another run of the same provider has them.
 	UsualOnly bool
+	// Few leaves out, without a soak, what is another provider's code too.
+	Few bool
 	// Turn says which of the odd repositories are tried without a soak: each of them is tried with one of the providers.
 	Turn int
 }
@@ -50,6 +53,9 @@ func Run(t *testing.T, s Subject) {
 		"goes on removing":         goesOnRemoving,
 		"shares":                   shares,
 	} {
+		if s.Few && !testdir.Soak() && !slices.Contains(few, name) {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			u := NewUser(t)
@@ -60,6 +66,8 @@ func Run(t *testing.T, s Subject) {
 		t.Run("odd repositories", func(t *testing.T) { s.odd(t) })
 	}
 }
+
+var few = []string{"works as usual", "brings commits", "knows what is unsaved", "keeps what is forced", "removes what is unused", "misses its source"}
 
 // prepare is a provider that has made nothing yet.
 func (s Subject) prepare(u *User, source, sandbox string) *Made {

@@ -2,7 +2,6 @@ package worktree
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,22 +9,13 @@ import (
 	"path/filepath"
 
 	"forage"
+	"forage/internal/workspace"
 	"forage/internal/workspace/gitrepo"
 )
 
-// Two files in the private folder, where nobody inside can write, say what was made: beginFile from the first moment
-// of a creation to its last, doneFile from then on. What neither names isn't ours.
-const (
-	beginFile = "creating"
-	doneFile  = "made"
-)
-
-// mark is what a creation has made, or was about to.
-type mark struct {
-	Path   string `json:"path"`
-	Branch string `json:"branch"`
-	Base   string `json:"base"`
-}
+// creatingFile, in the private folder where the agent can't write, is there from the first moment of a creation to its
+// last. It has the commit that the branch starts from.
+const creatingFile = "creating"
 
 // makeWhole makes the worktree that w describes, of repository r, and its private metadata. When it fails, nothing is left.
 func makeWhole(ctx context.Context, r *gitrepo.Repository, w forage.Workspace, scratch string) error {
@@ -39,7 +29,7 @@ func makeWhole(ctx context.Context, r *gitrepo.Repository, w forage.Workspace, s
 		return err
 	}
 	if err := Build(ctx, r, w, scratch); err != nil {
-		return errors.Join(err, undo(context.WithoutCancel(ctx), r, w, scratch))
+		return errors.Join(err, removeUnused(context.WithoutCancel(ctx), r, w, scratch))
 	}
 	return nil
 }
@@ -63,7 +53,7 @@ func Build(ctx context.Context, r *gitrepo.Repository, w forage.Workspace, scrat
 	if err := s.HoldGitlinks(ctx, index); err != nil {
 		return err
 	}
-	return os.Rename(filepath.Join(w.Repository.Dir, beginFile), filepath.Join(w.Repository.Dir, doneFile))
+	return os.Remove(filepath.Join(w.Repository.Dir, creatingFile))
 }
 
 // describe is the worktree as gitrepo knows it. Its name in the repository is that of the branch, which is as unique.
@@ -76,77 +66,40 @@ func describe(w forage.Workspace) gitrepo.Worktree {
 
 // Begin notes that w is about to be made, and may be deleted from then on. It comes before Build.
 func Begin(w forage.Workspace) error {
-	text, err := json.Marshal(mark{Path: w.Path, Branch: w.Branch, Base: w.Base})
+	err := os.MkdirAll(w.Repository.Dir, 0o700)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(w.Repository.Dir, creatingFile), []byte(w.Base), 0o600)
+	}
 	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(w.Repository.Dir, 0o700); err != nil {
-		return fmt.Errorf("making the workspace: %w", err)
-	}
-	if err := os.WriteFile(filepath.Join(w.Repository.Dir, beginFile), text, 0o600); err != nil {
-		DropUnbegun(w)
-		return err
+		return errors.Join(fmt.Errorf("making the workspace: %w", err), gitrepo.RemovePrivate(*w.Repository))
 	}
 	return nil
 }
 
-// DropUnbegun takes away what Begin leaves of w that doesn't come to its end: an empty folder, or one with an empty note.
-func DropUnbegun(w forage.Workspace) {
-	note := filepath.Join(w.Repository.Dir, beginFile)
-	if info, err := os.Lstat(note); err == nil && info.Size() == 0 {
-		_ = os.Remove(note)
-	}
-	if os.Remove(w.Repository.Dir) == nil { // else it is somebody's
-		_ = os.Remove(filepath.Dir(w.Repository.Dir)) // the sandbox's, if this was its last part
-	}
-}
-
-// marked reads one of the two files; false when it isn't there or is about something else.
-func marked(w forage.Workspace, file string) (m mark, _ bool) {
-	text, err := os.ReadFile(filepath.Join(w.Repository.Dir, file))
-	return m, err == nil && json.Unmarshal(text, &m) == nil && m.Path == w.Path && m.Branch == w.Branch
+// begun is the commit that a creation of w which is not finished starts from.
+func begun(w forage.Workspace) (base string, _ bool) {
+	text, err := os.ReadFile(filepath.Join(w.Repository.Dir, creatingFile))
+	return string(text), err == nil
 }
 
 // Interrupted says whether a creation of w was begun and not finished.
 func Interrupted(w forage.Workspace) bool {
-	_, ok := marked(w, beginFile)
+	_, ok := begun(w)
 	return ok
-}
-
-// Made says whether w was made.
-func Made(w forage.Workspace) bool {
-	_, ok := marked(w, doneFile)
-	return ok
-}
-
-// undo takes back what an interrupted creation of w has made; of anything else it takes nothing.
-func undo(ctx context.Context, r *gitrepo.Repository, w forage.Workspace, scratch string) error {
-	DropUnbegun(w)
-	if _, err := os.Lstat(filepath.Join(w.Repository.Dir, beginFile)); err != nil {
-		return nil
-	}
-	if m, ok := marked(w, beginFile); ok { // else it had not begun
-		if err := unmake(ctx, r, w, m.Base, scratch); err != nil {
-			return err
-		}
-	}
-	return gitrepo.RemovePrivate(*w.Repository)
 }
 
 // removeUnused takes away what makeWhole made, finished or not, before anything was done with it. A worktree that the
 // repository knows to be in our folder was made by us, even if a crash took all other signs of it.
 func removeUnused(ctx context.Context, r *gitrepo.Repository, w forage.Workspace, scratch string) error {
-	if err := undo(ctx, r, w, scratch); err != nil {
-		return err
-	}
-	m, made := marked(w, doneFile)
-	if _, ours := r.WorktreeAt(w.Branch, w.Path); !made && !ours {
+	_, ours := r.WorktreeAt(w.Branch, w.Path)
+	if _, err := os.Lstat(w.Repository.Dir); errors.Is(err, fs.ErrNotExist) && !ours {
 		return nil
 	}
-	if !made {
-		m.Base = w.Base
+	base, interrupted := begun(w)
+	if !interrupted {
+		base = w.Base
 	}
-	if err := unmake(ctx, r, w, m.Base, scratch); err != nil {
+	if err := unmake(ctx, r, w, base, scratch); err != nil {
 		return err
 	}
 	return gitrepo.RemovePrivate(*w.Repository)
@@ -185,14 +138,7 @@ func free(ctx context.Context, r *gitrepo.Repository, w forage.Workspace, scratc
 			forage.Errorf(forage.ErrRefused, "%s has a worktree named %s already", r.Common, w.Branch),
 			"see `git worktree list`; if its folder is gone: git worktree unlock, then git worktree prune")
 	}
-	for _, dir := range [...]string{w.Path, w.Repository.Dir} {
-		if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
-			return forage.WithHint(
-				forage.Errorf(forage.ErrRefused, "%s is there already", dir),
-				"choose another name for the sandbox; `forage-ctl gc` finds what a sandbox left behind")
-		}
-	}
-	return nil
+	return workspace.Free(w.Path, w.Repository.Dir)
 }
 
 // Check says what has become of a repository or a worktree that isn't as it was made.

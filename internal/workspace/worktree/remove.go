@@ -18,7 +18,7 @@ func (p Provider) Remove(ctx context.Context, w forage.Workspace, how workspace.
 		return nil, removeUnused(ctx, r, w, p.Places.Scratch)
 	}
 	if gone == nil && Interrupted(w) {
-		return nil, undo(ctx, r, w, p.Places.Scratch)
+		return nil, removeUnused(ctx, r, w, p.Places.Scratch)
 	}
 	if gitrepo.Removed(w) {
 		return nil, gitrepo.RemovePrivate(*w.Repository)

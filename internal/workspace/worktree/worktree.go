@@ -47,9 +47,6 @@ func (Provider) Plan(ctx context.Context, request workspace.Request) (forage.Wor
 	if request.Existing != nil {
 		return w, Check(w)
 	}
-	if err := r.CheckSparse(ctx, request.Places.Scratch); err != nil {
-		return forage.Workspace{}, err
-	}
 	return w, free(ctx, r, w, request.Places.Scratch)
 }
 

@@ -51,6 +51,7 @@ func (s site) make(request workspace.Request) forage.Workspace {
 }
 
 func TestTheHostsWorktreeIsWhole(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	w := s.make(s.request("one"))
 	if got := s.Git(w.Path, "status", "--porcelain", "--branch"); got != "## forage-one" {
@@ -73,6 +74,7 @@ func TestTheHostsWorktreeIsWhole(t *testing.T) {
 // TestTheFirstStatusInsideHasNothingToDo: git would write the index anew if any of the times and numbers in it
 // were not those of the files.
 func TestTheFirstStatusInsideHasNothingToDo(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	w := s.make(s.request("one"))
 	status := func() { // not in a namespace: in those of this test, owners are others than in a sandbox
@@ -97,6 +99,7 @@ func TestTheFirstStatusInsideHasNothingToDo(t *testing.T) {
 }
 
 func TestWhereItStarts(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.Git(s.repo, "checkout", "-q", "-b", "feature")
 	s.Commit(s.repo, "feature.txt", "x\n")
@@ -124,6 +127,7 @@ func TestWhereItStarts(t *testing.T) {
 }
 
 func TestWhatIsTakenIsRefused(t *testing.T) {
+	t.Parallel()
 	for name, take := range map[string]func(s site){
 		"branch":           func(s site) { s.Git(s.repo, "branch", "forage-one") },
 		"branch below":     func(s site) { s.Git(s.repo, "branch", "forage-one/x") },
@@ -134,6 +138,7 @@ func TestWhatIsTakenIsRefused(t *testing.T) {
 		"same sandbox":     func(s site) { s.make(s.request("one")) },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := newSite(t)
 			take(s)
 			before := s.Git(s.repo, "for-each-ref")
@@ -149,11 +154,12 @@ func TestWhatIsTakenIsRefused(t *testing.T) {
 
 // TestWhatAKillLeft has a creation and a removal end between two of the files that stand for the worktree in the repository.
 func TestWhatAKillLeft(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	w := s.make(s.request("one"))
 	admin := filepath.Join(s.repo, ".git/worktrees/forage-one")
 	s.Must("/", "mv", admin, admin+".lock")
-	s.Must("/", "rm", admin+".lock/gitdir", filepath.Join(w.Repository.Dir, "made"))
+	s.Must("/", "rm", admin+".lock/gitdir")
 	if err := worktree.Begin(w); err != nil {
 		t.Fatal(err)
 	}
@@ -171,6 +177,7 @@ func TestWhatAKillLeft(t *testing.T) {
 }
 
 func TestAnotherPlanOfTheSameSandboxKeepsItsBase(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	w := s.make(s.request("one"))
 	s.Commit(s.repo, "later.txt", "x\n")
@@ -189,6 +196,7 @@ func TestAnotherPlanOfTheSameSandboxKeepsItsBase(t *testing.T) {
 
 // TestSubmodulesAreNotEntered has somebody inside make a submodule of which the repository's git would execute the configuration.
 func TestSubmodulesAreNotEntered(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	sub := s.Repository(filepath.Join(workspacetest.Dir(t), "sub"))
 	s.Git(s.repo, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", sub, "sub")
@@ -210,6 +218,7 @@ func TestSubmodulesAreNotEntered(t *testing.T) {
 
 // TestUnusedAfterAnImport: what a fork has brought to the branch before it was killed keeps nothing from being removed.
 func TestUnusedAfterAnImport(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	w := s.make(s.request("one"))
 	workspacetest.NewInside(s.User, w).Commit("new.txt", "x\n")

@@ -1,0 +1,108 @@
+package egress
+
+import (
+	"context"
+	"errors"
+
+	"forage/internal/audit"
+	"forage/internal/egress/meter"
+	"forage/internal/egress/relay"
+	"forage/internal/policy"
+)
+
+// deniedError is a denial that was recorded.
+type deniedError struct {
+	policy.Decision
+	way Way
+}
+
+func (d *deniedError) Error() string { return d.Reason }
+
+// isRecorded says whether an error has its line in the audit log already.
+func isRecorded(err error) bool {
+	var denied *deniedError
+	var limit *meter.Limited
+	return errors.As(err, &denied) || errors.As(err, &limit)
+}
+
+// said is event with a decision that lets something through.
+func said(event audit.Event, d policy.Decision) audit.Event {
+	event.Verdict, event.Rule = policy.Allow.String(), d.Rule
+	if d.Monitored {
+		event.Verdict, event.Reason, event.Monitored = policy.Deny.String(), d.Reason, true
+	}
+	return event
+}
+
+// deny records a denial and returns it, or what kept it from being recorded.
+func (f *flow) deny(event audit.Event, d policy.Decision) error {
+	return f.e.deny(f.ctx, event, d)
+}
+
+func (e *Engine) deny(ctx context.Context, event audit.Event, d policy.Decision) error {
+	r := policy.Request{Port: event.Port}
+	if event.Kind == audit.HTTP {
+		r.Method, r.Path = event.Method, event.Path
+	}
+	r.Host, r.Addr = destination(event.Host)
+	way := e.way(r, d)
+	event.Reason = d.Reason
+	event = e.redacted(event)
+	d.Reason = event.Reason
+	e.mu.Lock()
+	e.total.Denied++
+	if event.Kind != audit.DNS && event.Host != "" {
+		e.traffic.of(event.Host).Denied++
+	}
+	e.refused.add(event, d, way, e.config.Now())
+	e.mu.Unlock()
+	event.Verdict, event.Rule, event.Reason = policy.Deny.String(), d.Rule, d.Reason
+	_ = e.denials.Wait(ctx) // what is ending meanwhile is recorded all the same
+	if err := e.record(event); err != nil {
+		return err
+	}
+	return &deniedError{d, way}
+}
+
+// refuse denies a flow for a reason that is not the policy's, and resets it.
+func (e *Engine) refuse(f *flow, event audit.Event, rule, reason string) error {
+	err := f.deny(event, policy.Decision{Rule: rule, Reason: reason})
+	relay.Reset(f.client)
+	return err
+}
+
+// record is the one way into the audit log.
+func (e *Engine) record(event audit.Event) error {
+	event.Sandbox = e.config.Sandbox
+	return e.config.Audit.Record(e.redacted(event))
+}
+
+// redacted is event without secrets: servers may have said what is in it.
+func (e *Engine) redacted(event audit.Event) audit.Event {
+	set := e.secrets.Load()
+	for _, text := range []*string{&event.Host, &event.Method, &event.Path, &event.Reason, &event.Model} {
+		*text = set.Redact(*text)
+	}
+	return event
+}
+
+// closing records how something that was allowed has ended. The decision is
+// in the log already, so nothing depends on this line.
+func (c *permit) closing(event audit.Event, err error) {
+	d := c.now()
+	c.release()
+	event.Host, event.Port = c.request.Dest(), c.request.Port
+	event = said(event, d)
+	event.BytesIn, event.BytesOut = c.counts.In.Load(), c.counts.Out.Load()
+	event.Millis = c.f.e.config.Now().Sub(c.began).Milliseconds()
+	event.Reason = "closed"
+	if err != nil {
+		event.Reason = "failed: " + err.Error()
+	}
+	_ = c.f.e.record(event)
+}
+
+// denyRequest records that something allowed is refused after all.
+func (f *flow) denyRequest(r policy.Request, rule, reason string) error {
+	return f.deny(audit.Event{Kind: audit.Connect, Host: r.Dest(), Port: r.Port}, policy.Decision{Rule: rule, Reason: reason})
+}

@@ -1,0 +1,40 @@
+package hostile
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+)
+
+func TestWalk(t *testing.T) {
+	t.Parallel()
+	top := filepath.Join(t.TempDir(), "top")
+	must(t, os.MkdirAll(filepath.Join(top, "b/skipped/in"), 0o700))
+	must(t, os.WriteFile(filepath.Join(top, "b/a"), nil, 0o600))
+	must(t, unix.Mkfifo(filepath.Join(top, "fifo"), 0o600))
+	must(t, os.Symlink("b", filepath.Join(top, "link")))
+	var got []string
+	must(t, Walk(top, func(rel string, st *unix.Stat_t) error {
+		got = append(got, rel)
+		if filepath.Base(rel) == "skipped" {
+			return fs.SkipDir
+		}
+		return nil
+	}))
+	if diff := cmp.Diff([]string{"", "b", "b/a", "b/skipped", "fifo", "link"}, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	all := func(string, *unix.Stat_t) error { return nil }
+	if err := Walk(filepath.Join(top, "link"), all); err == nil {
+		t.Error("a link was followed")
+	}
+	makeDeep(t, filepath.Join(top, "deep"), MaxDepth+1)
+	if err := Walk(top, all); !errors.Is(err, ErrTooDeep) {
+		t.Errorf("of folders that are too deep: %v", err)
+	}
+}

@@ -1,0 +1,65 @@
+// Package provider knows the services that agents use most: how their credentials
+// look and where they go, what agents need inside, and how their logins
+// are kept. It is data.
+package provider
+
+import (
+	"slices"
+
+	"forage"
+)
+
+// Service is a service, and the secret of its name. The configuration calls it a preset.
+type Service struct {
+	Name string // of the secret, unless it says another
+	Uses []forage.SecretUse
+	// LoginUses are the uses in place of Uses where the secret is a login. The hosts of
+	// its token endpoint, which are answered by us, are among them.
+	LoginUses []forage.SecretUse
+	// Shape is what a placeholder looks like: a prefix that agents check, and the
+	// length of the whole. Alphabet is what the rest is made of; "" is letters and digits.
+	Prefix   string
+	Length   int
+	Alphabet string
+	// Env is the variable that the service's clients expect it in, on the host and inside.
+	// The first is the usual one.
+	Env []string
+	// With are variables inside without which the clients don't use those of Env.
+	With map[string]string
+	// BasePath is what addresses of the service end with, as its clients expect them ("/v1").
+	BasePath string
+	// Login is the login that serves instead where there is no key: its kind and its
+	// file below the home; "" is none.
+	Login     forage.LoginKind
+	LoginFile string
+}
+
+// Lookup is the service of that name.
+func Lookup(name string) (Service, bool) {
+	for _, p := range services() {
+		if p.Name == name {
+			return p, true
+		}
+	}
+	return Service{}, false
+}
+
+// ForLogin is the service whose login is of that kind.
+func ForLogin(kind forage.LoginKind) (Service, bool) {
+	for _, p := range services() {
+		if kind != "" && p.Login == kind {
+			return p, true
+		}
+	}
+	return Service{}, false
+}
+
+// Names are the names of all services, sorted.
+func Names() []string {
+	var names []string
+	for _, p := range services() {
+		names = append(names, p.Name)
+	}
+	slices.Sort(names)
+	return names
+}

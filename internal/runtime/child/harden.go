@@ -1,0 +1,160 @@
+package child
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+	"kernel.org/pub/linux/libs/security/libcap/psx"
+
+	"forage/internal/landlock"
+	"forage/internal/seccomp"
+)
+
+// taskHeadroom is what the sandbox's first process may have beyond the agent's
+// own limit, so that it can still start something to end what went wrong.
+const taskHeadroom = 64
+
+// defaultTasks is more than builds and test suites run at once, and less than a
+// host of our time has process ids to give.
+const defaultTasks = 8192
+
+// harden gives up what the process no longer needs. Capabilities go last, in
+// confinement's function, which needs one of them.
+func (b *builder) harden() error {
+	unix.Umask(0o022)
+	if err := setLimits(b.boot.TasksMax); err != nil {
+		return err
+	}
+	if err := shareQuotas(); err != nil {
+		return err
+	}
+	filter, err := take(b.background.filter)
+	if err != nil {
+		return err
+	}
+	if err := seccomp.Install(filter); err != nil { // and no_new_privs, on all threads
+		return err
+	}
+	// Not dumpable: nothing inside may trace us or read our memory. A change of
+	// credentials has cleared the death signal: prctl(2).
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("PR_SET_DUMPABLE: %w", err)
+	}
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
+		return fmt.Errorf("PR_SET_PDEATHSIG: %w", err)
+	}
+	return nil
+}
+
+// setLimits bounds processes, and turns core dumps off: with a limit of 1 the
+// kernel starts no handler on the host either (core(5), "Piping core dumps to a program";
+// a limit of 0 doesn't keep it from that).
+func setLimits(tasksMax int64) error {
+	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1, Max: 1}); err != nil {
+		return fmt.Errorf("RLIMIT_CORE: %w", err)
+	}
+	var now unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NPROC, &now); err != nil {
+		return fmt.Errorf("RLIMIT_NPROC: %w", err)
+	}
+	n := tasks(tasksMax, now.Cur)
+	if err := unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: n, Max: n}); err != nil {
+		return fmt.Errorf("RLIMIT_NPROC: %w", err)
+	}
+	return nil
+}
+
+// tasks is how many processes a sandbox may have. Those inside count for the caller too, whose own
+// programs, `down` among them, stop at the caller's soft limit: a part of that is left. A template
+// that says nothing has a bound too, so that a fork bomb ends at its own walls: the guest is within
+// it, and the sandbox ends with the guest.
+func tasks(tasksMax int64, soft uint64) uint64 {
+	if tasksMax > 0 {
+		return min(uint64(tasksMax)+taskHeadroom, soft-soft/4)
+	}
+	return min(defaultTasks, soft/4)
+}
+
+// shareQuotas leaves the host most of what the kernel counts for each user in all user namespaces
+// together: queued signals, which each POSIX timer holds one of, the bytes of message queues, and
+// locked memory, which each process may have as well. A user without signals left can't start a
+// sandbox, or any Go program that signals its own threads.
+func shareQuotas() error {
+	for _, quota := range []struct {
+		name  string
+		which int
+		most  uint64 // for a caller without a limit
+	}{
+		{"RLIMIT_SIGPENDING", unix.RLIMIT_SIGPENDING, unix.RLIM_INFINITY},
+		{"RLIMIT_MSGQUEUE", unix.RLIMIT_MSGQUEUE, unix.RLIM_INFINITY},
+		{"RLIMIT_MEMLOCK", unix.RLIMIT_MEMLOCK, 1 << 20},
+	} {
+		var now unix.Rlimit
+		if err := unix.Getrlimit(quota.which, &now); err != nil {
+			return fmt.Errorf("%s: %w", quota.name, err)
+		}
+		n := min(now.Max/quotaShare, quota.most)
+		if err := unix.Setrlimit(quota.which, &unix.Rlimit{Cur: min(n, now.Cur), Max: n}); err != nil {
+			return fmt.Errorf("%s: %w", quota.name, err)
+		}
+	}
+	return nil
+}
+
+// quotaShare is the part of the caller's quotas that one sandbox gets.
+const quotaShare = 8
+
+// confinement returns Entered.Confine. It closes over plain values: the builder is gone by then.
+func (b *builder) confinement() func() error {
+	options := landlock.Options{NestedNamespaces: b.boot.Nesting}
+	for _, a := range writableAreas(b.boot.Identity.Home) {
+		// What Landlock allows below a folder, it allows below what is mounted there.
+		if !slices.ContainsFunc(b.boot.Mounts, a.showsHost) {
+			options.Sockets = append(options.Sockets, a.target)
+		}
+	}
+	return func() error {
+		if err := dropBoundingSet(); err != nil {
+			return &stepError{"dropping the capability bounding set", err}
+		}
+		if err := dropCapabilities(); err != nil {
+			return &stepError{"dropping capabilities", err}
+		}
+		if _, err := landlock.Confine(options); err != nil {
+			return &stepError{"confining with Landlock", err}
+		}
+		return nil
+	}
+}
+
+// dropBoundingSet empties the calling thread's bounding set: capabilities(7).
+func dropBoundingSet() error {
+	for c := uintptr(0); c <= unix.CAP_LAST_CAP+16; c++ {
+		err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
+		if errors.Is(err, unix.EINVAL) && c > 0 {
+			return nil // one more than this kernel knows
+		}
+		if err != nil {
+			return fmt.Errorf("PR_CAPBSET_DROP %d: %w", c, err)
+		}
+	}
+	return nil
+}
+
+// dropCapabilities empties the capability sets of every thread of the process. The ambient set,
+// being a part of the others, goes with them. psx, and not syscall.AllThreadsSyscall, since that
+// refuses where cgo is linked, as `go run` does on a host with a C compiler.
+func dropCapabilities() error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var none [2]unix.CapUserData
+	_, _, errno := psx.Syscall3(unix.SYS_CAPSET,
+		uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&none[0])), 0)
+	if errno != 0 {
+		return os.NewSyscallError("capset", errno)
+	}
+	return nil
+}

@@ -1,0 +1,194 @@
+package child
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"forage"
+	"forage/internal/control"
+	"forage/internal/netns"
+	"forage/internal/runtime"
+)
+
+// startTimeout is how long a guest has to build its surroundings. A look through
+// a very large workspace on a slow disk is what may take a while.
+const startTimeout = 2 * time.Minute
+
+// Start starts the guest and has it build the sandbox.
+func (r *Runtime) Start(ctx context.Context, req runtime.Request) (_ runtime.Instance, err error) {
+	defer closeFiles(req.SSH, req.Log)
+	if err := r.Supports(req.Spec); err != nil {
+		return nil, err
+	}
+	ids, err := identify(req.Spec.Identity)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := ids.findGroups(); err != nil {
+		return nil, err
+	}
+	// While the guest comes to life, what it will show is looked at.
+	p := &plan{ids: ids, req: req}
+	defer p.close()
+	planned := make(chan error, 1)
+	go func() { planned <- p.open(r.program()) }()
+	i, err := r.launch(req)
+	if planErr := <-planned; err != nil || planErr != nil {
+		if i != nil {
+			err = i.abandon()
+		}
+		return nil, errors.Join(planErr, err)
+	}
+	if err := i.boot(ctx, p); err != nil {
+		return nil, errors.Join(err, i.abandon())
+	}
+	return i, nil
+}
+
+// launch starts a guest that waits to be told what to build.
+func (r *Runtime) launch(req runtime.Request) (*instance, error) {
+	l, guest, err := r.newLink()
+	if err != nil {
+		return nil, err
+	}
+	defer guest.Close() // so that the guest's end is seen as the end
+	group, err := newCgroup(req.Spec)
+	if err != nil {
+		l.close()
+		return nil, err
+	}
+	process, err := r.spawn(req.Spec.Identity, guest, group.Dir())
+	if err != nil {
+		l.close()
+		return nil, errors.Join(diagnose(fmt.Errorf("starting the guest: %w", err)), group.Remove())
+	}
+	return newInstance(r.config.Name, process, l, group, req), nil
+}
+
+// boot sends the guest all it needs and waits for its listening sockets.
+func (i *instance) boot(ctx context.Context, p *plan) error {
+	dropGroups, err := i.settle(ctx, p.ids)
+	if err != nil {
+		return i.endedOr(ctx, err)
+	}
+	body, files, err := p.boot()
+	if err != nil {
+		return err
+	}
+	body.DropGroups = dropGroups
+	// Before the end of ctx is listened for, whose deadline this would take the place of.
+	i.control.SetDeadline(time.Now().Add(startTimeout))
+	stop := context.AfterFunc(ctx, func() { i.control.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if err := i.serve(ctx, p.req); err != nil {
+		return i.endedEarly(ctx, err)
+	}
+	if i.session != nil {
+		files = nil
+	}
+	if err := i.control.Send(control.Frame{Kind: control.Boot, Blob: body.encode()}, files...); err != nil {
+		return i.endedEarly(ctx, err)
+	}
+	if err := i.receiveListeners(ctx); err != nil {
+		return err
+	}
+	if !stop() {
+		return context.Cause(ctx)
+	}
+	return i.control.SetDeadline(time.Time{})
+}
+
+// settle puts the guest on record, into its control group and gives it its ids.
+// It says whether the guest has supplementary groups to drop.
+func (i *instance) settle(ctx context.Context, ids idMaps) (dropGroups bool, err error) {
+	// On record before anything else of it is made.
+	if err := saveState(i.dir, state{Runtime: i.runtime, PID: i.process.pid, Cgroup: i.group.Ref()}); err != nil {
+		return false, err
+	}
+	if i.group.Dir() == nil { // it was not born there
+		if err := i.group.Add(i.process.pid); err != nil {
+			return false, err
+		}
+	}
+	if i.process.helper {
+		return false, nil // which has given it its ids
+	}
+	dropGroups, err = ids.write(ctx, i.process.pid)
+	return dropGroups, diagnose(err)
+}
+
+// receiveListeners takes over the sandbox's listening sockets.
+func (i *instance) receiveListeners(ctx context.Context) error {
+	frame, files, err := i.control.Receive()
+	if err != nil {
+		return i.endedEarly(ctx, err)
+	}
+	switch frame.Kind {
+	case control.Listeners:
+		var report netns.Report
+		if err := frame.Decode(&report); err != nil {
+			closeFiles(files...)
+			return err
+		}
+		if i.session != nil {
+			i.egress = netns.Listeners{Forwarded: []net.Listener{i.session}}
+			return nil
+		}
+		i.egress, err = netns.FromFiles(report, files)
+		return err
+	case control.Failed:
+		closeFiles(files...)
+		var failure control.Failure
+		if err := frame.Decode(&failure); err != nil {
+			return err
+		}
+		return explain(forage.WithHint(forage.Errorf(forage.ErrStart, "%s: %s", failure.Step, failure.Error), failure.Hint))
+	default:
+		closeFiles(files...)
+		return fmt.Errorf("the guest sent %q first", frame.Kind)
+	}
+}
+
+// endedOr ends the guest after err. If it had ended by itself before, that is the reason, and the
+// error.
+func (i *instance) endedOr(ctx context.Context, err error) error {
+	i.process.kill()
+	<-i.process.done
+	if !i.process.status.Signaled() {
+		return i.endedEarly(ctx, io.EOF)
+	}
+	return err
+}
+
+// endedEarly says why the channel to a guest that is starting broke.
+func (i *instance) endedEarly(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return forage.Errorf(forage.ErrStart, "the guest was not ready within %v", startTimeout)
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
+		i.process.kill()
+		<-i.process.done
+		if ended := i.process.err(); ended != nil {
+			return forage.Errorf(forage.ErrStart, "%w", ended)
+		}
+	}
+	return forage.Errorf(forage.ErrStart, "speaking to the guest: %w", err)
+}
+
+func closeFiles(files ...*os.File) {
+	for _, f := range files {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
