@@ -1,6 +1,5 @@
 // Package audit keeps what a sandbox asked for and what was decided: one JSON
 // object a line, appended, each line chained to the one before by its hash.
-// A long log is in several files (see SegmentPath).
 // Log writes, Verify checks, Events and Follow read. It decides nothing and prints
 // nothing.
 //
@@ -19,8 +18,58 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
+	"unicode/utf16"
 	"unicode/utf8"
 )
+
+// Event is one line of a sandbox's audit log. Seq, Time, Prev and Hash are
+// filled in by the log, and Sandbox where it is empty.
+type Event struct {
+	Seq       uint64    `json:"seq"`  // 1, 2, 3, ... without a gap
+	Time      time.Time `json:"time"` // UTC, RFC 3339 with nanoseconds
+	Sandbox   string    `json:"sandbox"`
+	Kind      Kind      `json:"kind"`
+	Verdict   string    `json:"verdict,omitempty"` // "allow", "ask" or "deny"
+	Host      string    `json:"host,omitempty"`
+	Port      uint16    `json:"port,omitempty"`
+	Method    string    `json:"method,omitempty"` // of HTTP; the type of a DNS question ("AAAA")
+	Path      string    `json:"path,omitempty"`   // without query
+	Rule      string    `json:"rule,omitempty"`
+	Reason    string    `json:"reason,omitempty"`
+	Status    int       `json:"status,omitempty"`     // of the HTTP answer
+	Millis    int64     `json:"durationMs,omitempty"` // from the decision to the end
+	Secret    string    `json:"secret,omitempty"`     // name of the secret that was put in
+	Model     string    `json:"model,omitempty"`      // language model that answered
+	TokensIn  int64     `json:"tokensIn,omitempty"`   // those read from and written to a cache included
+	TokensOut int64     `json:"tokensOut,omitempty"`
+	Cost      float64   `json:"cost,omitempty"`      // of those tokens, in US dollars
+	Monitored bool      `json:"monitored,omitempty"` // denied by the rules, and let through by monitor mode
+	BytesIn   int64     `json:"bytesIn,omitempty"`   // towards the sandbox
+	BytesOut  int64     `json:"bytesOut,omitempty"`  // out of the sandbox
+	Prev      string    `json:"prev"`                // Hash of the line before; "" on the first
+	Hash      string    `json:"hash"`                // hex SHA-256 over the line with Hash empty
+}
+
+// Kind says what an event is about.
+type Kind string
+
+// The kinds of event.
+const (
+	Lifecycle Kind = "lifecycle"
+	Exec      Kind = "exec"
+	DNS       Kind = "dns"
+	Connect   Kind = "connect"
+	HTTP      Kind = "http"
+	Secret    Kind = "secret"
+	Grant     Kind = "grant"
+)
+
+// Recorder takes events. Record returns once the event is in the log; an
+// error means that it is not, and that what it is about must not go on.
+type Recorder interface {
+	Record(Event) error
+}
 
 // Bounds of the text fields of an event, in bytes; what is longer is cut and
 // ends in "...". They bound a line to well below maxLine.
@@ -60,6 +109,33 @@ func cut(s string, limit int) string {
 		s = s[:n-1] // the first byte of a rune that was cut
 	}
 	return s + "..."
+}
+
+const hashTail = `"hash":""}` // how a line ends before its hash is known
+
+// appendLine appends e's line, without the newline, and sets e.Hash. The line is ASCII alone: no
+// control and no bidirectional character reaches a terminal that shows the file as it is.
+func appendLine(b []byte, e *Event) ([]byte, error) {
+	begin := len(b)
+	e.Hash = ""
+	text, err := json.Marshal(e)
+	if err != nil {
+		return nil, err
+	}
+	for len(text) > 0 {
+		if text[0] < 0x7f {
+			b, text = append(b, text[0]), text[1:]
+			continue
+		}
+		r, size := utf8.DecodeRune(text)
+		for _, unit := range utf16.Encode([]rune{r}) {
+			b = fmt.Appendf(b, `\u%04x`, unit)
+		}
+		text = text[size:]
+	}
+	sum := sha256.Sum256(b[begin:])
+	e.Hash = hex.EncodeToString(sum[:])
+	return append(append(b[:len(b)-2], e.Hash...), `"}`...), nil
 }
 
 // decode reads a line, without its newline, and checks its own hash.

@@ -5,10 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -41,12 +43,11 @@ func record(t *testing.T, l *Log, hosts ...string) {
 
 func hostsOf(t *testing.T, path string, filter Filter) []string {
 	t.Helper()
-	events, err := ReadFile(path, filter)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var hosts []string
-	for _, e := range events {
+	for e, err := range EventsOf(path, filter) {
+		if err != nil {
+			t.Fatal(err)
+		}
 		hosts = append(hosts, e.Host)
 	}
 	return hosts
@@ -196,7 +197,7 @@ func TestVerifyFindsTampering(t *testing.T) {
 			}
 		})
 	}
-	if n, err := Verify(bytes.NewReader(intact)); n != 5 || err != nil {
+	if n, err := VerifyFile(path); n != 5 || err != nil {
 		t.Errorf("intact: %d, %v", n, err)
 	}
 	if err := os.Remove(HeadPath(path)); err != nil {
@@ -392,14 +393,107 @@ func FuzzVerify(f *testing.F) {
 	text, _ := os.ReadFile(path)
 	f.Add(text)
 	f.Fuzz(func(t *testing.T, fuzzed []byte) {
-		n, err := Verify(bytes.NewReader(fuzzed))
-		if err == nil && n > 0 && !bytes.HasPrefix(text, fuzzed) {
-			t.Errorf("%d events of another log are intact:\n%s", n, fuzzed)
+		c := chain{}
+		if err := c.read(bytes.NewReader(fuzzed)); err == nil && c.events > 0 && !bytes.HasPrefix(text, fuzzed) {
+			t.Errorf("%d events of another log are intact:\n%s", c.events, fuzzed)
 		}
-		for _, err := range Events(bytes.NewReader(fuzzed), Filter{}) {
-			if err != nil {
-				t.Error(err)
-			}
+		if err := newLineReader(bytes.NewReader(fuzzed)).each(Filter{}, func(Event) error { return nil }); err != nil {
+			t.Error(err)
 		}
 	})
+}
+
+// Lines are ASCII alone and say what the event says, whatever text is in it.
+func FuzzLines(f *testing.F) {
+	for _, text := range []string{"/a?\x7f<é😀>", "\"\\\x00\x1f\b\n", "\u202e\u2028\ufffd\U0010ffff", "\xff\xed\xa0\x80"} {
+		f.Add(text, int64(-1), 1e-7)
+	}
+	f.Fuzz(func(t *testing.T, text string, number int64, cost float64) {
+		e := Event{Seq: 1, Sandbox: text, Path: text, Reason: text, BytesIn: number, Cost: cost, Time: time.Unix(number%(1<<32), 0).UTC()}
+		line, err := appendLine([]byte("before"), &e)
+		if err != nil {
+			return
+		}
+		line = line[len("before"):]
+		for _, c := range line {
+			if c < ' ' || c >= 0x7f {
+				t.Fatalf("%q", line)
+			}
+		}
+		got, err := decode(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := e
+		want.Sandbox, want.Path, want.Reason = got.Sandbox, got.Path, got.Reason
+		if text := []rune(text); string(text) != got.Path {
+			t.Fatalf("%q is read as %q", string(text), got.Path)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}
+
+// What something inside makes happen fills a log slowly; what people do is not held up.
+func TestFlood(t *testing.T) {
+	l := openLog(t, newPath(t))
+	at := time.Unix(1_700_000_000, 0)
+	var slept time.Duration
+	l.now, l.sleep = func() time.Time { return at }, func(d time.Duration) { slept += d; at = at.Add(d) }
+	l.pace.SetBurstAt(at, 10_000)
+	l.pace.ReserveN(at, 0)
+	start := at
+	for l.size < 2<<20 {
+		if err := l.Record(Event{Kind: HTTP, Verdict: "allow", Host: "flood.test", Path: "/" + strings.Repeat("x", 1000)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if took, least := at.Sub(start), time.Duration(l.size-11_000)*time.Second/pacePerSecond; took < least {
+		t.Errorf("%d bytes took %v, less than %v", l.size, took, least)
+	}
+	slept = 0
+	for _, e := range []Event{{Kind: Lifecycle}, {Kind: Exec}, {Kind: Grant}, {Kind: Connect, Verdict: "deny"}} {
+		if err := l.Record(e); err != nil || slept > 0 {
+			t.Errorf("%s: held up for %v, %v", e.Kind, slept, err)
+		}
+	}
+	l.pace.ReserveN(at, 10_000)
+	l.pace.ReserveN(at, 10_000)
+	l.pace.SetLimitAt(at, 1)
+	if err := l.Record(Event{Kind: DNS, Verdict: "deny", Monitored: true}); err != nil || slept != maxPause {
+		t.Errorf("held up for %v, %v", slept, err)
+	}
+}
+
+// Nothing is dropped under load, and who verifies meanwhile sees a whole log.
+func TestConcurrentRecords(t *testing.T) {
+	path := newPath(t)
+	l := openLog(t, path)
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for n := range 250 {
+				if err := l.Record(Event{Kind: HTTP, Verdict: "allow", Host: fmt.Sprintf("%d-%d", i, n)}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for range 20 {
+		if _, err := VerifyFile(path); err != nil {
+			t.Error(err)
+		}
+	}
+	wg.Wait()
+	if n, err := VerifyFile(path); n != 2000 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	seen := map[string]bool{}
+	for _, host := range hostsOf(t, path, Filter{}) {
+		seen[host] = true
+	}
+	if len(seen) != 2000 {
+		t.Errorf("%d different events", len(seen))
+	}
 }

@@ -1,9 +1,13 @@
 package audit
 
 import (
+	"bytes"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"strconv"
 	"sync"
 	"time"
 
@@ -11,12 +15,9 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// maxSize bounds a log with its segments, because what writes it may be driven
-// from inside a sandbox. A full log refuses events, which denies what they are about.
-const (
-	maxSize     = 512 << 20
-	segmentSize = 64 << 20
-)
+// maxSize bounds a log in bytes, because what writes it may be driven from inside a sandbox. A
+// full log refuses events, which denies what they are about.
+const maxSize = 512 << 20
 
 // Log is a sandbox's audit log, open for appending. One process at a time
 // holds it. It is safe for concurrent use.
@@ -27,17 +28,14 @@ type Log struct {
 	sleep   func(time.Duration)
 	pace    *rate.Limiter
 
-	mu       sync.Mutex
-	file     *os.File
-	head     *os.File
-	size     int64 // of file
-	before   int64 // of the segments
-	segments int   // the number of the last
-	limit    int64 // of size and before
-	rotateAt int64 // the size at which file is put aside
-	last     head
-	line     []byte // what the last one was put together in
-	broken   error  // once a line could be neither written nor taken back
+	mu     sync.Mutex
+	file   *os.File
+	head   *os.File
+	size   int64
+	limit  int64 // of size
+	last   head
+	line   []byte // what the last one was put together in
+	broken error  // once a line could be neither written nor taken back
 }
 
 // Open opens the log at path, making it (0600) if it is absent, and continues
@@ -45,8 +43,8 @@ type Log struct {
 // cut off. Another process that holds the log is an error.
 func Open(path, sandbox string) (*Log, error) {
 	l := &Log{
-		path: path, sandbox: sandbox, now: time.Now, sleep: time.Sleep, pace: newPace(),
-		limit: maxSize, rotateAt: segmentSize,
+		path: path, sandbox: sandbox, now: time.Now, sleep: time.Sleep, limit: maxSize,
+		pace: rate.NewLimiter(pacePerSecond, paceBurst),
 	}
 	if err := l.open(path); err != nil {
 		return nil, fmt.Errorf("opening the audit log: %w", errors.Join(err, l.closeFiles()))
@@ -101,9 +99,6 @@ func (l *Log) resume() error {
 			return err
 		}
 	}
-	if err := l.resumeSegments(info, &last); err != nil {
-		return err
-	}
 	kept, err := readHead(l.head)
 	if err != nil {
 		return err
@@ -112,30 +107,6 @@ func (l *Log) resume() error {
 		l.last = kept // lines are missing at the end: the gap stays visible in the chain
 	}
 	return nil
-}
-
-// resumeSegments counts what was put aside; the last event is there when the
-// log, which is info, has none.
-func (l *Log) resumeSegments(info os.FileInfo, last *head) error {
-	before, err := segments(l.path, info)
-	if err != nil || len(before) == 0 {
-		return err
-	}
-	for _, s := range before {
-		l.before += s.info.Size()
-	}
-	newest := before[len(before)-1]
-	l.segments = newest.n
-	if last.seq > 0 {
-		return nil
-	}
-	f, err := os.Open(newest.path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	*last, _, err = lastEvent(f, newest.info.Size())
-	return err
 }
 
 // Record appends e. When it returns an error the event is not in the log, and
@@ -161,11 +132,6 @@ func (l *Log) Record(e Event) error {
 func (l *Log) record(e Event) (int64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.size >= l.rotateAt && l.broken == nil {
-		if err := l.rotateLocked(); err != nil {
-			l.rotateAt = l.size + segmentSize // what can't be put aside grows, up to the limit
-		}
-	}
 	before := l.size
 	err := l.recordLocked(e)
 	return l.size - before, err
@@ -183,8 +149,8 @@ func (l *Log) recordLocked(e Event) error {
 	}
 	line = append(line, '\n')
 	l.line = line
-	if l.before+l.size+int64(len(line)) > l.limit {
-		return fmt.Errorf("it has reached its limit of %d bytes; stop the sandbox and move it away, with its segments and its head file, to begin another", l.limit)
+	if l.size+int64(len(line)) > l.limit {
+		return fmt.Errorf("it has reached its limit of %d bytes; stop the sandbox and move it away, with its head file, to begin another", l.limit)
 	}
 	if n, err := l.file.Write(line); err != nil {
 		return l.takeBackLocked(int64(n), err)
@@ -230,4 +196,87 @@ func (l *Log) closeFiles() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// What is recorded of traffic that goes through, which something inside drives, may fill so much of
+// a log at once, and then so much a second. What would fill it faster is held up, each event by
+// maxPause at most: a loop of requests needs about an hour to fill a log, and work that a person
+// would call busy never waits. Denials are not held up here: a change of policy, which ends
+// connections, must not wait for them. Egress bounds how many there are.
+const (
+	paceBurst     = 64 << 20  // bytes
+	pacePerSecond = 128 << 10 // bytes
+	maxPause      = 5 * time.Second
+)
+
+// paced says whether an event is one of traffic that goes through.
+func paced(e Event) bool {
+	switch e.Kind {
+	case DNS, Connect, HTTP, Secret:
+		return e.Verdict != "deny" || e.Monitored
+	}
+	return false
+}
+
+// pauseFor counts n bytes, and returns how long to wait because of them.
+func (l *Log) pauseFor(n int64) time.Duration {
+	now := l.now()
+	return min(l.pace.ReserveN(now, int(n)).DelayFrom(now), maxPause)
+}
+
+// HeadPath is where the head of the log at path is kept: a file of one line,
+// "SEQ HASH" of the last event (SEQ in 20 digits), rewritten with every event.
+// A log that ends before its head was cut. It belongs to the log and is removed
+// with it.
+func HeadPath(path string) string { return path + ".head" }
+
+// head names one event of a chain; the zero head is before the first.
+type head struct {
+	seq  uint64
+	hash string
+}
+
+const headSize = 20 + 1 + 64 + 1
+
+func (h head) write(w io.WriterAt) error {
+	_, err := w.WriteAt(fmt.Appendf(nil, "%020d %s\n", h.seq, h.hash), 0)
+	return err
+}
+
+// readHead reads a head file; an empty one is the zero head.
+func readHead(f *os.File) (head, error) {
+	text := make([]byte, headSize+1)
+	n, err := f.ReadAt(text, 0)
+	if err != nil && err != io.EOF {
+		return head{}, err
+	}
+	if n == 0 {
+		return head{}, nil
+	}
+	seq, hash, found := bytes.Cut(bytes.TrimSuffix(text[:n], []byte("\n")), []byte(" "))
+	number, err := strconv.ParseUint(string(seq), 10, 64)
+	if _, hexErr := hex.DecodeString(string(hash)); n != headSize || !found || err != nil || hexErr != nil {
+		return head{}, fmt.Errorf("%s is damaged", f.Name())
+	}
+	return head{number, string(hash)}, nil
+}
+
+// lastEvent finds the last event in the first size bytes of f, and where its line ends; after
+// that there is half a line at most.
+func lastEvent(f io.ReaderAt, size int64) (last head, end int64, err error) {
+	start := max(0, size-2*maxLine)
+	tail := make([]byte, size-start)
+	if _, err := f.ReadAt(tail, start); err != nil && err != io.EOF {
+		return head{}, 0, err
+	}
+	whole := tail[:bytes.LastIndexByte(tail, '\n')+1]
+	if len(whole) == 0 && len(tail) < maxLine {
+		return head{}, start, nil
+	}
+	lines := bytes.Split(bytes.TrimSuffix(whole, []byte("\n")), []byte("\n"))
+	e, err := decode(lines[len(lines)-1])
+	if err != nil || len(tail)-len(whole) >= maxLine {
+		return head{}, 0, errors.Join(errors.New("its last line is no event; move the file away to keep it, and a new one is begun"), err)
+	}
+	return head{e.Seq, e.Hash}, start + int64(len(whole)), nil
 }

@@ -3,12 +3,16 @@ package audit
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
 	"os"
 	"time"
+
+	"forage/internal/tail"
 )
 
 // Filter chooses events; the zero Filter takes all.
@@ -23,76 +27,44 @@ func (f Filter) Match(e Event) bool {
 	return (!f.Denied || e.Verdict == "deny") && (f.Kind == "" || e.Kind == f.Kind) && !e.Time.Before(f.Since)
 }
 
-// Events reads the events of a log, in order, up to its end. A line that is
-// no event (see Verify) is left out. The error, if any, is that of reading.
-func Events(r io.Reader, filter Filter) iter.Seq2[Event, error] {
-	return func(yield func(Event, error) bool) {
-		lines := newLineReader(r)
-		for {
-			e, err := lines.next()
-			if err == io.EOF {
-				return
-			}
-			if err != nil {
-				yield(Event{}, err)
-				return
-			}
-			if filter.Match(e) && !yield(e, nil) {
-				return
-			}
-		}
-	}
-}
-
-// EventsOf reads the events of the log at path and of its segments, in order,
-// holding one at a time.
+// EventsOf reads the events of the log at path, in order, up to its end, holding one at a time. A
+// line that is no event (see VerifyFile) is left out. The error, if any, is that of reading.
 func EventsOf(path string, filter Filter) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		log, before, err := openWhole(path)
+		log, err := os.Open(path)
 		if err != nil {
 			yield(Event{}, fmt.Errorf("reading the audit log: %w", err))
 			return
 		}
 		defer log.Close()
-		for _, s := range before {
-			if !eventsOfSegment(s, filter, yield) {
-				return
+		err = newLineReader(log).each(filter, func(e Event) error {
+			if !yield(e, nil) {
+				return errEnough
 			}
+			return nil
+		})
+		if err != nil && err != errEnough {
+			yield(Event{}, err)
 		}
-		Events(log, filter)(yield)
 	}
 }
 
-// eventsOfSegment returns false when yield wants no more, or reading failed.
-func eventsOfSegment(s segment, filter Filter, yield func(Event, error) bool) bool {
-	f, err := os.Open(s.path)
+// Follow gives the events of the log at path to yield, those that are there and then each one as
+// it is written, until ctx is done (nil), the log is removed (nil) or yield returns an error (that
+// error). It sleeps in between. A log that is cut or replaced by another meanwhile is read from its
+// beginning.
+func Follow(ctx context.Context, path string, filter Filter, yield func(Event) error) error {
+	err := tail.File(ctx, path, func(file *os.File, _ bool) (func() error, error) {
+		lines := newLineReader(file)
+		return func() error { return lines.each(filter, yield) }, nil
+	})
 	if err != nil {
-		yield(Event{}, fmt.Errorf("reading the audit log: %w", err))
-		return false
+		return fmt.Errorf("following the audit log: %w", err)
 	}
-	defer f.Close()
-	for e, err := range Events(f, filter) {
-		if !yield(e, err) || err != nil {
-			return false
-		}
-	}
-	return true
+	return nil
 }
 
-// ReadFile is EventsOf as a list.
-func ReadFile(path string, filter Filter) ([]Event, error) {
-	var events []Event
-	for e, err := range EventsOf(path, filter) {
-		if err != nil {
-			return events, err
-		}
-		events = append(events, e)
-	}
-	return events, nil
-}
-
-// lineReader reads events from a file that may grow: io.EOF means that there
-// is no further whole line yet.
+// lineReader reads events from a file that may grow.
 type lineReader struct {
 	r       *bufio.Reader
 	partial []byte
@@ -103,7 +75,12 @@ func newLineReader(r io.Reader) *lineReader {
 	return &lineReader{r: bufio.NewReaderSize(r, 8<<10)}
 }
 
-func (l *lineReader) next() (Event, error) {
+// errEnough is the error of a yield that wants no more.
+var errEnough = errors.New("enough")
+
+// each gives the events that are there now, in whole lines, to yield. The error is yield's, or that
+// of reading.
+func (l *lineReader) each(filter Filter, yield func(Event) error) error {
 	for {
 		piece, err := l.r.ReadSlice('\n')
 		if !l.skip {
@@ -116,15 +93,17 @@ func (l *lineReader) next() (Event, error) {
 		case err == bufio.ErrBufferFull:
 			continue
 		case err == io.EOF:
-			return Event{}, io.EOF
+			return nil
 		case err != nil:
-			return Event{}, fmt.Errorf("reading the audit log: %w", err)
+			return fmt.Errorf("reading the audit log: %w", err)
 		}
 		var e Event
 		decoded := !l.skip && json.Unmarshal(bytes.TrimSpace(l.partial), &e) == nil
 		l.partial, l.skip = l.partial[:0], false
-		if decoded {
-			return e, nil
+		if decoded && filter.Match(e) {
+			if err := yield(e); err != nil {
+				return err
+			}
 		}
 	}
 }

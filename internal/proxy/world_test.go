@@ -223,9 +223,12 @@ func ask(t *testing.T, conn net.Conn, text string) string {
 // events are the lines of a client's audit log, or of the service's ("_proxy").
 func (w *world) events(name string) []audit.Event {
 	w.t.Helper()
-	events, err := audit.ReadFile(filepath.Join(w.dir, "audit", name+".audit.jsonl"), audit.Filter{})
-	if err != nil {
-		w.t.Fatal(err)
+	var events []audit.Event
+	for e, err := range audit.EventsOf(filepath.Join(w.dir, "audit", name+".audit.jsonl"), audit.Filter{}) {
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		events = append(events, e)
 	}
 	return events
 }

@@ -30,7 +30,7 @@ const maxRecord = 16 << 20
 //	DIR/sandboxes/NAME.json          the record
 //	DIR/sandboxes/NAME.generated/    files made for the sandbox (its host key)
 //	DIR/sandboxes/NAME.log           output of the agent's window
-//	DIR/sandboxes/NAME.audit.jsonl   audit events (and NAME.audit.N.jsonl, see audit.SegmentPath)
+//	DIR/sandboxes/NAME.audit.jsonl   audit events, and .head beside it (see audit.HeadPath)
 //	DIR/sandboxes/NAME.usage.json    what it has used of the network, see meter.Ledger
 //	DIR/sandboxes/NAME.shown.json    what the user has seen as refused last
 //	DIR/workspaces/                  what workspace providers make
@@ -227,15 +227,7 @@ func (p Paths) files(keepAudit bool) []string {
 	if keepAudit {
 		return files
 	}
-	// The log's head and its segments are beside it (see audit.SegmentPath).
-	dir, prefix := filepath.Dir(p.Audit), strings.TrimSuffix(filepath.Base(p.Audit), "jsonl")
-	entries, _ := os.ReadDir(dir) // what can't be listed can't be removed either, which the record's own removal tells
-	for _, entry := range entries {
-		if strings.HasPrefix(entry.Name(), prefix) {
-			files = append(files, filepath.Join(dir, entry.Name()))
-		}
-	}
-	return files
+	return append(files, p.Audit, p.Audit+".head") // see audit.HeadPath
 }
 
 // BrokenError is a record that is there and can't be used: damaged, or written
