@@ -1,0 +1,68 @@
+package deadline
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os/exec"
+	"testing"
+	"testing/synctest"
+)
+
+func TestWhatDoesNotAnswerIsNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := Within(t.Context(), Answer, "the guest")
+		defer cancel()
+		forever := make(chan error)
+		err := Do(ctx, func() error { return <-forever })
+		if !errors.Is(err, context.DeadlineExceeded) || err.Error() != "the guest has not answered within 30s" {
+			t.Errorf("it ends with %v", err)
+		}
+		close(forever)
+		if err := Do(t.Context(), func() error { return io.EOF }); err != io.EOF {
+			t.Errorf("what answers: %v", err)
+		}
+	})
+}
+
+func TestDrop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		silent, theirs := net.Pipe()
+		defer theirs.Close()
+		defer Drop(t.Context(), Answer, silent)()
+		if _, err := silent.Read(make([]byte, 1)); err == nil {
+			t.Error("a silent connection stays")
+		}
+		ours, theirs := net.Pipe()
+		defer ours.Close()
+		Drop(t.Context(), Answer, ours)()
+		go theirs.Write([]byte("x"))
+		if _, err := ours.Read(make([]byte, 1)); err != nil {
+			t.Errorf("a connection that answered: %v", err)
+		}
+	})
+}
+
+func TestKill(t *testing.T) {
+	for _, ours := range []bool{false, true} {
+		cmd := exec.Command("cat")
+		in, err := cmd.StdinPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := Kill(cmd.Process.Pid, func() (bool, error) { return ours, nil }); err != nil {
+			t.Error(err)
+		}
+		in.Close()
+		if killed := cmd.Wait() != nil; killed != ours {
+			t.Errorf("ours %v: killed %v", ours, killed)
+		}
+		if err := Kill(cmd.Process.Pid, func() (bool, error) { return false, nil }); err != nil {
+			t.Errorf("one that has ended: %v", err)
+		}
+	}
+}
