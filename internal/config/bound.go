@@ -13,24 +13,22 @@ import (
 // says where it may go, and no two go to the same host. What a template gives a variable of its own
 // does without its secret, and with wrappers hosts don't matter.
 func (v converter) boundSecrets() {
-	for name, raw := range v.config.raw.Templates {
-		t := v.config.Templates[name]
+	for name, t := range v.config.Templates {
+		at := join("templates", name)
 		taken := map[entry]string{} // the secret that has a host
 		for _, agent := range slices.Sorted(maps.Keys(t.Agents)) {
-			var at []any // the agents of a built-in template are not written anywhere
-			if isText(raw.Agents[agent].SecretName) {
-				at = []any{"templates", name, "agents", agent, "secretName"}
-			}
-			v.bind(t, t.Agents[agent].Secret, taken, at)
+			v.bind(t, t.Agents[agent].Secret, taken, join(at+".agents", agent)+".secretName")
 		}
-		for i, secret := range raw.Secrets {
-			v.bind(t, secret, taken, []any{"templates", name, "secrets", i})
+		for i, secret := range t.Secrets {
+			v.bind(t, secret, taken, item(at+".secrets", i))
 		}
 	}
 }
 
-// bind adds the hosts of a secret that is configured to those that are taken. at is where it is named; nil is nowhere.
-func (v converter) bind(t forage.Template, name string, taken map[entry]string, at []any) {
+// bind adds the hosts of a secret that is configured to those that are taken. The agents of a
+// built-in template name theirs at a path that no file has: that is never wrong.
+func (v converter) bind(t forage.Template, name string, taken map[entry]string, at string) {
+	_, isWritten := v.at[at]
 	if _, ok := v.config.raw.Secrets[name]; !ok {
 		return
 	}
@@ -43,7 +41,7 @@ func (v converter) bind(t forage.Template, name string, taken map[entry]string, 
 	if slices.ContainsFunc(variables, func(variable string) bool { _, ok := t.Env[variable]; return ok }) {
 		return
 	}
-	if len(hosts) == 0 && at != nil {
+	if len(hosts) == 0 && isWritten {
 		v.wrong(at, "the secret %s does not say where it may go: add hosts or preset to [secrets.%s]", name, name)
 	}
 	for _, text := range hosts {
@@ -56,7 +54,7 @@ func (v converter) bind(t forage.Template, name string, taken map[entry]string, 
 		}
 		other, used := taken[host]
 		taken[host] = name
-		if used && other != name && at != nil {
+		if used && other != name && isWritten {
 			v.wrong(at, "%s is a host of the secret %s and of %s too: a host gets one secret", strings.TrimSuffix(text, ":443"), name, other)
 			return
 		}

@@ -1,67 +1,73 @@
 package config
 
 import (
+	"maps"
 	"slices"
 
 	"forage"
 	"forage/internal/agent"
 )
 
-// builtins are the templates that are there without any file. They set no
+// builtins are what is there without any file, as a file says it. Its templates set no
 // limit that needs control groups, so that a first run works anywhere, and allow no
 // host but those that their agent's API and its login need. They name the secret of that API
 // by its preset, so that it is found where nobody configures it.
-func builtins() map[string]forage.Template {
-	templates := map[string]forage.Template{}
-	for _, t := range [...]forage.Template{
-		agentTemplate("generic", "Any command, with no network until hosts are allowed", nil, "shell", shellAgent()),
-		agentTemplate("shell", "A shell, with no network until hosts are allowed", nil, "shell", shellAgent()),
-	} {
-		templates[t.Name] = t
+func builtins() map[string]any {
+	// It is bash where the root filesystem has it, and no login shell:
+	// profile files would replace the PATH that the sandbox was given.
+	shell := map[string]any{"command": list("sh", "-c", `exec "$(command -v bash || command -v sh)"`)}
+	templates := map[string]any{
+		"generic": builtin("Any command, with no network until hosts are allowed", nil, map[string]any{"shell": shell}),
+		"shell":   builtin("A shell, with no network until hosts are allowed", nil, map[string]any{"shell": shell}),
 	}
+	agents, hosts := map[string]any{"multi": shell}, []string{}
 	for _, known := range agent.All() {
-		templates[known.Name] = agentTemplate(known.Name, known.About, known.Hosts, known.Name, builtinAgent(known))
+		// It asks for nothing: the sandbox says what it may do.
+		says := map[string]any{"command": list(known.Command...), "permissions": map[string]any{"skipAll": true}}
+		for key, text := range map[string]string{"authEnvVar": known.AuthEnvVar, "secretName": known.Secret} {
+			if text != "" {
+				says[key] = text
+			}
+		}
+		templates[known.Name] = builtin(known.About, known.Hosts, map[string]any{known.Name: says})
+		if known.Name == "claude" || known.Name == "opencode" {
+			agents[known.Name], hosts = says, append(hosts, known.Hosts...)
+		}
 	}
-	templates["multi"] = multi()
-	return templates
+	// Two agents, each with its own secret, and a shell to start them from.
+	templates["multi"] = builtin("Claude Code and opencode, each with its own key", hosts, agents)
+	return map[string]any{
+		"portRange": map[string]any{"from": int64(2200), "to": int64(2299)}, "sshListen": "127.0.0.1",
+		"defaultTemplate": "generic", "containerPrefix": "forage-", "templates": templates,
+	}
+}
+
+// newTemplate is what holds in a template where nothing is said.
+func newTemplate() map[string]any {
+	return map[string]any{"rootfs": string(forage.RootfsHost), "network": string(forage.NetworkRestricted)}
+}
+
+func builtin(description string, hosts []string, agents map[string]any) map[string]any {
+	t := newTemplate()
+	maps.Copy(t, map[string]any{"description": description, "agents": agents})
+	if hosts != nil {
+		t["allowedHosts"] = list(hosts...)
+	}
+	return t
+}
+
+func list(texts ...string) []any {
+	items := make([]any, len(texts))
+	for i, text := range texts {
+		items[i] = text
+	}
+	return items
 }
 
 // BuiltinHosts are the hosts that the built-in template of that name allows; none if
 // there is no such template.
-func BuiltinHosts(name string) []string { return builtins()[name].Network.Allow }
-
-func agentTemplate(name, description string, hosts []string, agentName string, a forage.Agent) forage.Template {
-	return forage.Template{
-		Name:        name,
-		Description: description,
-		Rootfs:      forage.Rootfs{Kind: forage.RootfsHost},
-		Network:     forage.Network{Mode: forage.NetworkRestricted, Allow: hosts},
-		Agents:      map[string]forage.Agent{agentName: a},
-		Caches:      forage.CacheNames(),
-	}
-}
-
-// shellAgent is bash where the root filesystem has it. It is no login shell:
-// profile files would replace the PATH that the sandbox was given.
-func shellAgent() forage.Agent {
-	return forage.Agent{Command: []string{"sh", "-c", `exec "$(command -v bash || command -v sh)"`}}
-}
-
-// builtinAgent asks for nothing: the sandbox says what it may do.
-func builtinAgent(known agent.Agent) forage.Agent {
-	return forage.Agent{
-		Command: slices.Clone(known.Command), AuthEnvVar: known.AuthEnvVar, Secret: known.Secret,
-		Permissions: &forage.Permissions{SkipAll: true},
-	}
-}
-
-// multi has two agents, each with its own secret, and a shell to start them from.
-func multi() forage.Template {
-	t := agentTemplate("multi", "Claude Code and opencode, each with its own key", nil, "multi", shellAgent())
-	for _, name := range [...]string{"claude", "opencode"} {
-		known, _ := agent.Lookup(name)
-		t.Agents[name] = builtinAgent(known)
-		t.Network.Allow = append(t.Network.Allow, known.Hosts...)
-	}
-	return t
+func BuiltinHosts(name string) []string {
+	var raw rawFile
+	binder{document{values: builtins()}, &problems{}, ""}.bind(&raw)
+	return slices.Clone(raw.Templates[name].AllowedHosts)
 }

@@ -34,32 +34,11 @@ type Config struct {
 	Files       []string // what was read, in order; later ones go over earlier ones
 
 	raw  rawFile
-	tree *node // what the files said, with absolute paths; nil if nothing
+	said document // the files over what is built in, with absolute paths
 }
 
 // PortRange is a range of TCP ports, both ends included.
 type PortRange struct{ From, To int }
-
-// Secret declares a credential: exactly one source, and where it may be used.
-// It never holds the value.
-type Secret struct {
-	File    string   // absolute
-	Env     string   // variable of the caller's environment
-	Command []string // argv whose output it is
-	Keyring string   // "service/user"
-	Login   forage.LoginKind
-	// LoginFile is where that login is, absolute; "" is the agent's own place.
-	LoginFile string
-	// Preset is what is built in for a service and holds where the rest says nothing;
-	// "" is that of the secret's own name, if there is one.
-	Preset string
-	Hosts  []string
-	Place  forage.SecretPlace // "" is the preset's, else a header
-	Header string
-	Format string // with "{}" for the value; "" is the value alone
-	Query  string // parameter, of forage.PlaceQuery
-	User   string // of forage.PlaceBasic
-}
 
 // KeyUse is a key that a file uses.
 type KeyUse struct {
@@ -70,56 +49,40 @@ type KeyUse struct {
 
 func (u KeyUse) String() string { return fmt.Sprintf("%s (%s:%d)", u.Key, u.File, u.Line) }
 
-// defaults is the configuration without any file.
-func defaults() *Config {
-	return &Config{
-		PortRange:       PortRange{2200, 2299},
-		SSHListen:       "127.0.0.1",
-		DefaultTemplate: "generic",
-		ContainerPrefix: "forage-",
-		Secrets:         map[string]Secret{},
-		Templates:       builtins(),
-		Unsupported:     map[string][]KeyUse{},
-	}
-}
-
 // Load reads the configuration: the system's file and, for an ordinary user,
-// the user's own over it. Missing files are fine, everything else that is wrong is an
-// *Error (exit status 64). Tables are merged key by key, so that a template
+// the user's own over it, both over what is built in. Missing files are fine, everything else that
+// is wrong is an *Error (exit status 64). Tables are merged key by key, so that a template
 // keeps what a later file doesn't say; every other value, lists included, is replaced.
 // What any of the files forbids stays forbidden.
 func Load(env Env) (*Config, error) {
-	c := defaults()
-	c.Forbid = newForbid(env.Home)
+	c := &Config{
+		Templates: map[string]forage.Template{}, Unsupported: map[string][]KeyUse{},
+		Forbid: newForbid(env.Home), said: document{builtins(), map[string]position{}},
+	}
 	files, err := env.files()
-	if err != nil || len(files) == 0 {
-		return c, err
+	if err != nil {
+		return nil, err
 	}
 	var p problems
-	var merged *node
 	for _, file := range files {
-		tree := read(file, &p)
-		if tree == nil {
+		c.Files = append(c.Files, file.path)
+		said, ok := read(file, &p)
+		if !ok {
 			continue
 		}
-		c.Files = append(c.Files, file.path)
 		var raw rawFile
-		before := len(p.list)
-		bind(tree, &raw, &p)
-		if len(p.list) == before && raw.Forbid != nil {
-			c.Forbid = c.Forbid.And(convertForbid(raw.Forbid, tree.at("forbid"), env.Home, &p))
+		binder{said, &p, env.Home}.bind(&raw)
+		c.Forbid = c.Forbid.And(forbidOf(raw.Forbid, said, env.Home))
+		for name := range raw.Templates {
+			c.said.values = overlay(map[string]any{"templates": map[string]any{name: newTemplate()}}, c.said.values)
 		}
-		merged = overlay(merged, tree)
+		c.said = c.said.overlay(said)
 	}
 	if err := p.err(); err != nil {
 		return nil, err
 	}
-	if merged == nil {
-		return c, nil
-	}
-	c.tree = merged
-	bind(merged, &c.raw, &p)
-	convert(c, merged, env.Home, &p)
+	binder{c.said, &p, env.Home}.bind(&c.raw)
+	converter{c.said, &p, c}.convert()
 	if err := p.err(); err != nil {
 		return nil, err
 	}

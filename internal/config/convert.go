@@ -1,30 +1,61 @@
 package config
 
 import (
-	"fmt"
+	"cmp"
+	"errors"
 	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"forage"
 	"forage/internal/policy"
+	"forage/internal/provider"
 )
 
-// converter turns raw values into typed ones over what c holds already.
+// converter turns raw values, each of which is right by itself, into typed ones, and finds what
+// is wrong with them together.
 type converter struct {
+	document
 	*problems
 	config *Config
-	root   *node
-	home   string
 }
 
-// convert applies what the merged files say to c.
-func convert(c *Config, root *node, home string, p *problems) {
-	v := converter{p, c, root, home}
-	raw := &c.raw
-	v.general(raw)
-	v.network(raw.Network)
-	v.hostSets(raw.HostSets)
+// convert makes c of what the files say over what is built in.
+func (v converter) convert() {
+	c, raw := v.config, &v.config.raw
+	c.User, c.AuthorizedKeys, c.Terminal = raw.User, raw.AuthorizedKeys, raw.Terminal
+	c.SSHListen, c.DefaultTemplate, c.ContainerPrefix = raw.SSHListen, raw.DefaultTemplate, raw.ContainerPrefix
+	c.PortRange = PortRange(raw.PortRange)
+	if r := c.PortRange; r.From > r.To {
+		v.wrong("portRange", "from (%d) is greater than to (%d)", r.From, r.To)
+	}
+	c.Network = forage.NetworkFacts{
+		PrivateHosts: raw.Network.PrivateHosts, UpstreamCA: raw.Network.UpstreamCA, UpstreamProxy: raw.Network.UpstreamProxy,
+	}
+	for from, to := range raw.Network.Resolve {
+		from, to, err := parseResolve(from, to)
+		if v.check(err, join("network.resolve", from)) {
+			if c.Network.Resolve == nil {
+				c.Network.Resolve = map[string]string{}
+			}
+			c.Network.Resolve[from] = to
+		}
+	}
+	c.HostSets = raw.HostSets
+	for name, hosts := range raw.HostSets {
+		for i, host := range hosts {
+			at := item(join("hostSets", name), i)
+			if policy.IsSet(host) && host != "@"+name {
+				v.wrong(at, "%q: a set holds hosts, and of sets itself alone, as @%s", host, name)
+				continue
+			}
+			v.check(checkHost(host), at)
+		}
+	}
+	c.Notify = forage.Notify(raw.Notify)
+	v.argv("notify.command", raw.Notify.Command)
+	c.Secrets = raw.Secrets
 	for name, secret := range raw.Secrets {
 		v.secret(name, secret)
 	}
@@ -32,178 +63,208 @@ func convert(c *Config, root *node, home string, p *problems) {
 		v.template(name, template)
 	}
 	v.boundSecrets()
-	v.notify(raw.Notify)
 	v.proxy(raw.Proxy)
-	if _, ok := c.Templates[c.DefaultTemplate]; !ok {
-		known := slices.Sorted(maps.Keys(c.Templates))
-		v.wrong([]any{"defaultTemplate"}, "no template is called %.80q%s", c.DefaultTemplate, didYouMean(c.DefaultTemplate, known))
-	}
+	v.templateName("defaultTemplate", c.DefaultTemplate)
 }
 
 // wrong adds a problem with the value at path.
-func (v converter) wrong(path []any, format string, args ...any) {
-	v.add(v.root.at(path...).pos, pathText(path)+": "+format, args...)
+func (v converter) wrong(path, format string, args ...any) {
+	v.add(v.place(path), path+": "+format, args...)
 }
 
 // check adds err, if it is one, as a problem with the value at path.
-func (v converter) check(err error, path ...any) bool {
+func (v converter) check(err error, path string) bool {
 	if err != nil {
 		v.wrong(path, "%v", err)
 	}
 	return err == nil
 }
 
-// path makes a path in a file absolute, relative to that file's folder.
-func (v converter) path(text string, at ...any) string {
-	base := filepath.Dir(v.root.at(at...).pos.file)
-	path, err := resolvePath(text, base, v.home)
-	v.check(err, at...)
-	v.means(path, at...)
-	return path
-}
-
-// means puts what a text stands for in its place, for show: a path is relative to its own file.
-func (v converter) means(text string, at ...any) {
-	if n := v.root.at(at...); n.kind == kindString {
-		n.text = text
+// argv checks a command that is there.
+func (v converter) argv(path string, command []string) {
+	if command != nil && (len(command) == 0 || command[0] == "") {
+		v.wrong(path, "expected a program and its arguments")
 	}
 }
 
-func (v converter) general(raw *rawFile) {
-	c := v.config
-	if raw.User != nil {
-		c.User = *raw.User
-		if !isUserName(c.User) {
-			v.wrong([]any{"user"}, "%.80q is not a user's name", c.User)
-		}
-	}
-	if raw.AuthorizedKeys != nil {
-		c.AuthorizedKeys = raw.AuthorizedKeys
-		for i, line := range raw.AuthorizedKeys {
-			v.check(checkKey(line), "authorizedKeys", i)
-		}
-	}
-	if raw.PortRange != nil {
-		v.ports(raw.PortRange)
-	}
-	if raw.SSHListen != nil {
-		c.SSHListen = *raw.SSHListen
-		v.check(checkListen(c.SSHListen), "sshListen")
-	}
-	c.Terminal = raw.Terminal
-	v.each(raw.Terminal, checkTerminal, []any{"terminal"})
-	setText(&c.DefaultTemplate, raw.DefaultTemplate)
-	if raw.ContainerPrefix != nil {
-		c.ContainerPrefix = *raw.ContainerPrefix
-		if !isPrefix(c.ContainerPrefix) {
-			v.wrong([]any{"containerPrefix"}, "%.80q: expected up to 32 of a-z, 0-9 and -", c.ContainerPrefix)
-		}
+// templateName checks the name of a template that something else has.
+func (v converter) templateName(path, name string) {
+	if _, ok := v.config.Templates[name]; !ok {
+		v.wrong(path, "no template is called %.80q%s", name, didYouMean(name, slices.Sorted(maps.Keys(v.config.Templates))))
 	}
 }
 
-func checkTerminal(what string) error {
-	if what != "clipboard" && what != "title" {
-		return fmt.Errorf("%.80q: expected clipboard or title", what)
+const ephemeralHome = "ephemeral" // of home; the other value is kept
+
+func (v converter) template(name string, raw rawTemplate) {
+	at := join("templates", name)
+	t := forage.Template{
+		Name: name, Description: raw.Description, Runtime: raw.Runtime, ExtraPackages: raw.ExtraPackages,
+		Network: forage.Network{
+			Mode: cmp.Or(forage.NetworkMode(raw.Network), forage.NetworkRestricted), Allow: raw.AllowedHosts,
+			Rules: v.rules(raw.Rules, at+".rules"), Monitor: raw.Monitor,
+		},
+		Traffic: trafficOf(raw.Traffic), Limits: limitsOf(raw.ResourceLimits), Secrets: raw.Secrets,
+		ReadOnlyWorkspace: raw.ReadOnlyWorkspace, Unprotected: raw.Protect != nil && !*raw.Protect, SamePath: raw.SamePath,
+		Caches: forage.CacheNames(), Volumes: raw.Volumes, EphemeralHome: raw.Home == ephemeralHome,
+		Security: forage.Security{NestedNamespaces: raw.NestedNamespaces},
+		Init:     raw.InitCommands, Skills: forage.Skills(raw.Skills), Env: raw.Env, ClaudeSettings: raw.ClaudeSettings,
+		Agents: v.agents(name, raw, at), Parts: v.parts(raw.Workspace.Mounts, at+".workspace.mounts"),
 	}
-	return nil
+	kind, ref, _ := strings.Cut(cmp.Or(raw.Rootfs, string(forage.RootfsHost)), ":")
+	t.Rootfs = forage.Rootfs{Kind: forage.RootfsKind(kind), Ref: ref}
+	if raw.Caches != nil {
+		t.Caches = *raw.Caches
+	}
+	if raw.SecretMode == string(forage.SecretsWrapped) {
+		t.SecretMode = forage.SecretsWrapped
+	}
+	for i, name := range raw.Secrets {
+		v.secretName(name, item(at+".secrets", i))
+	}
+	v.config.Templates[name] = t
 }
 
-func (v converter) ports(raw *rawPortRange) {
-	r := &v.config.PortRange
-	for _, end := range []struct {
-		key string
-		raw *int64
-		to  *int
-	}{{"from", raw.From, &r.From}, {"to", raw.To, &r.To}} {
-		if end.raw == nil {
-			continue
-		}
-		if *end.raw < 1 || *end.raw > 65535 {
-			v.wrong([]any{"portRange", end.key}, "%d: expected a port, 1 to 65535", *end.raw)
-			return
-		}
-		*end.to = int(*end.raw)
-	}
-	if r.From > r.To {
-		v.wrong([]any{"portRange"}, "from (%d) is greater than to (%d)", r.From, r.To)
-	}
+// limitsOf are limits whose texts have been checked.
+func limitsOf(raw rawLimits) forage.Limits {
+	l := forage.Limits{TasksMax: raw.TasksMax}
+	l.CPUQuota, _ = parsePercent(raw.CPUQuota)
+	l.MemoryMax, _ = parseSize(raw.MemoryMax)
+	l.DiskMax, _ = parseSize(raw.DiskMax)
+	l.WallClock, _ = parseDuration(raw.WallClock)
+	return l
 }
 
-func (v converter) network(raw *rawNetwork) {
-	if raw == nil {
-		return
+func trafficOf(raw rawTraffic) forage.Traffic {
+	t := forage.Traffic{
+		RequestsPerMinute: raw.RequestsPerMinute, ConnectionsMax: raw.ConnectionsMax, MaxTokens: raw.MaxTokens, MaxCost: raw.MaxCost,
 	}
-	facts := &v.config.Network
-	for from, to := range raw.Resolve {
-		from, to, err := parseResolve(from, to)
-		if !v.check(err, "network", "resolve", from) {
-			continue
-		}
-		if facts.Resolve == nil {
-			facts.Resolve = map[string]string{}
-		}
-		facts.Resolve[from] = to
-	}
-	setList(&facts.PrivateHosts, raw.PrivateHosts)
-	v.each(raw.PrivateHosts, checkPrivateHost, []any{"network", "privateHosts"})
-	if raw.UpstreamCA != nil {
-		facts.UpstreamCA = v.path(*raw.UpstreamCA, "network", "upstreamCA")
-	}
-	if raw.UpstreamProxy != nil {
-		facts.UpstreamProxy = *raw.UpstreamProxy
-		v.check(checkProxy(facts.UpstreamProxy), "network", "upstreamProxy")
-	}
+	t.BytesMax, _ = parseSize(raw.BytesMax)
+	return t
 }
 
-func (v converter) notify(raw *rawNotify) {
-	if raw == nil {
-		return
-	}
-	n := &v.config.Notify
-	n.Desktop, n.Bell = isTrue(raw.Desktop), isTrue(raw.Bell)
-	setList(&n.Command, raw.Command)
-	if raw.Command != nil && (len(raw.Command) == 0 || raw.Command[0] == "") {
-		v.wrong([]any{"notify", "command"}, "expected a program and its arguments")
-	}
-}
-
-func (v converter) hostSets(raw map[string][]string) {
-	for name, hosts := range raw {
-		v.check(checkSetName(name), "hostSets", name)
-		for i, host := range hosts {
-			if policy.IsSet(host) && host != "@"+name {
-				v.wrong([]any{"hostSets", name, i}, "%q: a set holds hosts, and of sets itself alone, as @%s", host, name)
-				continue
+// agents are a template's agents. What is known of one and can't be enforced is noted.
+func (v converter) agents(template string, raw rawTemplate, at string) map[string]forage.Agent {
+	var agents map[string]forage.Agent
+	for _, name := range slices.Sorted(maps.Keys(raw.Agents)) {
+		r, at := raw.Agents[name], join(at+".agents", name)
+		agent := forage.Agent{
+			Command: r.Command, AuthEnvVar: r.AuthEnvVar, Secret: r.SecretName, BaseURLEnvVar: r.BaseURLEnvVar,
+			HostConfigDir: r.HostConfigDir, ConfigReadOnly: r.HostConfigDirReadOnly, Hooks: r.Hooks,
+			Permissions: &forage.Permissions{SkipAll: true},
+		}
+		if p := r.Permissions; p != nil {
+			agent.Permissions = &forage.Permissions{SkipAll: p.SkipAll == nil || *p.SkipAll, Allow: p.Allow, Deny: p.Deny}
+		}
+		v.argv(at+".command", r.Command)
+		if r.Command == nil && r.Package == "" {
+			v.wrong(at, "this agent has no command")
+		}
+		if r.SecretName != "" {
+			v.secretName(r.SecretName, at+".secretName")
+		}
+		if r.ContainerConfigDir != "" {
+			agent.ContainerConfigDir = r.ContainerConfigDir
+			if inside, ok := strings.CutPrefix(r.ContainerConfigDir, "~/"); ok {
+				agent.ContainerConfigDir = forage.HomePath + "/" + inside
 			}
-			v.check(checkHost(host), "hostSets", name, i)
+			if !under(agent.ContainerConfigDir, forage.HomePath) || filepath.Clean(agent.ContainerConfigDir) != agent.ContainerConfigDir {
+				v.wrong(at+".containerConfigDir", "%.80q: expected a folder below %s", r.ContainerConfigDir, forage.HomePath)
+			}
+		}
+		if r.Package != "" {
+			used := v.place(at + ".package")
+			v.config.Unsupported[template] = append(v.config.Unsupported[template], KeyUse{at + ".package", used.file.path, used.line()})
+		}
+		if agents == nil {
+			agents = map[string]forage.Agent{}
+		}
+		agents[name] = agent
+	}
+	return agents
+}
+
+// rules are the rules as they are written; each that means nothing is a problem where it is.
+func (v converter) rules(raw []rawRule, at string) []forage.Rule {
+	var rules []forage.Rule
+	for i, r := range raw {
+		rule := forage.Rule{Host: r.Host, Methods: r.Methods, Paths: r.Paths, Deny: r.Deny, Inspect: r.Inspect}
+		if r.Git != nil {
+			rule.Git = (*forage.GitRule)(r.Git)
+		}
+		rules = append(rules, rule)
+		at := item(at, i)
+		for key, list := range map[string][]string{"methods": r.Methods, "paths": r.Paths} {
+			if list != nil && len(list) == 0 {
+				v.wrong(at+"."+key, "expected at least one; without the key any will do")
+			}
+		}
+		if policy.IsSet(rule.Host) {
+			v.check(checkSetName(rule.Host[1:]), at+".host")
+			rule.Host = "one-of-the-set.invalid"
+		}
+		var wrong *policy.RuleError
+		if err := policy.CheckRule(rule); errors.As(err, &wrong) {
+			for _, step := range wrong.Path {
+				if index, ok := step.(int); ok {
+					at = item(at, index)
+				} else {
+					at = join(at, step.(string))
+				}
+			}
+			v.wrong(at, "%v", wrong.Err)
 		}
 	}
-	v.config.HostSets = raw
+	return rules
 }
 
-// checkPrivateHost takes a name or a suffix, without a port.
-func checkPrivateHost(text string) error {
-	name := strings.TrimPrefix(text, "*.")
-	if canonical, err := policy.Canonical(name); err != nil || canonical != name {
-		return fmt.Errorf("%.80q: expected a name in lower case, or *.suffix, without a port", text)
+// secret checks one credential: that it has one source, and says one thing about its use.
+func (v converter) secret(name string, s Secret) {
+	at := join("secrets", name)
+	if sources := count(s.File != "", s.Env != "", s.Command != nil, s.Keyring != "", s.Login != ""); sources != 1 {
+		v.wrong(at, "expected one of file, env, command, keyring and login, found %d", sources)
 	}
-	return nil
-}
-
-func setText(to, from *string) {
-	if from != nil {
-		*to = *from
+	v.argv(at+".command", s.Command)
+	if s.LoginFile != "" && s.Login == "" {
+		v.wrong(at+".loginFile", "expected login as well: claude or chatgpt")
 	}
-}
-
-func setBool(to, from *bool) {
-	if from != nil {
-		*to = *from
+	said := s.Place
+	for _, part := range [...]struct {
+		key, text string
+		places    []forage.SecretPlace // that it says something about
+	}{
+		{"header", s.Header, []forage.SecretPlace{forage.PlaceHeader, forage.PlaceReplace}},
+		{"format", s.Format, []forage.SecretPlace{forage.PlaceHeader}},
+		{"query", s.Query, []forage.SecretPlace{forage.PlaceQuery}},
+		{"user", s.User, []forage.SecretPlace{forage.PlaceBasic}},
+	} {
+		if _, ok := v.at[at+"."+part.key]; !ok {
+			continue
+		}
+		if s.Place == "" && part.key != "format" {
+			s.Place = part.places[0]
+		} else if !slices.Contains(part.places, s.Place) {
+			v.wrong(at+"."+part.key, "%s is for inject = %q", part.key, part.places[0])
+		}
 	}
+	switch {
+	case (s.Place == forage.PlaceHeader || s.Place == forage.PlaceReplace) && s.Header == "":
+		v.wrong(at+".inject", "expected header as well, the name of a request header")
+	case s.Place == forage.PlaceQuery && s.Query == "":
+		v.wrong(at+".inject", "expected query as well, the name of a parameter")
+	}
+	if _, own := provider.Lookup(name); len(s.Hosts) > 0 && s.Preset == "" && !own && s.Login == "" && said == "" && s.Place == "" {
+		v.wrong(at+".hosts", "expected inject, header, query or user as well: how requests to these hosts carry it")
+	}
+	v.config.Secrets[name] = s
 }
 
-func setList(to *[]string, from []string) {
-	if from != nil {
-		*to = slices.Clone(from)
+// secretName checks the name of a secret that a template uses: one that is
+// configured, or that of a preset, which is looked for when a sandbox starts.
+func (v converter) secretName(name, at string) {
+	known := slices.Concat(provider.Names(), slices.Collect(maps.Keys(v.config.raw.Secrets)))
+	if !slices.Contains(known, name) {
+		slices.Sort(known)
+		v.wrong(at, "no secret is called %.80q%s", name, didYouMean(name, slices.Compact(known)))
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -198,12 +197,4 @@ func readBounded(path string, most int64, flags int) ([]byte, error) {
 		err = fmt.Errorf("more than %d bytes", most)
 	}
 	return data, err
-}
-
-// read parses a file by its name: JSON if it says so, else TOML.
-func read(f file, p *problems) *node {
-	if strings.HasSuffix(f.path, ".json") {
-		return parseJSON(f.path, f.data, p)
-	}
-	return parseTOML(f.path, f.data, p)
 }

@@ -21,14 +21,26 @@ func ForbiddableFlags() []string { return slices.Clone(forbiddableFlags[:]) }
 // return an ErrDenied that names the file.
 type Forbid struct {
 	homes                             []string // what ~ stands for: as given and with links resolved
-	mounts, flags, networks, runtimes []forbidden
+	mounts, flags, networks, runtimes forbiddenList
 }
 
 // forbidden is one thing that a file forbids.
 type forbidden struct {
 	what string // as written
 	also string // mounts: what, with links on the way resolved; "" if it is the same
-	at   position
+	file string
+	line int
+}
+
+type forbiddenList []forbidden
+
+// written is the list as a file has it.
+func (l forbiddenList) written() []any {
+	all := []any{}
+	for _, entry := range l {
+		all = append(all, entry.what)
+	}
+	return all
 }
 
 // newForbid is a Forbid that knows what ~ is.
@@ -58,25 +70,19 @@ func (f Forbid) And(other Forbid) Forbid {
 	}
 }
 
-// convertForbid checks what a file forbids: something that could never be
-// enforced is a problem, like every mistake.
-func convertForbid(raw *rawForbid, n *node, home string, p *problems) Forbid {
+// forbidOf is what one file forbids.
+func forbidOf(raw rawForbid, said document, home string) Forbid {
 	f := newForbid(home)
-	collect := func(key string, items []string, check func(string) error) []forbidden {
-		var list []forbidden
-		for i, item := range items {
-			at := n.at(key, i).pos
-			if err := check(item); err != nil {
-				p.add(at, "forbid.%s[%d]: %v", key, i, err)
-			}
-			list = append(list, forbidden{what: item, at: at})
+	collect := func(key string, items []string) forbiddenList {
+		var list forbiddenList
+		for i, what := range items {
+			at := said.place(item("forbid."+key, i))
+			list = append(list, forbidden{what: what, file: at.file.path, line: at.line()})
 		}
 		return list
 	}
-	f.flags = collect("flags", raw.Flags, checkFlagName)
-	f.networks = collect("networks", raw.Networks, checkForbidNetwork)
-	f.runtimes = collect("runtimes", raw.Runtimes, checkRuntime)
-	f.mounts = collect("mounts", raw.Mounts, checkPattern)
+	f.mounts, f.flags = collect("mounts", raw.Mounts), collect("flags", raw.Flags)
+	f.networks, f.runtimes = collect("networks", raw.Networks), collect("runtimes", raw.Runtimes)
 	for i := range f.mounts {
 		f.mounts[i].also = resolvePattern(f.mounts[i].what)
 	}
@@ -86,21 +92,6 @@ func convertForbid(raw *rawForbid, n *node, home string, p *problems) Forbid {
 // MonitorNetwork stands, among the forbidden network modes, for a network of any
 // mode that lets through and records what it would deny.
 const MonitorNetwork forage.NetworkMode = "monitor"
-
-func checkForbidNetwork(name string) error {
-	if name == string(MonitorNetwork) {
-		return nil
-	}
-	_, err := checkMode(name)
-	return err
-}
-
-func checkFlagName(name string) error {
-	if slices.Contains(forbiddableFlags[:], name) {
-		return nil
-	}
-	return fmt.Errorf("%.80q is not a flag that can be forbidden%s", name, didYouMean(name, forbiddableFlags[:]))
-}
 
 // maxAnywhere bounds how many ** a pattern has: matching tries every way to
 // place them, and a project's file is hostile.
@@ -233,7 +224,7 @@ func (f Forbid) CheckRuntime(name string) error {
 	return find(f.runtimes, name, "the runtime %s", name)
 }
 
-func find(list []forbidden, what, format string, args ...any) error {
+func find(list forbiddenList, what, format string, args ...any) error {
 	for _, entry := range list {
 		if entry.what == what {
 			return denied(entry, format, args...)
@@ -244,5 +235,5 @@ func find(list []forbidden, what, format string, args ...any) error {
 
 func denied(entry forbidden, format string, args ...any) error {
 	what := fmt.Sprintf(format, args...)
-	return forage.Errorf(forage.ErrDenied, "%s is forbidden by %s:%d", what, entry.at.file, entry.at.line)
+	return forage.Errorf(forage.ErrDenied, "%s is forbidden by %s:%d", what, entry.file, entry.line)
 }

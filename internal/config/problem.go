@@ -51,7 +51,7 @@ type problems struct{ list []Problem }
 
 func (p *problems) add(at position, format string, args ...any) {
 	if len(p.list) < maxProblems {
-		p.list = append(p.list, Problem{at.file, at.line, at.column, fmt.Sprintf(format, args...)})
+		p.list = append(p.list, Problem{at.file.path, at.line(), at.column(), fmt.Sprintf(format, args...)})
 	}
 }
 

@@ -3,11 +3,15 @@ package config
 import (
 	"errors"
 	"io/fs"
+	"maps"
 	"path/filepath"
+	"reflect"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/policy"
 )
 
 // ProjectFile is the name of a project's own file, at the top of its workspace.
@@ -21,20 +25,15 @@ const maxProject = 64 << 10
 type Project struct {
 	Forbid Forbid // the modes that its network setting excludes included
 
-	file         string
-	network      *forage.NetworkMode
-	allow        []string // nil: not said
-	readOnly     bool
-	noHome       bool // home = "ephemeral"
-	protect      bool
-	limits       forage.Limits
-	rules        []forage.Rule // that deny
-	traffic      forage.Traffic
-	networkAt    position
-	allowTableAt position
-	allowAt      []position
-	limitsAt     *node
-	trafficAt    *node
+	said     document
+	network  *forage.NetworkMode
+	allow    []string // nil: not said
+	readOnly bool
+	noHome   bool // home = "ephemeral"
+	protect  bool
+	limits   forage.Limits
+	rules    []forage.Rule // that deny
+	traffic  forage.Traffic
 }
 
 // LoadProject reads the project's file of a workspace, which need not be
@@ -52,25 +51,25 @@ func LoadProject(workspace string) (Project, error) {
 		return Project{}, forage.Errorf(forage.ErrUsage, "reading the project's file: %w", namePath(path, err))
 	}
 	var p problems
-	root := parseTOML(path, data, &p)
-	if root == nil {
+	said, ok := read(file{path, data}, &p)
+	if !ok {
 		return Project{}, p.err()
 	}
-	if err := checkProjectKeys(root); err != nil {
+	if err := checkProjectKeys(said); err != nil {
 		return Project{}, err
 	}
 	var raw rawProject
-	bind(root, &raw, &p)
+	binder{said, &p, ""}.bind(&raw)
 	if err := p.err(); err != nil {
 		return Project{}, err
 	}
-	project := convertProject(path, raw, root, &p)
+	project := convertProject(raw, said, &p)
 	if err := p.err(); err != nil {
 		return Project{}, err
 	}
 	for i, rule := range project.rules {
 		if !rule.Deny {
-			return Project{}, project.denied(root.at("rules", i).pos, "rules[%d]: a project's rules can only deny: expected deny = true", i)
+			return Project{}, project.denied(item("rules", i), "rules[%d]: a project's rules can only deny: expected deny = true", i)
 		}
 	}
 	return project, nil
@@ -85,52 +84,61 @@ func namePath(path string, err error) error {
 }
 
 // checkProjectKeys denies keys that exist and are not for a project to set.
-// Keys that don't exist are left to bind.
-func checkProjectKeys(root *node) error {
-	allowed := keysOf(rawProject{})
-	for _, key := range root.keys {
-		if allowed[key] || !(keysOf(rawTemplate{})[key] || keysOf(rawFile{})[key] || key == "template") {
+// Keys that don't exist are left to the binder.
+func checkProjectKeys(said document) error {
+	allowed, elsewhere := keysOf[rawProject](), append(slices.Concat(keysOf[rawTemplate](), keysOf[rawFile]()), "template")
+	for _, key := range slices.Sorted(maps.Keys(said.values)) {
+		if slices.Contains(allowed, key) || !slices.Contains(elsewhere, key) {
 			continue
 		}
-		at := root.fields[key].key
+		at := said.place(join("", key))
 		return forage.WithHint(
-			forage.Errorf(forage.ErrDenied, "%s:%d: a project's file can't set %s, it can only tighten what your template allows", at.file, at.line, key),
+			forage.Errorf(forage.ErrDenied, "%s:%d: a project's file can't set %s, it can only tighten what your template allows", at.file.path, at.line(), key),
 			"put it into your own configuration file")
 	}
 	return nil
 }
 
-func convertProject(path string, raw rawProject, root *node, p *problems) Project {
-	v := converter{problems: p, root: root}
-	project := Project{file: path, readOnly: isTrue(raw.ReadOnlyWorkspace), protect: isTrue(raw.Protect), limitsAt: root.at("resourceLimits"), trafficAt: root.at("traffic")}
-	if raw.Forbid != nil {
-		project.Forbid = convertForbid(raw.Forbid, root.at("forbid"), "", p)
+// keysOf are the keys of a raw struct.
+func keysOf[raw any]() []string {
+	var keys []string
+	for field := range reflect.TypeFor[raw]().Fields() {
+		keys = append(keys, keyOf(field))
 	}
-	if raw.Home != nil {
-		project.noHome = *raw.Home == ephemeralHome
-		v.check(checkHome(*raw.Home), "home")
+	return keys
+}
+
+// maxProjectRules bounds the rules of a project's file, each path counted: they
+// are asked about every request.
+const maxProjectRules = 200
+
+func convertProject(raw rawProject, said document, p *problems) Project {
+	v := converter{document: said, problems: p}
+	project := Project{
+		Forbid: forbidOf(raw.Forbid, said, ""), said: said, allow: raw.AllowedHosts, readOnly: raw.ReadOnlyWorkspace,
+		noHome: raw.Home == ephemeralHome, protect: raw.Protect, limits: limitsOf(raw.ResourceLimits), traffic: trafficOf(raw.Traffic),
 	}
-	if raw.Network != nil {
-		mode, err := checkMode(*raw.Network)
-		v.check(err, "network")
-		project.network, project.networkAt = &mode, root.at("network").key
+	if raw.Network != "" {
+		mode, at := forage.NetworkMode(raw.Network), said.place("network")
+		project.network = &mode
 		// A flag can't go beyond it either.
 		for _, wider := range [...]forage.NetworkMode{forage.NetworkRestricted, forage.NetworkFull} {
 			if width(wider) > width(mode) {
-				project.Forbid.networks = append(project.Forbid.networks, forbidden{what: string(wider), at: project.networkAt})
+				project.Forbid.networks = append(project.Forbid.networks, forbidden{what: string(wider), file: at.file.path, line: at.line()})
 			}
 		}
 	}
-	if raw.AllowedHosts != nil {
-		project.allow, project.allowTableAt = append([]string{}, raw.AllowedHosts...), root.at("allowedHosts").key
-		v.each(raw.AllowedHosts, checkHost, []any{"allowedHosts"})
-		for i := range raw.AllowedHosts {
-			project.allowAt = append(project.allowAt, root.at("allowedHosts", i).pos)
+	count := 0
+	for i, r := range raw.Rules {
+		if policy.IsSet(r.Host) { // to ask the user's tools is not for a project
+			v.wrong(item("rules", i)+".host", "%.80q: expected a host: a project's rules can't name a set", r.Host)
+		}
+		if count += max(1, len(r.Paths)); count > maxProjectRules {
+			v.wrong(item("rules", i), "more than %d rules and paths", maxProjectRules)
+			return project
 		}
 	}
-	v.limits(&project.limits, raw.ResourceLimits, []any{"resourceLimits"})
-	project.rules = v.projectRules(raw.Rules)
-	v.traffic(&project.traffic, raw.Traffic, []any{"traffic"})
+	project.rules = v.rules(raw.Rules, "rules")
 	return project
 }
 

@@ -16,7 +16,7 @@ func Tighten(template forage.Template, project Project) (forage.Template, error)
 	t := template
 	if project.network != nil {
 		if width(*project.network) > width(t.Network.Mode) {
-			return t, project.denied(project.networkAt, "network = %q is more than the template %s allows (%s)", *project.network, t.Name, modeName(t.Network.Mode))
+			return t, project.denied("network", "network = %q is more than the template %s allows (%s)", *project.network, t.Name, modeName(t.Network.Mode))
 		}
 		t.Network.Mode = *project.network
 	}
@@ -25,7 +25,7 @@ func Tighten(template forage.Template, project Project) (forage.Template, error)
 			return t, err
 		}
 		if host, rule, ok := exposes(template.Network, project.allow); ok {
-			return t, project.denied(project.allowTableAt, "allowedHosts: without %s the rule for %s in the template %s would allow what is denied now", host, rule, t.Name)
+			return t, project.denied("allowedHosts", "allowedHosts: without %s the rule for %s in the template %s would allow what is denied now", host, rule, t.Name)
 		}
 		t.Network.Allow = slices.Clone(project.allow)
 		if t.Network.Mode == forage.NetworkFull {
@@ -47,8 +47,9 @@ func modeName(mode forage.NetworkMode) forage.NetworkMode {
 	return mode
 }
 
-func (p Project) denied(at position, format string, args ...any) error {
-	err := forage.Errorf(forage.ErrDenied, "%s:%d: "+format, append([]any{at.file, at.line}, args...)...)
+func (p Project) denied(path, format string, args ...any) error {
+	at := p.said.place(path)
+	err := forage.Errorf(forage.ErrDenied, "%s:%d: "+format, append([]any{at.file.path, at.line()}, args...)...)
 	return forage.WithHint(err, "a project's file can only tighten; what it needs has to be in your own configuration")
 }
 
@@ -58,10 +59,10 @@ func (p Project) denied(at position, format string, args ...any) error {
 func (p Project) narrow(network forage.Network, template string) error {
 	for i, text := range p.allow {
 		if !covers(network, text) {
-			return p.denied(p.allowAt[i], "allowedHosts: %s is not among the hosts that the template %s allows", text, template)
+			return p.denied(item("allowedHosts", i), "allowedHosts: %s is not among the hosts that the template %s allows", text, template)
 		}
 		if rule, ok := undermines(network, text); ok {
-			return p.denied(p.allowAt[i], "allowedHosts: %s would go before the rule for %s in the template %s", text, rule, template)
+			return p.denied(item("allowedHosts", i), "allowedHosts: %s would go before the rule for %s in the template %s", text, rule, template)
 		}
 	}
 	return nil
@@ -70,8 +71,7 @@ func (p Project) narrow(network forage.Network, template string) error {
 // lower takes over the bounds of the project's that are lower than the
 // template's; a higher one is an error.
 func (p Project) lower(t *forage.Template) error {
-	limits := bounds{p, t.Name, "resourceLimits", p.limitsAt}
-	traffic := bounds{p, t.Name, "traffic", p.trafficAt}
+	limits, traffic := bounds{p, t.Name, "resourceLimits"}, bounds{p, t.Name, "traffic"}
 	return cmp.Or(
 		lowerTo(limits, "tasksMax", p.limits.TasksMax, &t.Limits.TasksMax),
 		lowerTo(limits, "memoryMax", p.limits.MemoryMax, &t.Limits.MemoryMax),
@@ -90,7 +90,6 @@ type bounds struct {
 	project  Project
 	template string
 	table    string
-	at       *node
 }
 
 // lowerTo takes over one bound, if the project has it.
@@ -99,7 +98,7 @@ func lowerTo[N ~int64 | ~float64](b bounds, key string, from N, to *N) error {
 		return nil
 	}
 	if *to != 0 && from > *to {
-		return b.project.denied(b.at.at(key).pos, "%s.%s is more than the template %s allows", b.table, key, b.template)
+		return b.project.denied(b.table+"."+key, "%s.%s is more than the template %s allows", b.table, key, b.template)
 	}
 	*to = from
 	return nil

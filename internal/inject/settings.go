@@ -14,9 +14,10 @@ import (
 	"syscall"
 	"unicode"
 
+	"github.com/pelletier/go-toml/v2"
+
 	"forage"
 	"forage/internal/agent"
-	"forage/internal/config"
 )
 
 // Bounds on what comes in of one agent's settings folder. It becomes a part of the sandbox's
@@ -197,9 +198,9 @@ func (o *Own) table(root *os.Root, name string) map[string]any {
 	}
 	var table map[string]any
 	if err == nil {
-		if path.Ext(name) == ".toml" {
-			table, err = config.TOML(text)
-		} else if json.Unmarshal(text, &table) != nil {
+		if path.Ext(name) == ".toml" && toml.Unmarshal(text, &table) != nil {
+			err = errors.New("it is not valid TOML")
+		} else if path.Ext(name) != ".toml" && json.Unmarshal(text, &table) != nil {
 			err = errors.New("it is not plain JSON")
 		}
 	}
