@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -17,6 +19,15 @@ func serveCommand(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: serve NAME")
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/unasked" { // net/http tells its default logger of such an answer
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err == nil {
+				fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok\nunasked, with a secret")
+				io.Copy(io.Discard, conn)
+				conn.Close()
+			}
+			return
+		}
 		w.Write([]byte(args[0] + " saw " + r.Host + r.URL.Path + "\n"))
 	}))
 	ts.Defer(server.Close)

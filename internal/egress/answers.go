@@ -99,6 +99,7 @@ func (e *Engine) explain(err error) (status int, text string) {
 	var denied *deniedError
 	var limit *meter.Limited
 	var secret *secretError
+	var encoded *credential.EncodedError
 	var certificate *tls.CertificateVerificationError
 	var lookup *net.DNSError
 	var network net.Error
@@ -115,8 +116,8 @@ func (e *Engine) explain(err error) (status int, text string) {
 		return http.StatusBadGateway, "the server's certificate can't be verified"
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded), errors.As(err, &network) && network.Timeout():
 		return http.StatusGatewayTimeout, "the server does not answer in time"
-	case errors.Is(err, credential.ErrEncoded):
-		return http.StatusBadGateway, credential.ErrEncoded.Error()
+	case errors.As(err, &encoded):
+		return http.StatusBadGateway, encoded.Error()
 	case errors.As(err, &lookup):
 		return http.StatusBadGateway, "the server's name can't be looked up"
 	case errors.Is(err, syscall.ECONNREFUSED):

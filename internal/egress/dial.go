@@ -143,47 +143,23 @@ func (c *permit) checkAll(addrs []netip.AddrPort) error {
 	return nil
 }
 
-// dialChecked connects to one of addrs: the families take turns, each try gets
-// a head start, and the first that succeeds is taken.
+// dialChecked connects to one of addrs, of which the families take turns.
 func (c *permit) dialChecked(ctx context.Context, addrs []netip.AddrPort) (net.Conn, error) {
-	e := c.f.e
 	addrs = takeTurns(addrs)
 	if err := c.leadsTo(addrs[0]); err != nil {
 		return nil, err
 	}
-	if len(addrs) == 1 {
-		return e.config.Dial(ctx, addrs[0])
-	}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	race := make(chan dialled, len(addrs))
-	started, ended := 0, 0
-	next := time.NewTimer(0)
-	defer next.Stop()
-	defer func() { e.discard(race, started-ended) }()
-	var errs []error
-	for ended < len(addrs) {
-		select {
-		case <-next.C:
-			if started < len(addrs) {
-				addr := addrs[started]
-				started++
-				e.running.Go(func() {
-					conn, err := e.config.Dial(ctx, addr)
-					race <- dialled{conn, addr, err}
-				})
-				next.Reset(headStart)
-			}
-		case got := <-race:
-			ended++
-			if got.err == nil {
-				return c.won(got)
-			}
-			errs = append(errs, got.err)
-			next.Reset(0)
-		}
+	got := c.f.e.race(ctx, addrs)
+	if got.err != nil || got.addr == addrs[0] {
+		return got.conn, got.err
 	}
-	return nil, errors.Join(errs...)
+	if err := c.leadsTo(got.addr); err != nil {
+		relay.Reset(got.conn)
+		return nil, err
+	}
+	return got.conn, nil
 }
 
 type dialled struct {
@@ -192,26 +168,44 @@ type dialled struct {
 	err  error
 }
 
-func (c *permit) won(got dialled) (net.Conn, error) {
-	if err := c.leadsTo(got.addr); err != nil {
-		relay.Reset(got.conn)
-		return nil, err
+// race dials addrs: the first at once, the others when it has failed or had its head start. The
+// first that is connected is taken.
+func (e *Engine) race(ctx context.Context, addrs []netip.AddrPort) dialled {
+	if len(addrs) == 1 {
+		conn, err := e.config.Dial(ctx, addrs[0])
+		return dialled{conn, addrs[0], err}
 	}
-	return got.conn, nil
-}
-
-// discard closes what the tries that were not waited for come to.
-func (e *Engine) discard(race <-chan dialled, left int) {
-	if left == 0 {
-		return
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	rest := make(chan dialled, 1)
+	others := func() {
+		got := e.race(ctx, addrs[1:])
+		rest <- got
+		if got.err == nil {
+			cancel() // the first one's dialling
+		}
 	}
-	e.running.Go(func() {
-		for range left {
-			if late := <-race; late.err == nil {
+	later := time.AfterFunc(headStart, others)
+	conn, err := e.config.Dial(ctx, addrs[0])
+	waits := later.Stop()
+	switch {
+	case err == nil && waits:
+		return dialled{conn, addrs[0], nil}
+	case err == nil:
+		e.running.Go(func() {
+			if late := <-rest; late.err == nil {
 				relay.Reset(late.conn)
 			}
-		}
-	})
+		})
+		return dialled{conn, addrs[0], nil}
+	case waits:
+		others()
+	}
+	got := <-rest
+	if got.err != nil {
+		got.err = errors.Join(err, got.err)
+	}
+	return got
 }
 
 // takeTurns orders addresses so that the families alternate, beginning with the first's, and cuts

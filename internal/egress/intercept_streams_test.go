@@ -46,6 +46,48 @@ func TestInterceptedEvents(t *testing.T) {
 	}
 }
 
+// Both sides of a stream of gRPC wait for a whole message of the other. One that ends as the secret
+// begins does not wait for more.
+func TestPingPongWithASecret(t *testing.T) {
+	s := newSecureWorld(t, mustPolicy(t, "restricted", "a.example"), func(c *Config) {
+		c.Credentials = bound(t, &vault{value: testSecret}, "", "a.example")
+	})
+	s.serveTLS(public+":443", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/grpc")
+		w.WriteHeader(http.StatusOK)
+		w.(http.Flusher).Flush()
+		asked := bufio.NewReader(r.Body)
+		for {
+			line, err := asked.ReadString('\n')
+			if err != nil {
+				return
+			}
+			io.WriteString(w, strings.TrimSuffix(line, "\n"))
+			w.(http.Flusher).Flush()
+		}
+	}))
+	out, in := io.Pipe()
+	r, _ := http.NewRequest("POST", "https://a.example/stream", out)
+	res, err := s.client(true).Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	for length := range len(testSecret) / 4 {
+		message := fmt.Sprintf("\x00\x00\x00\x00%c%s", length, testSecret[:length])
+		io.WriteString(in, message+"\n")
+		got := make([]byte, len(message))
+		if _, err := io.ReadFull(res.Body, got); err != nil || string(got) != message {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+	io.WriteString(in, "all of it: "+testSecret+"\n")
+	in.Close()
+	if rest, err := io.ReadAll(res.Body); err != nil || string(rest) != "all of it: "+strings.Repeat("*", len(testSecret)) {
+		t.Errorf("%q, %v", rest, err)
+	}
+}
+
 func TestInterceptedWebSocket(t *testing.T) {
 	s := newSecureWorld(t, looked(t, inspected("a.example")), nil)
 	s.serveTLS(public+":443", upgrader("websocket"))

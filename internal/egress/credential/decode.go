@@ -6,7 +6,6 @@ import (
 	"compress/gzip"
 	"compress/zlib"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -37,7 +36,7 @@ func decode(res *http.Response) error {
 	case "deflate":
 		open = inflate
 	default: // two, one on top of the other, too
-		return fmt.Errorf("%w: %q", ErrEncoded, coding)
+		return &EncodedError{coding}
 	}
 	res.Body = &decoded{body: res.Body, open: open}
 	for _, name := range [...]string{"Content-Encoding", "Content-Length", "Content-Md5", "Digest", "Content-Digest", "Accept-Ranges"} {

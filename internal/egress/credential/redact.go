@@ -117,13 +117,6 @@ func lowerEscapes(text string) string {
 	return string(out)
 }
 
-// redact overwrites the needles in buf. The last keep bytes may be the beginning of one: they
-// must not be passed on before what follows them is known.
-func (n *needles) redact(buf []byte) (keep int) {
-	n.overwrite(buf)
-	return n.begun(buf)
-}
-
 // overwrite overwrites the needles in buf.
 func (n *needles) overwrite(buf []byte) {
 	text := unsafe.String(unsafe.SliceData(buf), len(buf)) // is read before anything is written
@@ -132,30 +125,33 @@ func (n *needles) overwrite(buf []byte) {
 	}
 }
 
-// begun is the length of the longest end of buf that a needle begins with.
-func (n *needles) begun(buf []byte) (keep int) {
+// begun is the length of the longest end of buf that a needle begins with. The last hold bytes must
+// not be passed on before what follows them is known. Less than that is: the other side may wait
+// for all of a message before it says more, and what is told of the secret is at most a quarter.
+func (n *needles) begun(buf []byte) (keep, hold int) {
 	text := unsafe.String(unsafe.SliceData(buf), len(buf))
 	for _, needle := range n.texts {
 		tail := text[max(0, len(text)-len(needle)+1):]
-		for len(tail) > keep {
-			i := strings.IndexByte(tail, needle[0])
+		for !strings.HasPrefix(needle, tail) {
+			i := strings.IndexByte(tail[1:], needle[0])
 			if i < 0 {
+				tail = ""
 				break
 			}
-			if tail = tail[i:]; strings.HasPrefix(needle, tail) {
-				keep = max(keep, len(tail))
-				break
-			}
-			tail = tail[1:]
+			tail = tail[1+i:]
+		}
+		keep = max(keep, len(tail))
+		if len(tail) > min(tailMin-1, len(needle)/4) {
+			hold = max(hold, len(tail))
 		}
 	}
-	return keep
+	return keep, hold
 }
 
 // end overwrites the needles in the last part of a body, and one that is cut off there.
 func (n *needles) end(buf []byte) {
 	n.overwrite(buf)
-	if keep := n.begun(buf); keep >= tailMin {
+	if keep, _ := n.begun(buf); keep >= tailMin {
 		copy(buf[len(buf)-keep:], strings.Repeat(string(n.fill), keep))
 	}
 }

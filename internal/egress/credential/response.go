@@ -1,15 +1,21 @@
 package credential
 
 import (
-	"errors"
-	"fmt"
 	"io"
 	"net/http"
 )
 
-// ErrEncoded says that an answer is in a form that can't be looked through for the
+// EncodedError says that an answer is in a form that can't be looked through for the
 // secret, although another was asked for.
-var ErrEncoded = errors.New("the answer is encoded in a way that can't be looked through")
+type EncodedError struct{ coding string }
+
+func (e *EncodedError) Error() string {
+	coding := "in a way that is not known"
+	if e.coding == "br" || e.coding == "zstd" { // nothing else that the server has said
+		coding = "as " + e.coding
+	}
+	return "the server has compressed its answer " + coding + ", although it was asked not to: forage can't look for the secret in it"
+}
 
 // Applied is what became of one request.
 type Applied struct {
@@ -22,7 +28,7 @@ type Applied struct {
 }
 
 // Response takes the secret out of res, as it streams: from its header, its body and its trailer.
-// An error (ErrEncoded) means that res must not be passed on. What a server keeps in cookies goes
+// An error (*EncodedError) means that res must not be passed on. What a server keeps in cookies goes
 // too: a session that the secret has opened is as good as the secret. After an answer that ends
 // HTTP (101), what is said is not looked through.
 func (a *Applied) Response(res *http.Response) error {
@@ -34,7 +40,7 @@ func (a *Applied) Response(res *http.Response) error {
 	res.Status = a.needles.text(res.Status)
 	for _, name := range [...]string{"Grpc-Encoding", "Connect-Content-Encoding"} {
 		if coding := res.Header.Get(name); coding != "" && coding != "identity" {
-			return fmt.Errorf("%w: %s", ErrEncoded, name)
+			return &EncodedError{coding}
 		}
 	}
 	if res.Body != nil && res.Body != http.NoBody && hasBody(res) {
@@ -79,24 +85,25 @@ type redactor struct {
 	needles *needles
 	atEnd   func()
 
-	room  []byte // what buf is a part of
-	buf   []byte // read and not passed on
-	ready int    // bytes of buf that may be passed on
-	err   error  // of src
+	room   []byte // what the others are parts of
+	ready  []byte // to be passed on
+	kept   []byte // the end of what was read, which may be the beginning of a needle
+	passed int    // bytes of kept that are passed on
+	err    error  // of src
 }
 
 // room is how much is read at one time.
 const room = 8 << 10
 
 func (r *redactor) Read(p []byte) (int, error) {
-	for r.ready == 0 && len(p) > 0 {
+	for len(r.ready) == 0 && len(p) > 0 {
 		if r.err != nil {
 			return 0, r.err
 		}
 		r.fill()
 	}
-	n := copy(p, r.buf[:r.ready])
-	r.buf, r.ready = r.buf[n:], r.ready-n
+	n := copy(p, r.ready)
+	r.ready = r.ready[n:]
 	return n, nil
 }
 
@@ -104,17 +111,21 @@ func (r *redactor) fill() {
 	if r.room == nil {
 		r.room = make([]byte, r.needles.max+room)
 	}
-	kept := copy(r.room, r.buf)
-	n, err := r.src.Read(r.room[kept:])
-	r.buf = r.room[:kept+n]
-	if err == nil {
-		r.ready = len(r.buf) - r.needles.redact(r.buf)
+	start := copy(r.room, r.kept)
+	n, err := r.src.Read(r.room[start:])
+	buf := r.room[:start+n]
+	if r.err = err; err != nil {
+		r.needles.end(buf)
+		r.ready = buf[r.passed:]
+		r.atEnd()
 		return
 	}
-	r.err = err
-	r.needles.end(r.buf)
-	r.ready = len(r.buf)
-	r.atEnd()
+	r.needles.overwrite(buf)
+	keep, hold := r.needles.begun(buf)
+	end := max(len(buf)-hold, r.passed)
+	r.ready = buf[r.passed:end]
+	r.kept = buf[len(buf)-keep:]
+	r.passed = max(keep-(len(buf)-end), 0)
 }
 
 func (r *redactor) Close() error { return r.body.Close() }

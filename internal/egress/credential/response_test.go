@@ -231,8 +231,8 @@ func TestAnswersThatCannotBeLookedThroughAreRefused(t *testing.T) {
 				}
 				io.WriteString(w, "text")
 			})
-			if _, err := w.do(t, "GET", nil); !errors.Is(err, ErrEncoded) {
-				t.Errorf("got %v, want ErrEncoded", err)
+			if _, err := w.do(t, "GET", nil); !errors.As(err, new(*EncodedError)) {
+				t.Errorf("got %v, want an *EncodedError", err)
 			}
 		})
 	}
