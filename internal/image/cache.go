@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
-	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
 
@@ -20,9 +20,9 @@ import (
 
 // The cache, below its folder (0700, the caller's):
 //
-//	trees-1/HEX/rootfs      an unpacked image, HEX being the chain ID of its layers
-//	trees-1/HEX/tree.json   what is known of it (treeRecord); its mtime is the last use
-//	refs-1/HEX.json         what a reference meant when it was pulled (refRecord)
+//	trees-1/HEX/rootfs      an unpacked image, HEX being the chain ID of its layers; the mtime of
+//	                        the folder HEX is the last use
+//	refs-2/HEX.json         what a reference meant when it was pulled (refRecord)
 //	locks/HEX               held while a tree is made or removed
 //	tmp/*                   trees in the making, each locked by who makes it
 //
@@ -31,7 +31,7 @@ import (
 type cache struct{ dir string }
 
 func openCache(dir string) (cache, error) {
-	for _, sub := range []string{"trees-1", "refs-1", "locks", "tmp"} {
+	for _, sub := range []string{"trees-1", "refs-2", "locks", "tmp"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
 			return cache{}, fmt.Errorf("making the image cache: %w", err)
 		}
@@ -53,15 +53,6 @@ func existingCache(dir string) (cache, error) {
 
 func (c cache) tree(id string) string   { return filepath.Join(c.dir, "trees-1", id) }
 func (c cache) rootfs(id string) string { return filepath.Join(c.tree(id), "rootfs") }
-func (c cache) record(id string) string { return filepath.Join(c.tree(id), "tree.json") }
-
-// treeRecord is what the cache keeps of a tree.
-type treeRecord struct {
-	Name     string    `json:"name"` // what it was first unpacked for
-	Bytes    int64     `json:"bytes"`
-	Entries  int64     `json:"entries"`
-	Unpacked time.Time `json:"unpacked"`
-}
 
 // use gives a complete tree, and notes that it was used. While another process
 // makes or removes it, it is not there.
@@ -76,14 +67,14 @@ func (c cache) use(id string) (string, bool) {
 
 func (c cache) useLocked(id string) (string, bool) {
 	now := time.Now()
-	if err := os.Chtimes(c.record(id), now, now); err != nil {
+	if err := os.Chtimes(c.tree(id), now, now); err != nil {
 		return "", false
 	}
 	return c.rootfs(id), true
 }
 
 // unpackOnce gives the tree of an image, making it unless it is there.
-func unpackOnce(ctx context.Context, cacheDir string, p *picture, name string, o Options) (string, error) {
+func unpackOnce(ctx context.Context, cacheDir string, p *picture, name string, limits Limits) (string, error) {
 	c, err := openCache(cacheDir)
 	if err != nil {
 		return "", err
@@ -100,14 +91,14 @@ func unpackOnce(ctx context.Context, cacheDir string, p *picture, name string, o
 	if tree, ok := c.useLocked(id); ok {
 		return tree, nil
 	}
-	if err := c.unpack(ctx, p, id, name, o); err != nil {
+	if err := c.unpack(ctx, p, id, limits); err != nil {
 		return "", fmt.Errorf("unpacking %s: %w", name, err)
 	}
 	return c.rootfs(id), nil
 }
 
 // unpack makes a tree aside and then gives it its name.
-func (c cache) unpack(ctx context.Context, p *picture, id, name string, o Options) (err error) {
+func (c cache) unpack(ctx context.Context, p *picture, id string, limits Limits) (err error) {
 	tmp, done, err := c.temporary()
 	if err != nil {
 		return err
@@ -121,27 +112,20 @@ func (c cache) unpack(ctx context.Context, p *picture, id, name string, o Option
 	if err := os.Chmod(rootfs, 0o755); err != nil { // whatever the umask
 		return err
 	}
-	t, err := openTree(rootfs, o.Limits)
+	t, err := openTree(rootfs, limits)
 	if err != nil {
 		return err
 	}
 	defer t.Close()
-	if err := p.applyTo(ctx, t, tmp, o); err != nil {
+	if err := p.applyTo(ctx, t, tmp); err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx) // not the image's fault
 		}
 		return forage.Errorf(forage.ErrStart, "%w", err)
 	}
-	record := treeRecord{Name: name, Bytes: t.bytes, Entries: t.entries, Unpacked: time.Now().UTC()}
-	if err := writeJSON(filepath.Join(fresh, "tree.json"), record); err != nil {
-		return err
-	}
 	// A power cut must not leave the name on files that were not written.
 	if err := unix.Syncfs(int(t.root.Fd())); err != nil {
 		return fmt.Errorf("writing to disk: %w", err)
-	}
-	if err := hostile.RemoveAll(c.tree(id)); err != nil { // one without its record, if any
-		return err
 	}
 	return os.Rename(fresh, c.tree(id))
 }
@@ -204,8 +188,8 @@ func (c cache) tryLock(id string, how int) (unlock func(), ok bool, err error) {
 // refRecord is what a reference meant when it was last pulled.
 type refRecord struct {
 	Ref    string    `json:"ref"`
-	Tree   string    `json:"tree"` // chain ID, hex
-	Info   Info      `json:"info"`
+	Tree   string    `json:"tree"`           // chain ID, hex
+	Path   string    `json:"path,omitempty"` // PATH, as the image says
 	Pulled time.Time `json:"pulled"`
 }
 
@@ -213,28 +197,25 @@ type refRecord struct {
 // it, for a state folder that several machines share.
 func (c cache) refPath(ref string) string {
 	key := sha256.Sum256([]byte(ref + "\x00" + platform().String()))
-	return filepath.Join(c.dir, "refs-1", fmt.Sprintf("%x.json", key))
+	return filepath.Join(c.dir, "refs-2", fmt.Sprintf("%x.json", key))
 }
 
 // known gives the tree of a reference that was pulled before, if it is still there.
-func (c cache) known(ref string) (tree string, info Info, ok bool) {
+func (c cache) known(ref string) (tree, searchPath string, ok bool) {
 	var r refRecord
 	raw, err := os.ReadFile(c.refPath(ref))
-	if err != nil || json.Unmarshal(raw, &r) != nil || r.Ref != ref {
-		return "", Info{}, false
-	}
-	if checkHash(v1.Hash{Algorithm: "sha256", Hex: r.Tree}) != nil {
-		return "", Info{}, false
+	if err != nil || json.Unmarshal(raw, &r) != nil || r.Ref != ref || strings.Trim(r.Tree, "0123456789abcdef") != "" {
+		return "", "", false
 	}
 	tree, ok = c.use(r.Tree)
-	return tree, r.Info, ok
+	return tree, r.Path, ok
 }
 
-// writeJSON writes a file at once or not at all.
-func writeJSON(path string, v any) error {
-	raw, err := json.Marshal(v)
+// learn keeps what a reference means.
+func (c cache) learn(r refRecord) error {
+	raw, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
-	return renameio.WriteFile(path, raw, 0o600, renameio.WithTempDir(filepath.Dir(path)))
+	return renameio.WriteFile(c.refPath(r.Ref), raw, 0o600, renameio.WithTempDir(filepath.Join(c.dir, "refs-2")))
 }

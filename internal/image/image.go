@@ -20,24 +20,13 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"forage"
 )
-
-// Options change how Resolve works. The zero value is ready to use.
-type Options struct {
-	// Pull asks the registry what a reference means now, even when the cache knows
-	// what it meant before. Without it a known reference needs no network.
-	Pull bool
-	// Limits bound one image; zero fields take DefaultLimits'.
-	Limits Limits
-	// Progress, if set, is called while something is downloaded or unpacked, one
-	// call at a time.
-	Progress func(Progress)
-}
 
 // Limits bound what one image may take.
 type Limits struct {
@@ -59,48 +48,31 @@ func (l Limits) orDefault() Limits {
 	return l
 }
 
-// Progress is how far an image is.
-type Progress struct {
-	Step   string // "downloading" or "unpacking"
-	Layer  int    // from 1; 0 while downloading, when several are under way
-	Layers int
-	Done   int64 // bytes of compressed layers
-	Total  int64
-}
-
-// Info is what an image says about how to run it; all of it is the image
-// author's word. Empty fields were not said, or not in a form that means anything.
-type Info struct {
-	Digest string `json:"digest,omitempty"` // of the image's config: "sha256:..."; empty for a folder
-	Path   string `json:"path,omitempty"`   // PATH: absolute folders joined by ':'
-	Dir    string `json:"dir,omitempty"`    // working folder: absolute and clean
-	User   string `json:"user,omitempty"`   // "user", "uid", "user:group", ...: as written
-}
-
 // Resolve gives the folders to overlay for fs, uppermost first, making them in
-// the cache at cacheDir where need be. It may be called by several processes
-// at once, for the same image too: one unpacks, the others wait. Folders in the
-// cache must not be changed, and stay until Prune.
+// the cache at cacheDir where need be, and the PATH that an image wants, if it says one. It may be
+// called by several processes at once, for the same image too: one unpacks, the others wait.
+// Folders in the cache must not be changed, and stay until Prune. A reference that was pulled
+// before needs no network. Zero fields of limits take DefaultLimits'.
 //
 // A reference or path that names no image is ErrUsage, an image for other
 // processors only is ErrUnsupported, anything that goes wrong with an image ErrStart.
-func Resolve(ctx context.Context, fs forage.Rootfs, cacheDir string, o Options) (lower []string, info Info, err error) {
-	o.Limits = o.Limits.orDefault()
+func Resolve(ctx context.Context, fs forage.Rootfs, cacheDir string, limits Limits) (lower []string, searchPath string, err error) {
+	limits = limits.orDefault()
 	var tree string
 	switch fs.Kind {
 	case forage.RootfsDir:
 		tree, err = checkFolder(fs.Ref)
 	case forage.RootfsOCI:
-		tree, info, err = resolveLocal(ctx, fs.Ref, cacheDir, o)
+		tree, searchPath, err = resolveLocal(ctx, fs.Ref, cacheDir, limits)
 	case forage.RootfsImage:
-		tree, info, err = resolveRemote(ctx, fs.Ref, cacheDir, o)
+		tree, searchPath, err = resolveRemote(ctx, fs.Ref, cacheDir, limits)
 	default:
 		err = forage.Errorf(forage.ErrUsage, "root filesystem %q is not an image or a folder", fs.Kind)
 	}
 	if err != nil {
-		return nil, Info{}, err
+		return nil, "", err
 	}
-	return []string{tree}, info, nil
+	return []string{tree}, searchPath, nil
 }
 
 // checkFolder accepts a folder as a root filesystem and gives its path without links.
@@ -136,30 +108,16 @@ func holds(folder, p string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// infoOf picks from an image's config what Info tells, dropping what can't be meant.
-func infoOf(digest v1.Hash, c v1.Config) Info {
-	info := Info{Digest: digest.String(), User: printable(c.User)}
-	if dir := printable(c.WorkingDir); path.IsAbs(dir) {
-		info.Dir = path.Clean(dir)
-	}
+// searchPath is the PATH that an image says, without relative folders: those would be
+// looked up in whatever folder the agent is in.
+func searchPath(c v1.Config) (found string) {
 	for _, kv := range c.Env {
 		if v, ok := strings.CutPrefix(kv, "PATH="); ok {
-			info.Path = cleanPath(printable(v))
+			dirs := slices.DeleteFunc(strings.Split(printable(v), ":"), func(dir string) bool { return !path.IsAbs(dir) })
+			found = strings.Join(dirs, ":")
 		}
 	}
-	return info
-}
-
-// cleanPath keeps the absolute folders of a PATH: a relative one would be
-// looked up in whatever folder the agent is in.
-func cleanPath(v string) string {
-	var keep []string
-	for _, dir := range strings.Split(v, ":") {
-		if path.IsAbs(dir) {
-			keep = append(keep, dir)
-		}
-	}
-	return strings.Join(keep, ":")
+	return found
 }
 
 // printable is s, or "" when it has control bytes or is too long to be meant.

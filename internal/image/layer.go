@@ -92,9 +92,14 @@ func (h *hashing) check(what string, want v1.Hash) error {
 	return nil
 }
 
-// applyLayer applies the layer whose bytes are in blob, and verifies it. An error
-// leaves the tree half done: it is to be thrown away.
-func (t *tree) applyLayer(ctx context.Context, l layer, blob io.Reader, left *int64) error {
+// applyLayer applies a layer, and verifies it. An error leaves the tree half done: it is to be
+// thrown away.
+func (t *tree) applyLayer(ctx context.Context, l layer, left *int64) error {
+	blob, err := l.open()
+	if err != nil {
+		return badImage("%w", err)
+	}
+	defer blob.Close()
 	packed := newHashing(ctx, blob, l.size)
 	plain, err := decompress(packed)
 	if err != nil {

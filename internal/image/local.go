@@ -2,68 +2,106 @@ package image
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"forage"
 )
 
-// resolveLocal unpacks an image that is on disk. ref is PATH or PATH:TAG, where
-// TAG picks one of several images.
-func resolveLocal(ctx context.Context, ref, cacheDir string, o Options) (string, Info, error) {
-	name, tag := splitTag(ref)
-	from, err := openFiles(name)
-	if err != nil {
-		return "", Info{}, forage.Errorf(forage.ErrUsage, "root filesystem oci:%s: %w", ref, err)
+// resolveLocal unpacks an image that is on disk: an OCI layout (image-spec, image-layout.md) or
+// what `docker save` writes. ref is PATH or PATH:TAG, where TAG picks one of several images.
+func resolveLocal(ctx context.Context, ref, cacheDir string, limits Limits) (string, string, error) {
+	path, tag := ref, ""
+	info, err := os.Stat(path)
+	if i := strings.LastIndexByte(ref, ':'); errors.Is(err, fs.ErrNotExist) && i > 0 && !strings.Contains(ref[i:], "/") {
+		path, tag = ref[:i], ref[i+1:]
+		info, err = os.Stat(path)
 	}
-	defer from.Close()
-	p, err := pictureIn(from, tag, o.Limits)
-	if err != nil {
-		return "", Info{}, fmt.Errorf("root filesystem oci:%s: %w", ref, err)
+	if err == nil && !info.IsDir() && !info.Mode().IsRegular() {
+		err = errors.New("neither a folder nor a file")
 	}
-	tree, err := unpackOnce(ctx, cacheDir, p, "oci:"+ref, o)
-	return tree, p.info, err
+	if err != nil {
+		return "", "", forage.Errorf(forage.ErrUsage, "root filesystem oci:%s: %w", ref, err)
+	}
+	find := inArchive
+	if info.IsDir() {
+		find = inLayout
+	}
+	p, err := find(path, tag, limits)
+	if err != nil {
+		return "", "", fmt.Errorf("root filesystem oci:%s: %w", ref, err)
+	}
+	tree, err := unpackOnce(ctx, cacheDir, p, "oci:"+ref, limits)
+	return tree, p.searchPath, err
 }
 
-// splitTag takes ":TAG" off a path, unless a file is called so as a whole.
-func splitTag(ref string) (name, tag string) {
-	if _, err := os.Lstat(ref); err == nil {
-		return ref, ""
-	}
-	if i := strings.LastIndexByte(ref, ':'); i > 0 && !strings.Contains(ref[i:], "/") {
-		return ref[:i], ref[i+1:]
-	}
-	return ref, ""
+// notAnImage is an error about what is neither a layout nor an archive.
+func notAnImage(err error) error {
+	return forage.WithHint(
+		forage.Errorf(forage.ErrUsage, "neither an OCI layout (index.json) nor a docker-archive (manifest.json): %w", err),
+		"`skopeo copy docker://REF oci:PATH` and `docker save REF -o PATH` make one; a layout in a tar has to be unpacked first")
 }
 
-// pictureIn finds the image in from, which is an OCI layout (image-spec,
-// image-layout.md) or what `docker save` writes; newer engines write both at once.
-func pictureIn(from files, tag string, limits Limits) (*picture, error) {
-	index, err := readFile(from, "index.json", maxManifest)
+// inLayout follows a layout's index down to the one image for this machine.
+func inLayout(path, tag string, limits Limits) (*picture, error) {
+	if info, err := os.Stat(filepath.Join(path, "index.json")); err != nil {
+		return nil, notAnImage(err)
+	} else if !info.Mode().IsRegular() {
+		return nil, badImage("index.json is not a file")
+	}
+	index, err := layout.ImageIndexFromPath(path)
+	for range 4 {
+		if err != nil {
+			return nil, badImage("index: %w", err)
+		}
+		m, err := index.IndexManifest()
+		if err != nil {
+			return nil, badImage("index: %w", err)
+		}
+		desc, err := pick(m, tag)
+		if err != nil {
+			return nil, err
+		}
+		if desc.MediaType.IsImage() {
+			image, err := index.Image(desc.Digest)
+			if err == nil {
+				err = checkManifest(image, desc)
+			}
+			if err != nil {
+				return nil, badImage("manifest: %w", err)
+			}
+			return describedBy("the layout", image, limits)
+		}
+		if index, err = index.ImageIndex(desc.Digest); err == nil {
+			err = checkManifest(index, desc)
+		}
+		if err != nil {
+			return nil, badImage("index: %w", err)
+		}
+		tag = ""
+	}
+	return nil, badImage("indexes nested too deeply")
+}
+
+// checkManifest verifies a manifest or an index, which the library does not.
+func checkManifest(of interface{ RawManifest() ([]byte, error) }, desc v1.Descriptor) error {
+	raw, err := of.RawManifest()
 	if err == nil {
-		return pictureInLayout(from, index, tag, limits)
+		err = checkDigest(raw, desc.Digest)
 	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return nil, badImage("%w", err)
-	}
-	list, err := readFile(from, "manifest.json", maxManifest)
-	if err == nil {
-		return pictureInArchive(from, list, tag)
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return nil, badImage("%w", err)
-	}
-	return nil, forage.WithHint(
-		forage.Errorf(forage.ErrUsage, "neither an OCI layout (index.json) nor a docker-archive (manifest.json)"),
-		"`skopeo copy docker://REF oci:PATH` and `docker save REF -o PATH` make one")
+	return err
 }
 
 // Annotations that name an image in a layout (image-spec, annotations.md) and in
@@ -73,184 +111,105 @@ const (
 	annotationDocker = "io.containerd.image.name"
 )
 
-// pictureInLayout follows an index down to the one image for this machine.
-func pictureInLayout(from files, index []byte, tag string, limits Limits) (*picture, error) {
-	desc, err := pick(index, tag)
-	for depth := 0; err == nil && desc.MediaType.IsIndex(); depth++ {
-		if depth == 4 {
-			return nil, badImage("indexes nested too deeply")
-		}
-		if index, err = readBlob(from, desc.Digest, maxManifest); err == nil {
-			desc, err = pick(index, "")
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	raw, err := readBlob(from, desc.Digest, maxManifest)
-	if err != nil {
-		return nil, err
-	}
-	m, err := v1.ParseManifest(strings.NewReader(string(raw)))
-	if err != nil {
-		return nil, badImage("manifest: %w", err)
-	}
-	if err := checkLayers(m.Layers, limits); err != nil {
-		return nil, err
-	}
-	config, err := readBlob(from, m.Config.Digest, maxConfig)
-	if err != nil {
-		return nil, err
-	}
-	return pictureOf("the layout", m, config, func(d v1.Descriptor) func(context.Context) (io.ReadCloser, error) {
-		return func(context.Context) (io.ReadCloser, error) {
-			f, _, err := from.open(blobPath(d.Digest))
-			return f, err
-		}
-	})
-}
-
-// pictureOf puts a manifest and its config together.
-func pictureOf(what string, m *v1.Manifest, rawConfig []byte, opener func(v1.Descriptor) func(context.Context) (io.ReadCloser, error)) (*picture, error) {
-	config, err := readConfig(what, rawConfig, m.Config.Digest, len(m.Layers))
-	if err != nil {
-		return nil, err
-	}
-	p := &picture{info: infoOf(m.Config.Digest, config.Config)}
-	for i, d := range m.Layers {
-		p.layers = append(p.layers, layer{diffID: config.RootFS.DiffIDs[i], blob: d.Digest, size: d.Size, open: opener(d)})
-	}
-	return p, nil
-}
-
 // pick chooses the entry of an index that has the tag (if one is given) and runs on this machine.
 // Several images and no tag is an error: guessing would run something that was not named.
-func pick(index []byte, tag string) (v1.Descriptor, error) {
-	m, err := v1.ParseIndexManifest(strings.NewReader(string(index)))
-	if err != nil {
-		return v1.Descriptor{}, badImage("index: %w", err)
-	}
+func pick(index *v1.IndexManifest, tag string) (v1.Descriptor, error) {
 	var fit []v1.Descriptor
 	var have []string
-	for _, d := range m.Manifests {
-		if !d.MediaType.IsImage() && !d.MediaType.IsIndex() {
-			continue
-		}
+	for _, d := range index.Manifests {
 		named := d.Annotations[annotationName]
-		if tag != "" && named != tag && d.Annotations[annotationDocker] != tag {
+		switch p := d.Platform; {
+		case !d.MediaType.IsImage() && !d.MediaType.IsIndex():
+		case tag != "" && named != tag && d.Annotations[annotationDocker] != tag:
 			have = append(have, printable(named))
-			continue
-		}
-		if p := d.Platform; p != nil && (p.OS != "linux" || p.Architecture != runtime.GOARCH) {
+		case p != nil && (p.OS != "linux" || p.Architecture != runtime.GOARCH):
 			have = append(have, printable(p.String()))
-			continue
+		case !slices.ContainsFunc(fit, func(other v1.Descriptor) bool { return other.Digest == d.Digest }):
+			fit = append(fit, d)
 		}
-		fit = append(fit, d)
 	}
 	switch {
 	case len(fit) == 0 && tag != "":
 		return v1.Descriptor{}, forage.WithHint(forage.Errorf(forage.ErrUsage, "no image is called %q", tag), "it has: "+strings.Join(have, ", "))
 	case len(fit) == 0:
-		return v1.Descriptor{}, wrongPlatform("the index", have)
-	case len(fit) > 1 && distinct(fit):
+		return v1.Descriptor{}, wrongPlatform("the index", have...)
+	case len(fit) > 1:
 		return v1.Descriptor{}, forage.WithHint(forage.Errorf(forage.ErrUsage, "holds %d images", len(fit)), "name one: oci:PATH:TAG")
 	}
 	return fit[0], nil
 }
 
-// distinct reports whether the descriptors differ in what they name.
-func distinct(ds []v1.Descriptor) bool {
-	for _, d := range ds {
-		if d.Digest != ds[0].Digest {
-			return true
-		}
-	}
-	return false
-}
-
-// blobPath is where a layout keeps a blob. Its digest has been checked.
-func blobPath(h v1.Hash) string { return "blobs/" + h.Algorithm + "/" + h.Hex }
-
-// readBlob reads and verifies a small blob of a layout.
-func readBlob(from files, h v1.Hash, limit int64) ([]byte, error) {
-	if err := checkHash(h); err != nil {
-		return nil, badImage("%w", err)
-	}
-	raw, err := readFile(from, blobPath(h), limit)
-	if err == nil {
-		err = checkDigest(raw, h)
-	}
-	if err != nil {
-		return nil, badImage("blob: %w", err)
-	}
-	return raw, nil
-}
-
-// savedImage is one entry of a docker-archive's manifest.json
-// (moby, image/spec/spec.md "Combined Image JSON + Filesystem Changeset Format").
-type savedImage struct {
-	Config   string   `json:"Config"`
-	RepoTags []string `json:"RepoTags"`
-	Layers   []string `json:"Layers"`
-}
-
-// pictureInArchive reads a docker-archive. Its layers are known by diffID only.
-func pictureInArchive(from files, list []byte, tag string) (*picture, error) {
-	var images []savedImage
-	if err := json.Unmarshal(list, &images); err != nil {
-		return nil, badImage("manifest.json: %w", err)
-	}
-	image, err := pickSaved(images, tag)
-	if err != nil {
+// inArchive finds an image in a docker-archive (moby, image/spec/spec.md "Combined Image JSON +
+// Filesystem Changeset Format") by tag: "name:tag" as docker save wrote it, or its tag alone. Its
+// layers are known by their content only.
+func inArchive(path, tag string, limits Limits) (*picture, error) {
+	open := func() (io.ReadCloser, error) { return os.Open(path) }
+	if err := checkPlain(path); err != nil {
 		return nil, err
 	}
-	raw, err := readFile(from, image.Config, maxConfig)
+	images, err := tarball.LoadManifest(open)
+	if err != nil {
+		return nil, notAnImage(fmt.Errorf("reading as a tar: %w", err))
+	}
+	var fit, have []string
+	layers := 0
+	for _, image := range images {
+		for _, called := range append(image.RepoTags, "")[:max(1, len(image.RepoTags))] {
+			have = append(have, printable(called))
+			if tag == "" || called == tag || strings.HasSuffix(called, ":"+tag) {
+				fit, layers = append(fit, called), len(image.Layers)
+				break
+			}
+		}
+	}
+	if len(fit) != 1 {
+		return nil, forage.WithHint(forage.Errorf(forage.ErrUsage, "holds %d images called %q", len(fit), tag),
+			"name one, as oci:PATH:TAG, of: "+strings.Join(have, ", "))
+	}
+	var named *name.Tag
+	if len(images) > 1 {
+		parsed, err := name.NewTag(fit[0])
+		if err != nil {
+			return nil, badImage("manifest.json: %w", err)
+		}
+		named = &parsed
+	}
+	image, err := tarball.Image(open, named)
+	if err != nil {
+		return nil, badImage("%w", err)
+	}
+	config, err := image.RawConfigFile()
 	if err != nil {
 		return nil, badImage("config: %w", err)
 	}
-	digest, _, err := v1.SHA256(strings.NewReader(string(raw))) // the archive names none that could be checked
+	p, err := pictureOf("the archive", config, layers)
 	if err != nil {
 		return nil, err
 	}
-	config, err := readConfig("the archive", raw, digest, len(image.Layers))
-	if err != nil {
-		return nil, err
-	}
-	p := &picture{info: infoOf(digest, config.Config)}
-	for i, name := range image.Layers {
-		f, size, err := from.open(name)
-		if err != nil {
-			return nil, badImage("layer: %w", err)
+	for i, l := range p.layers {
+		p.layers[i].size = limits.Bytes
+		p.layers[i].open = func() (io.ReadCloser, error) {
+			found, err := image.LayerByDiffID(l.diffID)
+			if err != nil {
+				return nil, err
+			}
+			return found.Uncompressed()
 		}
-		f.Close()
-		p.layers = append(p.layers, layer{diffID: config.RootFS.DiffIDs[i], size: size, open: func(context.Context) (io.ReadCloser, error) {
-			f, _, err := from.open(name)
-			return f, err
-		}})
 	}
 	return p, nil
 }
 
-// pickSaved chooses an image by tag: "name:tag" as docker save wrote it, or its tag alone.
-func pickSaved(images []savedImage, tag string) (savedImage, error) {
-	var fit []savedImage
-	var have []string
-	for _, image := range images {
-		match := tag == ""
-		for _, t := range image.RepoTags {
-			have = append(have, printable(t))
-			match = match || t == tag || strings.HasSuffix(t, ":"+tag)
-		}
-		if match {
-			fit = append(fit, image)
-		}
+// checkPlain refuses a compressed archive with the name of its compression.
+func checkPlain(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return forage.Errorf(forage.ErrUsage, "%w", err)
 	}
-	if len(fit) == 1 {
-		return fit[0], nil
+	defer f.Close()
+	head := make([]byte, 4)
+	n, _ := io.ReadFull(f, head) // one that is shorter is no tar either
+	if c := compression(head[:n]); c != "" {
+		return forage.Errorf(forage.ErrUsage, "the archive is compressed with %s: decompress it first", c)
 	}
-	err := forage.Errorf(forage.ErrUsage, "holds %d images called %q", len(fit), tag)
-	if tag == "" {
-		err = forage.Errorf(forage.ErrUsage, "holds %d images", len(fit))
-	}
-	return savedImage{}, forage.WithHint(err, "name one, as oci:PATH:TAG, of: "+strings.Join(have, ", "))
+	return nil
 }

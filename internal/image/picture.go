@@ -1,7 +1,6 @@
 package image
 
 import (
-	"context"
 	"crypto/sha256"
 	"fmt"
 	"io"
@@ -13,26 +12,25 @@ import (
 	"forage"
 )
 
-// Bounds of the small files of an image. Registries refuse manifests over 4 MiB.
+// maxConfig and maxLayers bound what an image says of itself.
 const (
-	maxManifest = 4 << 20
-	maxConfig   = 8 << 20
-	maxLayers   = 1024
+	maxConfig = 8 << 20
+	maxLayers = 1024
 )
 
 // picture is an image that was found but not unpacked yet.
 type picture struct {
-	info   Info
-	layers []layer // lowest first
+	searchPath string
+	layers     []layer // lowest first
 }
 
 // layer is one change set of an image.
 type layer struct {
 	diffID v1.Hash // of the tar; what is believed in the end
 	blob   v1.Hash // of the bytes that open gives; zero where nothing says
-	size   int64   // of the bytes that open gives
+	size   int64   // of the bytes that open gives, at most
 	remote bool    // open goes over the network
-	open   func(context.Context) (io.ReadCloser, error)
+	open   func() (io.ReadCloser, error)
 }
 
 // chainID names the tree that the layers make (OCI image-spec, config.md "Layer ChainID").
@@ -45,20 +43,11 @@ func (p *picture) chainID() v1.Hash {
 	return id
 }
 
-func (p *picture) size() (total int64) {
-	for _, l := range p.layers {
-		total += l.size
-	}
-	return total
-}
-
 // platform is what images must be made for.
-func platform() v1.Platform {
-	return v1.Platform{OS: "linux", Architecture: runtime.GOARCH}
-}
+func platform() v1.Platform { return v1.Platform{OS: "linux", Architecture: runtime.GOARCH} }
 
 // wrongPlatform says that there is no image for this machine.
-func wrongPlatform(what string, have []string) error {
+func wrongPlatform(what string, have ...string) error {
 	err := forage.Errorf(forage.ErrUnsupported, "%s has no image for %s", what, platform())
 	if len(have) == 0 {
 		return err
@@ -66,12 +55,48 @@ func wrongPlatform(what string, have []string) error {
 	return forage.WithHint(err, "it has: "+strings.Join(have, ", "))
 }
 
-// readConfig checks raw against its digest and gives the parsed config, which
-// must be for this machine and name each of n layers.
-func readConfig(what string, raw []byte, want v1.Hash, n int) (*v1.ConfigFile, error) {
-	if err := checkDigest(raw, want); err != nil {
+// describedBy is an image with a manifest, whose layers are known by their bytes.
+func describedBy(what string, image v1.Image, limits Limits) (*picture, error) {
+	m, err := image.Manifest()
+	if err != nil {
+		return nil, err
+	}
+	if m.Config.Size < 0 || m.Config.Size > maxConfig {
+		return nil, badImage("config of %d bytes", m.Config.Size)
+	}
+	raw, err := image.RawConfigFile()
+	if err == nil {
+		err = checkDigest(raw, m.Config.Digest)
+	}
+	if err != nil {
 		return nil, badImage("config: %w", err)
 	}
+	p, err := pictureOf(what, raw, len(m.Layers))
+	if err != nil {
+		return nil, err
+	}
+	left := limits.Bytes
+	for i, d := range m.Layers {
+		if d.Size < 0 || d.Size > left {
+			return nil, tooLarge(limits)
+		}
+		if left -= d.Size; len(d.URLs) > 0 {
+			return nil, forage.Errorf(forage.ErrUnsupported, "the image keeps layers outside its registry")
+		}
+		p.layers[i].blob, p.layers[i].size = d.Digest, d.Size
+		p.layers[i].open = func() (io.ReadCloser, error) {
+			l, err := image.LayerByDigest(d.Digest)
+			if err != nil {
+				return nil, err
+			}
+			return l.Compressed()
+		}
+	}
+	return p, nil
+}
+
+// pictureOf reads an image's config, which must be for this machine and name each of n layers.
+func pictureOf(what string, raw []byte, n int) (*picture, error) {
 	config, err := v1.ParseConfigFile(strings.NewReader(string(raw)))
 	if err != nil {
 		return nil, badImage("config: %w", err)
@@ -81,26 +106,17 @@ func readConfig(what string, raw []byte, want v1.Hash, n int) (*v1.ConfigFile, e
 	}
 	if p := config.Platform(); p != nil {
 		if (p.OS != "" && p.OS != "linux") || (p.Architecture != "" && p.Architecture != runtime.GOARCH) {
-			return nil, wrongPlatform(what, []string{printable(p.String())})
+			return nil, wrongPlatform(what, printable(p.String()))
 		}
 	}
+	p := &picture{searchPath: searchPath(config.Config)}
 	for _, id := range config.RootFS.DiffIDs {
-		if err := checkHash(id); err != nil {
-			return nil, badImage("config: %w", err)
+		if _, err := v1.NewHash(id.String()); err != nil || id.Algorithm != "sha256" { // its text becomes a file name
+			return nil, badImage("config: digest %q is not known", id)
 		}
+		p.layers = append(p.layers, layer{diffID: id})
 	}
-	return config, nil
-}
-
-// checkHash accepts digests that this package can verify, and whose text is a safe file name.
-func checkHash(h v1.Hash) error {
-	if _, err := v1.NewHash(h.String()); err != nil {
-		return err
-	}
-	if h.Algorithm != "sha256" {
-		return fmt.Errorf("digest algorithm %q is not known", h.Algorithm)
-	}
-	return nil
+	return p, nil
 }
 
 // checkDigest compares raw with its digest.
@@ -111,33 +127,6 @@ func checkDigest(raw []byte, want v1.Hash) error {
 	return nil
 }
 
-// checkLayers bounds the descriptors of a manifest.
-func checkLayers(layers []v1.Descriptor, limits Limits) error {
-	var total int64
-	for _, d := range layers {
-		if err := checkHash(d.Digest); err != nil {
-			return badImage("layer: %w", err)
-		}
-		if d.Size < 0 || d.Size > limits.Bytes-total {
-			return tooLarge(limits)
-		}
-		if len(d.URLs) > 0 {
-			return forage.Errorf(forage.ErrUnsupported, "the image keeps layers outside its registry")
-		}
-		total += d.Size
-	}
-	return nil
-}
-
 func tooLarge(l Limits) error {
 	return badImage("larger than %d bytes or %d files", l.Bytes, l.Entries)
-}
-
-// readAll reads a small file of an image, at most limit bytes.
-func readAll(r io.Reader, limit int64) ([]byte, error) {
-	raw, err := io.ReadAll(io.LimitReader(r, limit+1))
-	if err == nil && int64(len(raw)) > limit {
-		err = fmt.Errorf("larger than %d bytes", limit)
-	}
-	return raw, err
 }

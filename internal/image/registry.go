@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
-	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
@@ -20,31 +18,29 @@ import (
 )
 
 // resolveRemote unpacks an image from a registry (OCI distribution-spec). A
-// reference that was pulled before is not asked for again unless o.Pull says so.
-func resolveRemote(ctx context.Context, ref, cacheDir string, o Options) (string, Info, error) {
+// reference that was pulled before is not asked for again.
+func resolveRemote(ctx context.Context, ref, cacheDir string, limits Limits) (string, string, error) {
 	parsed, err := name.ParseReference(ref)
 	if err != nil {
-		return "", Info{}, forage.Errorf(forage.ErrUsage, "root filesystem image:%s: %w", ref, err)
+		return "", "", forage.Errorf(forage.ErrUsage, "root filesystem image:%s: %w", ref, err)
 	}
 	c, err := openCache(cacheDir)
 	if err != nil {
-		return "", Info{}, err
+		return "", "", err
 	}
-	if !o.Pull {
-		if tree, info, ok := c.known(parsed.Name()); ok {
-			return tree, info, nil
-		}
+	if tree, searchPath, ok := c.known(parsed.Name()); ok {
+		return tree, searchPath, nil
 	}
-	p, err := pictureAt(ctx, parsed, o.Limits)
+	p, err := pictureAt(ctx, parsed, limits)
 	if err != nil {
-		return "", Info{}, pullError(ref, err)
+		return "", "", pullError(ref, err)
 	}
-	tree, err := unpackOnce(ctx, c.dir, p, "image:"+ref, o)
+	tree, err := unpackOnce(ctx, c.dir, p, "image:"+ref, limits)
 	if err != nil {
-		return "", Info{}, err
+		return "", "", err
 	}
-	record := refRecord{Ref: parsed.Name(), Tree: p.chainID().Hex, Info: p.info, Pulled: time.Now().UTC()}
-	return tree, p.info, writeJSON(c.refPath(record.Ref), record)
+	record := refRecord{Ref: parsed.Name(), Tree: p.chainID().Hex, Path: p.searchPath, Pulled: time.Now().UTC()}
+	return tree, p.searchPath, c.learn(record)
 }
 
 // pictureAt asks a registry for an image's manifest and config.
@@ -65,29 +61,7 @@ func pictureAt(ctx context.Context, ref name.Reference, limits Limits) (*picture
 		}
 		return nil, err
 	}
-	m, err := image.Manifest()
-	if err != nil {
-		return nil, err
-	}
-	if err := checkLayers(m.Layers, limits); err != nil {
-		return nil, err
-	}
-	if m.Config.Size < 0 || m.Config.Size > maxConfig {
-		return nil, badImage("config of %d bytes", m.Config.Size)
-	}
-	config, err := image.RawConfigFile()
-	if err != nil {
-		return nil, err
-	}
-	p, err := pictureOf(ref.Name(), m, config, func(d v1.Descriptor) func(context.Context) (io.ReadCloser, error) {
-		return func(context.Context) (io.ReadCloser, error) {
-			l, err := image.LayerByDigest(d.Digest)
-			if err != nil {
-				return nil, err
-			}
-			return l.Compressed()
-		}
-	})
+	p, err := describedBy(ref.Name(), image, limits)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +91,7 @@ func indexError(ref name.Reference, desc *remote.Descriptor, err error) error {
 		}
 		have = append(have, printable(d.Platform.String()))
 	}
-	return wrongPlatform(ref.Name(), have)
+	return wrongPlatform(ref.Name(), have...)
 }
 
 // pullError says whose fault a failed pull is.

@@ -19,12 +19,12 @@ import (
 func (s *Sandbox) prepareRootfs(ctx context.Context) error {
 	spec := &s.setup.Plan.Spec
 	if spec.Rootfs.Kind != forage.RootfsHost {
-		lower, info, err := image.Resolve(ctx, spec.Rootfs, s.setup.ImageCache, image.Options{})
+		lower, path, err := image.Resolve(ctx, spec.Rootfs, s.setup.ImageCache, image.Limits{})
 		if err != nil {
 			return err
 		}
 		spec.Rootfs.Lower = lower
-		s.adopt(info)
+		s.adopt(path)
 		if err := s.update(func(record *store.Record) { record.Trees = lower }); err != nil {
 			return err
 		}
@@ -46,15 +46,15 @@ func (s *Sandbox) prepareRootfs(ctx context.Context) error {
 
 // adopt takes over what an image says of its own PATH. It is a copy of the
 // plan's environment that changes: the frozen plan stays as it is.
-func (s *Sandbox) adopt(info image.Info) {
-	if info.Path == "" {
+func (s *Sandbox) adopt(path string) {
+	if path == "" {
 		return
 	}
 	env := maps.Clone(s.setup.Plan.Spec.Env)
 	wrapped := strings.HasPrefix(env["PATH"], inject.WrapperPath+":")
-	env["PATH"] = info.Path
+	env["PATH"] = path
 	if wrapped {
-		env["PATH"] = inject.WrapperPath + ":" + info.Path
+		env["PATH"] = inject.WrapperPath + ":" + path
 	}
 	s.setup.Plan.Spec.Env = env
 }
