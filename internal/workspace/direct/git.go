@@ -1,6 +1,7 @@
 package direct
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -185,19 +186,24 @@ func (p Provider) Status(ctx context.Context, w forage.Workspace) (workspace.Sta
 	if isJJ(w) {
 		return jjrepo.Status(ctx, w, p.Places.Scratch)
 	}
+	if jjrepo.Has(w.Repository) { // heads that git doesn't know
+		if err := jjrepo.Look(ctx, w, p.Places.Scratch); err != nil && ctx.Err() == nil {
+			whole.Problem = err.Error()
+		}
+	}
 	for i, part := range parts(w) {
 		status, err := gitrepo.Unsaved(ctx, part, p.Places.Scratch)
 		if err != nil {
 			return whole, err
 		}
 		if i == 0 {
+			status.Problem = cmp.Or(whole.Problem, status.Problem)
 			whole = status
 			continue
 		}
 		add(&whole, status, w.Repository.Nested[i-1].Path)
 	}
-	err := p.elsewhereJJ(ctx, w, &whole)
-	return whole, err
+	return whole, nil
 }
 
 // add adds what a submodule would lose.
@@ -230,13 +236,7 @@ func (p Provider) Remove(ctx context.Context, w forage.Workspace, how workspace.
 	if w.Repository == nil {
 		return nil, nil
 	}
-	if isJJ(w) {
-		return jjrepo.Remove(ctx, w, how, p.Places.Scratch, func(*jjrepo.Shadow) error { return gitrepo.RemovePrivate(*w.Repository) })
-	}
-	if how == workspace.RemoveUnused {
-		return nil, gitrepo.RemovePrivate(*w.Repository)
-	}
-	if gitrepo.Removed(w) {
+	if how == workspace.RemoveUnused || gitrepo.Removed(w) {
 		return nil, gitrepo.RemovePrivate(*w.Repository)
 	}
 	var kept []workspace.Recovery
@@ -269,6 +269,5 @@ func (p Provider) beforeRemoval(ctx context.Context, w forage.Workspace, how wor
 			return kept, nil, err
 		}
 	}
-	more, err := p.keepJJ(ctx, w)
-	return append(kept, more...), branches, err
+	return kept, branches, nil
 }

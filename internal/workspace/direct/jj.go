@@ -1,7 +1,6 @@
 package direct
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"path/filepath"
@@ -85,30 +84,4 @@ func (p Provider) createJJ(ctx context.Context, w forage.Workspace) error {
 			TreeState: filepath.Join(w.Path, ".jj/working_copy/tree_state"),
 		})
 	})
-}
-
-// shared says whether git and jj share the repository of w.
-func shared(w forage.Workspace) bool { return !isJJ(w) && jjrepo.Has(w.Repository) }
-
-// elsewhereJJ adds the heads that jj alone knows, where git has been asked.
-func (p Provider) elsewhereJJ(ctx context.Context, w forage.Workspace, whole *workspace.Status) error {
-	if !shared(w) {
-		return nil
-	}
-	status, err := jjrepo.Status(ctx, w, p.Places.Scratch)
-	whole.Elsewhere = append(whole.Elsewhere, status.Elsewhere...)
-	whole.Problem = cmp.Or(whole.Problem, status.Problem)
-	return err
-}
-
-// keepJJ keeps the heads that elsewhereJJ finds.
-func (p Provider) keepJJ(ctx context.Context, w forage.Workspace) (kept []workspace.Recovery, err error) {
-	if gitrepo.RemovalBegun(w) || !shared(w) {
-		return nil, nil
-	}
-	err = jjrepo.In(ctx, w, p.Places.Scratch, func(s *jjrepo.Shadow) error {
-		kept, err = s.Keep(ctx, w)
-		return err
-	})
-	return kept, err
 }

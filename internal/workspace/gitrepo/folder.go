@@ -638,7 +638,7 @@ func (i *importing) onlyInIndex(ctx context.Context) ([]string, error) {
 	if err != nil || at.files == "" {
 		return nil, nil // see elsewhere
 	}
-	c, err := i.host.inside(i.from.path)
+	c, err := i.host.inside(i.private())
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -72,11 +73,18 @@ func openImport(ctx context.Context, open opener, w forage.Workspace, scratch st
 		from.close()
 		return nil, err
 	}
-	return &importing{w: w, host: host, from: from, scratch: scratch}, nil
+	i := &importing{w: w, host: host, from: from, scratch: scratch}
+	if err := i.withHeads(host); err != nil {
+		return nil, errors.Join(err, i.close())
+	}
+	return i, nil
 }
 
 // opener is Open or OpenToRead.
 type opener func(ctx context.Context, path string) (*Repository, error)
+
+// private is the git directory that has the objects inside.
+func (i *importing) private() string { return filepath.Join(i.w.Repository.Dir, "git") }
 
 func (i *importing) close() error {
 	i.from.close()
@@ -94,20 +102,26 @@ func (i *importing) quarantine() (err error) {
 	if err == nil {
 		i.stage, err = i.host.Repository.quarantine(i.scratch)
 	}
+	if err == nil {
+		err = i.withHeads(i.stage)
+	}
 	return err
 }
 
 // fetch brings commits from inside to the quarantine.
 func (i *importing) fetch(ctx context.Context, ids ...string) error {
-	err := i.stage.fetch(ctx, i.from.path, ids...)
+	err := i.stage.fetch(ctx, i.private(), ids...)
 	if err == nil {
-		err = i.stage.Sized(ctx, ids...)
+		err = i.stage.sized(ctx, ids...)
+	}
+	if forage.Hint(err) != "" && i.w.Repository.Kind == forage.RepositoryJJ {
+		err = forage.WithHint(err, "inside, `jj log` shows the commits, and `jj abandon` or `jj squash` takes one away; until then they stay inside")
 	}
 	return err
 }
 
 func (i *importing) run(ctx context.Context, state imported, at place) (workspace.Update, error) {
-	ref := branchRef(i.w.Branch)
+	ref := TipRef(i.w)
 	now, err := i.host.Branch(ctx, ref)
 	update := workspace.Update{Before: now, After: now}
 	if err != nil || moved(state, now) && now != at.own && now != at.head {
@@ -218,11 +232,11 @@ func (i *importing) choose(ctx context.Context, state *imported, at place) (stri
 		return tip, nil
 	}
 	since := cmp.Or(at.own, state.Tip)
-	follows, err := i.host.asks(ctx, i.from.path, "merge-base", "--is-ancestor", "--end-of-options", since, at.head)
+	follows, err := i.host.asks(ctx, i.private(), "merge-base", "--is-ancestor", "--end-of-options", since, at.head)
 	if err != nil || follows {
 		return at.head, err
 	}
-	common, err := i.host.asks(ctx, i.from.path, "merge-base", "--end-of-options", since, at.head)
+	common, err := i.host.asks(ctx, i.private(), "merge-base", "--end-of-options", since, at.head)
 	if err == nil && !common {
 		state.Unrelated = at.head
 	}
@@ -248,9 +262,9 @@ const (
 	listCPU       = 5 * time.Second
 )
 
-// Sized refuses tips when they, or a commit that comes with them and is on no ref of the repository
+// sized refuses tips when they, or a commit that comes with them and is on no ref of the repository
 // yet, have more files than any working folder has.
-func (s *Shadow) Sized(ctx context.Context, tips ...string) error {
+func (s *Shadow) sized(ctx context.Context, tips ...string) error {
 	if len(tips) == 0 {
 		return nil
 	}

@@ -130,8 +130,8 @@ func (b *box) sound() {
 // clean fails the test when something of ours is left in the scratch folder.
 func (b *box) clean() {
 	b.t.Helper()
-	staging, hosts := b.work.Repository.Dir+stagingSuffix, filepath.Join(b.work.Repository.Store, "objects")
-	patterns := []string{filepath.Join(b.scratch, "*"), filepath.Join(staging, "*"), filepath.Join(hosts, "pack/tmp_*")}
+	hosts := filepath.Join(b.work.Repository.Store, "objects")
+	patterns := []string{filepath.Join(b.scratch, "*"), filepath.Join(hosts, "pack/tmp_*")}
 	if !b.shared {
 		patterns = append(patterns, filepath.Join(hosts, "tmp_*"))
 	}

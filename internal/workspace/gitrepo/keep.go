@@ -1,6 +1,7 @@
 package gitrepo
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,12 +32,12 @@ const (
 	recoveryTime = "2006-01-02T150405.000Z"
 	// workName is what the recovery ref of the work itself is called.
 	workName = "work"
-	// KeepPatience is how long is taken before a removal to look for work, and again to bring its
+	// keepPatience is how long is taken before a removal to look for work, and again to bring its
 	// commits, all together: objects can be made inside that take git days.
-	KeepPatience = time.Hour
-	// MaxKept is how many refs, or heads of jj, are kept one by one. Of more the whole metadata is
+	keepPatience = time.Hour
+	// maxKept is how many refs, or heads of jj, are kept one by one. Of more the whole metadata is
 	// kept as it is.
-	MaxKept = 500
+	maxKept = 500
 	// Bounds of what is kept of the stash.
 	maxStashLog = 1 << 20
 	maxStashed  = 100
@@ -98,11 +99,14 @@ func (k *keeping) run(ctx context.Context) error {
 		return err
 	}
 	if k.spoilt = err != nil; k.spoilt || tip == "" {
-		if tip, err = k.host.Branch(ctx, branchRef(k.w.Branch)); err != nil {
+		if tip, err = k.host.Branch(ctx, TipRef(k.w)); err != nil {
 			return err
 		}
+		if tip == "" && k.w.Mode != forage.WorkspaceDirect {
+			tip = k.w.Base
+		}
 	}
-	if err := k.others(ctx, ref); err != nil {
+	if err := k.others(ctx, cmp.Or(ref, workRef)); err != nil {
 		return err
 	}
 	if err := k.work(ctx, tip); err != nil {
@@ -112,8 +116,15 @@ func (k *keeping) run(ctx context.Context) error {
 		staged, err := k.onlyInIndex(ctx)
 		k.spoilt = k.spoilt || err != nil || len(staged) > 0
 	}
-	if k.spoilt || k.madeInside() {
-		return k.moveAside("git", filepath.Join(k.w.Repository.Dir, "git"))
+	if !k.spoilt && !k.madeInside() {
+		return nil
+	}
+	for _, name := range []string{"git", "jj"} {
+		if path := filepath.Join(k.w.Repository.Dir, name); !gone(path) {
+			if err := k.moveAside(name, path); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -121,7 +132,7 @@ func (k *keeping) run(ctx context.Context) error {
 // take brings commits to the host's repository, if they pass git's checks. Of those that don't
 // nothing comes.
 func (k *keeping) take(ctx context.Context, ids ...string) error {
-	ctx, cancel := context.WithDeadline(ctx, k.made.Add(KeepPatience))
+	ctx, cancel := context.WithDeadline(ctx, k.made.Add(keepPatience))
 	defer cancel()
 	err := k.fetch(ctx, ids...)
 	if err == nil {
@@ -153,7 +164,7 @@ func (k *keeping) others(ctx context.Context, but string) error {
 	if err != nil {
 		return err
 	}
-	if len(lost) > MaxKept {
+	if len(lost) > maxKept {
 		k.spoilt = true
 		return nil
 	}
@@ -213,7 +224,7 @@ func (k *keeping) stashed() (ids []string) {
 // work keeps the branch, with what was not committed on top.
 func (k *keeping) work(ctx context.Context, tip string) error {
 	top := tip
-	if hasTree(k.w) && !gone(k.w.Path) {
+	if k.w.Mode != forage.WorkspaceDirect && !gone(k.w.Path) {
 		var err error
 		if top, err = k.commitFiles(ctx, tip); err == nil && top != tip {
 			err = k.stage.admit()
@@ -234,7 +245,7 @@ func (k *keeping) work(ctx context.Context, tip string) error {
 		return nil
 	}
 	if top == tip {
-		if safe, err := k.host.contains(ctx, tip, branchRef(k.w.Branch)); err != nil || safe {
+		if safe, err := k.host.contains(ctx, tip, TipRef(k.w)); err != nil || safe {
 			return err
 		}
 	}
@@ -356,41 +367,6 @@ func (k *keeping) moveFiles(names []string) error {
 	return nil
 }
 
-// KeepFiles makes a commit, in the repository of a staging, of what is in w's working folder, on
-// top of tip; it is tip when nothing has changed. What can't be in a commit is moved to a folder.
-// It is what jjrepo needs of Keep, as is KeepMetadata.
-func KeepFiles(ctx context.Context, from *Shadow, w forage.Workspace, sandbox, tip string, made time.Time) (commit string, kept []workspace.Recovery, err error) {
-	k := newKeeping(&importing{w: w, host: from, stage: from}, sandbox, made)
-	if commit, err = k.commitFiles(ctx, tip); err == nil && commit != tip {
-		err = from.Hand(ctx, []string{commit})
-	}
-	return commit, k.kept, err
-}
-
-// KeepMetadata moves folders of w's private metadata, out of which no commits could be had, to
-// where they are kept.
-func KeepMetadata(w forage.Workspace, sandbox string, made time.Time, names ...string) ([]workspace.Recovery, error) {
-	k := newKeeping(&importing{w: w}, sandbox, made)
-	var errs []error
-	for _, name := range names {
-		errs = append(errs, k.moveAside(name, filepath.Join(w.Repository.Dir, name)))
-	}
-	return k.kept, errors.Join(errs...)
-}
-
-// KeepTree moves w's working folder to where it is kept: with its metadata, all that is left of
-// work on a repository that is gone.
-func KeepTree(w forage.Workspace, sandbox string, made time.Time) ([]workspace.Recovery, error) {
-	k := newKeeping(&importing{w: w}, sandbox, made)
-	err := k.moveAside("files", w.Path)
-	return k.kept, err
-}
-
-// RecoveryPrefix is what the recovery refs of a part begin with, made at a time.
-func RecoveryPrefix(w forage.Workspace, sandbox string, made time.Time) string {
-	return newKeeping(&importing{w: w}, sandbox, made).prefix()
-}
-
 // maxKeptName bounds a part of the name of a recovery ref, in bytes: NAME_MAX, less what git
 // appends.
 const maxKeptName = 200
@@ -419,7 +395,7 @@ func keptName(ref, id string) string {
 func BeforeRemoval(
 	ctx context.Context, p workspace.Provider, w forage.Workspace, how workspace.Removal, places workspace.Places,
 ) (kept []workspace.Recovery, branch string, err error) {
-	looking, enough := context.WithTimeout(ctx, KeepPatience)
+	looking, enough := context.WithTimeout(ctx, keepPatience)
 	defer enough()
 	_, updateErr := p.Update(looking, w)
 	status, err := p.Status(looking, w)
@@ -432,7 +408,8 @@ func BeforeRemoval(
 	if how == workspace.RemoveSaved && status.Unsaved() {
 		return nil, "", unsavedError(w, status)
 	}
-	stays := how == workspace.RemoveButBranch && status.CommitsCount > 0
+	jj := w.Repository.Kind == forage.RepositoryJJ // the user sees no branch of it
+	stays := how == workspace.RemoveButBranch && status.CommitsCount > 0 && !jj
 	if stays {
 		kept = append(kept, workspace.Recovery{Sandbox: Sandbox(w), Store: w.Repository.Store, Ref: branchRef(w.Branch), Made: time.Now()})
 		status.CommitsCount = 0
@@ -449,7 +426,7 @@ func BeforeRemoval(
 		return kept, "", nil
 	}
 	refs, err := r.Refs(ctx, places.Scratch)
-	branch = refs.Values[branchRef(w.Branch)]
+	branch = refs.Values[TipRef(w)]
 	if status.Problem != "" && branch != w.Base && branch != LastImported(w, "") { // the user who moved the branch wants to have it
 		branch = ""
 	}
@@ -481,13 +458,17 @@ func Sandbox(w forage.Workspace) string {
 func unsavedError(w forage.Workspace, status workspace.Status) error {
 	var lost []string
 	if n := status.CommitsCount; n > 0 {
-		lost = append(lost, fmt.Sprintf("commits on branch %s that no other branch has (%d)", w.Branch, n))
+		where := "commits on branch " + w.Branch + " that no other branch has"
+		if w.Repository.Kind == forage.RepositoryJJ {
+			where = "commits that were not applied"
+		}
+		lost = append(lost, fmt.Sprintf("%s (%d)", where, n))
 	}
 	if n := status.UncommittedCount; n > 0 {
 		lost = append(lost, fmt.Sprintf("uncommitted changes in files (%d)", n))
 	}
 	if len(status.Elsewhere) > 0 {
-		lost = append(lost, fmt.Sprintf("commits on %q, which the host does not have", status.Elsewhere))
+		lost = append(lost, fmt.Sprintf("commits at %q, which the host does not have", status.Elsewhere))
 	}
 	if status.Problem != "" {
 		lost = append(lost, status.Problem)
@@ -568,7 +549,7 @@ func RemovePrivate(repository forage.Repository) error {
 	if gone := os.Rename(repository.Dir, removed); !errors.Is(gone, fs.ErrNotExist) {
 		err = errors.Join(err, gone)
 	}
-	err = errors.Join(err, removeAll(removed), removeAll(repository.Dir+stagingSuffix))
+	err = errors.Join(err, removeAll(removed))
 	for _, suffix := range [...]string{importedSuffix, lockSuffix, indexSuffix, refsSuffix, takenSuffix} {
 		if gone := os.Remove(repository.Dir + suffix); !errors.Is(gone, fs.ErrNotExist) {
 			err = errors.Join(err, gone)

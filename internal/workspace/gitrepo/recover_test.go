@@ -278,7 +278,7 @@ func TestKeepOfManyRefs(t *testing.T) {
 	b := newBox(t, newHost(t), "box")
 	commit := b.inside.Commit("c", "three\n")
 	b.inside.Git("reset", "-q", "--hard", b.work.Base)
-	for i := range MaxKept + 1 {
+	for i := range maxKept + 1 {
 		write(t, b.path("refs/heads", fmt.Sprint("x", i)), commit+"\n")
 	}
 	refs, kept := b.keep()
@@ -313,7 +313,7 @@ func TestKeepEnds(t *testing.T) {
 	tip := b.inside.Git("rev-parse", "HEAD")
 	i, err := openImport(t.Context(), Open, b.work, b.scratch)
 	must(t, err)
-	k := newKeeping(i, "box", time.Now().UTC().Add(-2*KeepPatience).Truncate(time.Second))
+	k := newKeeping(i, "box", time.Now().UTC().Add(-2*keepPatience).Truncate(time.Second))
 	must(t, i.quarantine())
 	must(t, k.run(t.Context()))
 	if text, err := os.ReadFile(filepath.Join(k.aside(), "git", "refs/heads", b.work.Repository.Head)); err != nil || strings.TrimSpace(string(text)) != tip {

@@ -55,8 +55,12 @@ func openMetadata(dir string) (*metadata, error) {
 	return &metadata{root, dir}, nil
 }
 
-// openInside opens the git directory of a workspace, to which the agent may have closed the way.
+// openInside opens the git directory of a workspace, to which the agent may have closed the way. Of
+// jj alone it is that of what it says: see Heads.
 func openInside(w forage.Workspace) (*metadata, error) {
+	if w.Repository.Kind == forage.RepositoryJJ {
+		return openMetadata(noted(w, ""))
+	}
 	dir := filepath.Join(w.Repository.Dir, "git")
 	_ = workspace.Permit(dir, 0o500) // else opening says why not
 	return openMetadata(dir)
@@ -426,17 +430,26 @@ func (s *Shadow) dropRef(ctx context.Context, ref string) error {
 // DeleteBranch deletes a branch that is still at a commit; an absent one is as good as deleted, and
 // one that was moved is left.
 func (s *Shadow) DeleteBranch(ctx context.Context, branch, at string) error {
-	if now, err := s.Branch(ctx, branchRef(branch)); err != nil || now == "" || now != at {
+	return s.deleteRef(ctx, branchRef(branch), at)
+}
+
+func (s *Shadow) deleteRef(ctx context.Context, ref, at string) error {
+	if now, err := s.Branch(ctx, ref); err != nil || now == "" || now != at {
 		return err
 	}
-	_, err := s.Line(ctx, "update-ref", "-d", branchRef(branch), at)
+	_, err := s.Line(ctx, "update-ref", "-d", ref, at)
 	return err
+}
+
+// DropTip deletes what Import has made for jj, wherever it is.
+func (s *Shadow) DropTip(ctx context.Context, w forage.Workspace) error {
+	return s.dropRef(ctx, TipRef(w))
 }
 
 // DeleteBranch deletes w's branch in the host's repository, if both are there and it is still at a
 // commit.
 func DeleteBranch(ctx context.Context, w forage.Workspace, at, scratch string) error {
-	return withStore(ctx, w.Repository.Store, scratch, func(s *Shadow) error { return s.DeleteBranch(ctx, w.Branch, at) })
+	return withStore(ctx, w.Repository.Store, scratch, func(s *Shadow) error { return s.deleteRef(ctx, TipRef(w), at) })
 }
 
 // withStore runs f with the repository at a path, if it is there.
@@ -463,19 +476,19 @@ func gone(path string) bool {
 // contains says whether any branch, tag or remote-tracking branch of the host's repository has the
 // commit, but those in except.
 func (s *Shadow) contains(ctx context.Context, commit string, except ...string) (bool, error) {
-	args := append([]string{"rev-list", "--max-count=1", "--not"}, published(except...)...)
+	args := append([]string{"rev-list", "--max-count=1", "--not"}, s.published(except...)...)
 	out, err := s.Git(ctx, Call{Args: append(args, "--not", "--end-of-options", commit)})
 	return err == nil && len(bytes.TrimSpace(out)) == 0, err
 }
 
-// published are the arguments of rev-list(1) for what is safe on the host: branches, tags and
-// remotes.
-func published(except ...string) []string {
+// published are the arguments of rev-list(1) for what is safe on the host: branches, tags, remotes
+// and what jj shows.
+func (s *Shadow) published(except ...string) []string {
 	var args []string
 	for _, ref := range except {
 		args = append(args, "--exclude="+ref)
 	}
-	return append(args, "--exclude=refs/forage/*", "--exclude=refs/stash", "--exclude=refs/jj/*", "--exclude=HEAD", "--all")
+	return append(append(args, "--exclude=refs/forage/*", "--exclude=refs/stash", "--exclude=refs/jj/*", "--exclude=HEAD", "--all"), s.shown...)
 }
 
 // lacks are those of ids that the repository does not have, or that none of its refs leads to.
@@ -497,7 +510,7 @@ func (s *Shadow) lacks(ctx context.Context, ids []string) (map[string]bool, erro
 	if len(commits) == 0 {
 		return lacks, nil
 	}
-	out, err := s.Git(ctx, Call{Args: append([]string{"rev-list", "--stdin", "--not"}, published()...), Stdin: []byte(strings.Join(commits, "\n") + "\n")})
+	out, err := s.Git(ctx, Call{Args: append([]string{"rev-list", "--stdin", "--not"}, s.published()...), Stdin: []byte(strings.Join(commits, "\n") + "\n")})
 	for line := range strings.Lines(string(out)) {
 		lacks[strings.TrimSpace(line)] = true
 	}

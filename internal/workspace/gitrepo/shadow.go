@@ -25,6 +25,7 @@ type Shadow struct {
 	Dir        string
 	objects    []string      // folders of ours to which it writes objects (the first), and where it finds more; none: the repository's own
 	passing    string        // that of objects which goes with the shadow; "" is none
+	shown      []string      // commits that are safe though no ref leads to them: see Heads
 	brief      time.Duration // in the place of briefCPU, for tests
 }
 

@@ -351,16 +351,7 @@ func (s *Shadow) admit() error {
 
 // Bring copies what a commit needs to another repository, wherever that is. have are commits that
 // it may have. No ref moves.
-func (s *Shadow) Bring(ctx context.Context, to *Repository, commit string, have ...string) error {
-	return s.bring(ctx, to, []string{commit}, have)
-}
-
-// Hand is Bring to the repository of the staging itself.
-func (s *Shadow) Hand(ctx context.Context, tips []string) error {
-	return s.bring(ctx, s.Repository, tips, nil)
-}
-
-func (s *Shadow) bring(ctx context.Context, to *Repository, tips, have []string) (err error) {
+func (s *Shadow) Bring(ctx context.Context, to *Repository, commit string, have ...string) (err error) {
 	q, err := to.quarantine(filepath.Dir(s.Dir))
 	if err != nil {
 		return err
@@ -376,7 +367,7 @@ func (s *Shadow) bring(ctx context.Context, to *Repository, tips, have []string)
 	if err != nil {
 		return err
 	}
-	wanted := strings.Join(tips, "\n") + "\n" + excluded(have)
+	wanted := commit + "\n" + excluded(have)
 	err = q.receive(ctx, maxFetched, nil, func(to io.Writer) error {
 		_, err := s.Git(ctx, Call{
 			Args: []string{"pack-objects", "-q", "--revs", "--thin", "--stdout", "--delta-base-offset"}, Stdin: []byte(wanted), Writer: to, Timeout: fetchPatience,
@@ -384,31 +375,10 @@ func (s *Shadow) bring(ctx context.Context, to *Repository, tips, have []string)
 		return err
 	})
 	if err == nil {
-		err = q.connected(ctx, tips...)
+		err = q.connected(ctx, commit)
 	}
 	if err != nil {
 		return fmt.Errorf("bringing objects to %s: %w", to.Common, err)
 	}
 	return q.admit()
-}
-
-// stagingSuffix is the folder beside private metadata for what is only looked at.
-const stagingSuffix = ".staging"
-
-// Take takes commits, and all that they need, from a private git directory to a staging, which is
-// gone when it is closed. They have passed git's checks.
-func (r *Repository) Take(ctx context.Context, private string, tips []string) (*Shadow, error) {
-	place, err := makeSwept(filepath.Dir(private)+stagingSuffix, "taken")
-	if err != nil {
-		return nil, err
-	}
-	s, err := r.Staging(filepath.Dir(private)+stagingSuffix, place)
-	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(place))
-	}
-	s.passing = place
-	if err := s.fetch(ctx, private, tips...); err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	return s, nil
 }

@@ -1,6 +1,7 @@
 package gitrepo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,7 +39,7 @@ func Unsaved(ctx context.Context, w forage.Workspace, scratch string) (status wo
 
 // commits are those on the host's branch alone.
 func (i *importing) commits(ctx context.Context, status *workspace.Status) error {
-	ref := branchRef(i.w.Branch)
+	ref := TipRef(i.w)
 	tip, err := i.host.Branch(ctx, ref)
 	if err != nil || tip == "" {
 		return err
@@ -47,7 +48,7 @@ func (i *importing) commits(ctx context.Context, status *workspace.Status) error
 	if err != nil {
 		return err
 	}
-	revisions := append([]string{"--ignore-missing", tip, "--not"}, published(ref)...)
+	revisions := append([]string{"--ignore-missing", tip, "--not"}, i.host.published(ref)...)
 	if taken != "" {
 		revisions = append(revisions, taken)
 	}
@@ -65,7 +66,7 @@ func (i *importing) elsewhere(ctx context.Context, status *workspace.Status) err
 	if err != nil {
 		return err
 	}
-	now, err := i.host.Branch(ctx, branchRef(i.w.Branch))
+	now, err := i.host.Branch(ctx, TipRef(i.w))
 	if err != nil {
 		return err
 	}
@@ -78,7 +79,14 @@ func (i *importing) elsewhere(ctx context.Context, status *workspace.Status) err
 	if err != nil {
 		return err
 	}
-	status.Elsewhere = lost
+	for _, ref := range lost {
+		if id, is := strings.CutPrefix(ref, commitRefs); is {
+			ref = "commit " + id[:12]
+		} else if ref == workRef {
+			ref = "commit " + inside[ref][:12]
+		}
+		status.Elsewhere = append(status.Elsewhere, ref)
+	}
 	at, err := placeInside(i.from, i.w, state)
 	switch {
 	case err != nil:
@@ -145,6 +153,11 @@ func (i *importing) insideRefs() (map[string]string, []string, error) {
 			refs[name] = id
 		}
 	}
+	more, err := addHeads(i.w, refs)
+	if err != nil {
+		return nil, nil, err
+	}
+	odd = append(odd, more...)
 	named := slices.Collect(maps.Values(refs))
 	state, err := loadImported(i.w)
 	if err != nil {
@@ -189,7 +202,7 @@ func (i *importing) lost(ctx context.Context, refs map[string]string) ([]string,
 	}
 	kept := make(map[string]bool, len(host.Values))
 	for name, id := range host.Values {
-		kept[id] = kept[id] || !strings.HasPrefix(name, "refs/forage/")
+		kept[id] = kept[id] || !strings.HasPrefix(name, "refs/forage/") && !strings.HasPrefix(name, "refs/jj/")
 	}
 	refs = maps.Clone(refs)
 	maps.DeleteFunc(refs, func(_, id string) bool { return kept[id] })
@@ -213,7 +226,7 @@ func (i *importing) uncommitted(ctx context.Context, status *workspace.Status) e
 		return nil // the user removed it: what was in it is gone
 	}
 	var names []string
-	if hasTree(i.w) {
+	if i.w.Mode != forage.WorkspaceDirect {
 		base, err := i.base(ctx)
 		if err != nil {
 			return err
@@ -238,10 +251,11 @@ func (i *importing) uncommitted(ctx context.Context, status *workspace.Status) e
 // base is the commit that files inside are compared with: what is checked out there, or stands for
 // the work; where the host has neither, the branch on the host.
 func (i *importing) base(ctx context.Context) (string, error) {
-	outside, err := i.host.Branch(ctx, branchRef(i.w.Branch))
+	outside, err := i.host.Branch(ctx, TipRef(i.w))
 	if err != nil {
 		return "", err
 	}
+	outside = cmp.Or(outside, i.w.Base)
 	state, err := loadImported(i.w)
 	if err != nil {
 		return "", err
@@ -277,11 +291,6 @@ func (i *importing) changedFiles(ctx context.Context, base string) ([]string, er
 	return l.names(), l.close()
 }
 
-// ChangedFiles is changedFiles for what is not imported by us, such as jj's commits.
-func (s *Shadow) ChangedFiles(ctx context.Context, w forage.Workspace, base string) ([]string, error) {
-	return (&importing{w: w, host: s}).changedFiles(ctx, base)
-}
-
 // takenSuffix names the note of what NoteTaken is told.
 const takenSuffix = ".taken"
 
@@ -311,7 +320,7 @@ func (i *importing) taken(ctx context.Context) (commit, tip string, err error) {
 	if err != nil || commit == "" {
 		return "", "", err
 	}
-	args := append([]string{"rev-list", "--max-count=1", commit, "--not"}, published(branchRef(i.w.Branch))...)
+	args := append([]string{"rev-list", "--max-count=1", commit, "--not"}, i.host.published(TipRef(i.w))...)
 	if out, err := i.host.Git(ctx, Call{Args: args}); err != nil || len(out) > 0 {
 		return "", "", nil // it is gone, or on no branch any more
 	}

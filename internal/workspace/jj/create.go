@@ -12,16 +12,13 @@ import (
 
 // Create makes the host's workspace, and the private repository for the sandbox.
 func (p Provider) Create(ctx context.Context, w forage.Workspace) (err error) {
-	err = jjrepo.In(ctx, w, p.Places.Scratch, func(shadow *jjrepo.Shadow) error {
-		undo := func() error { return p.takeAway(context.WithoutCancel(ctx), shadow, w) }
-		if err := undo(); err != nil { // what a crash left
-			return err
+	undo := func() error { return p.takeAway(context.WithoutCancel(ctx), w) }
+	if err = undo(); err == nil { // what a crash left
+		err = jjrepo.In(ctx, w, p.Places.Scratch, func(shadow *jjrepo.Shadow) error { return p.make(ctx, shadow, w) })
+		if err != nil {
+			err = errors.Join(err, undo())
 		}
-		if err := p.make(ctx, shadow, w); err != nil {
-			return errors.Join(err, undo())
-		}
-		return nil
-	})
+	}
 	return wrap("making", w, err)
 }
 

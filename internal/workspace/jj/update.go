@@ -10,7 +10,7 @@ import (
 	"forage/internal/workspace/jjrepo"
 )
 
-// Update brings finished commits to the bookmark.
+// Update brings finished commits to gitrepo.TipRef, which jj doesn't look at: nothing of the user's moves before `apply`.
 func (p Provider) Update(ctx context.Context, w forage.Workspace) (workspace.Update, error) {
 	u, err := jjrepo.Update(ctx, w, p.Places.Scratch)
 	return u, wrap("bringing work from", w, err)
@@ -23,18 +23,29 @@ func (p Provider) Status(ctx context.Context, w forage.Workspace) (workspace.Sta
 }
 
 // Remove takes away the workspace on the host and the private repository.
-func (p Provider) Remove(ctx context.Context, w forage.Workspace, how workspace.Removal) ([]workspace.Recovery, error) {
-	if gitrepo.Removed(w) && how != workspace.RemoveUnused {
-		return nil, nil
+func (p Provider) Remove(ctx context.Context, w forage.Workspace, how workspace.Removal) (kept []workspace.Recovery, err error) {
+	if how != workspace.RemoveUnused && !gitrepo.RemovalBegun(w) {
+		if kept, _, err = gitrepo.BeforeRemoval(ctx, p, w, how, p.Places); err == nil {
+			err = gitrepo.BeginRemoval(*w.Repository, gitrepo.Removal{})
+		}
+		if err != nil {
+			return kept, wrap("removing", w, err)
+		}
 	}
-	kept, err := jjrepo.Remove(ctx, w, how, p.Places.Scratch, func(s *jjrepo.Shadow) error { return p.takeAway(ctx, s, w) })
-	return kept, wrap("removing", w, err)
+	return kept, wrap("removing", w, p.takeAway(ctx, w))
 }
 
-// takeAway removes all that make makes, as far as it is there. Without a shadow the user's repository is gone.
-func (p Provider) takeAway(ctx context.Context, shadow *jjrepo.Shadow, w forage.Workspace) error {
-	if shadow != nil {
-		if err := errors.Join(shadow.ForgetWorkspace(ctx, name(w)), shadow.DropTip(ctx, w)); err != nil {
+// takeAway removes all that Create makes, as far as it is there. The user's repository may be gone.
+func (p Provider) takeAway(ctx context.Context, w forage.Workspace) error {
+	r, err := jjrepo.Open(ctx, w.Source)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err == nil {
+		err = r.In(ctx, p.Places.Scratch, func(s *jjrepo.Shadow) error {
+			return errors.Join(s.ForgetWorkspace(ctx, name(w)), s.Git.DropTip(ctx, w))
+		})
+		if err != nil {
 			return err
 		}
 	}

@@ -82,6 +82,12 @@ func operations(dir string) ([]string, error) {
 	}), nil
 }
 
+// state is what jj's answer about a private repository depends on: whether the files are there, and its last operations.
+func state(w forage.Workspace) (string, error) {
+	last, err := operations(filepath.Join(w.Repository.Dir, jjFolder))
+	return fmt.Sprint(exists(w.Path), " ", strings.Join(last, " ")), err
+}
+
 var isOperation = regexp.MustCompile(`^[0-9a-f]{128}$`) // BLAKE2b-512
 
 func damaged(err error) error {
@@ -186,86 +192,42 @@ func current(all []head) (head, bool) {
 	return head{}, false
 }
 
-// inside is what the private repository is at, with its objects in a staging of ours.
-type inside struct {
-	operations []string
-	staging    *gitrepo.Shadow
-	work       string   // the commit that stands for the work; "" is the root
-	dirty      string   // the working copy's own commit where it isn't work: it is only a copy of the files. ""
-	others     []string // heads with commits that neither the host nor work has
-}
-
-// look asks the private repository and takes its commits to a staging.
-func (s *Shadow) look(ctx context.Context, w forage.Workspace) (_ *inside, err error) {
-	ops, err := operations(filepath.Join(w.Repository.Dir, jjFolder))
+// heads are what jj says of w's private repository and of the user's.
+func (s *Shadow) heads(ctx context.Context, w forage.Workspace) (gitrepo.Heads, error) {
+	var noted gitrepo.Heads
+	of, err := state(w)
 	if err != nil {
-		return nil, err
+		return noted, err
 	}
-	all, err := s.ask(ctx, w, ops)
+	noted.Of = of
+	all, err := s.ask(ctx, w, strings.Fields(of)[1:])
 	if err != nil {
-		return nil, err
+		return noted, err
 	}
-	in := &inside{operations: ops}
+	var copied string
 	if at, ok := current(all); ok {
-		in.finished(at)
+		noted.Work, copied = finished(at)
 	}
-	var tips []string
 	for _, h := range all {
-		tips = append(tips, h.id)
+		lastCopy := h.id == copied && w.Mode != forage.WorkspaceDirect && !exists(w.Path)
+		if h.id != noted.Work && (h.id != copied || lastCopy) {
+			noted.Others = append(noted.Others, h.id)
+		}
 	}
-	slices.Sort(tips)
-	tips = slices.Compact(notRoot(tips))
-	if in.staging, err = s.Repository.Git.Take(ctx, filepath.Join(w.Repository.Dir, gitFolder), tips); err != nil {
-		return nil, advise(err)
-	}
-	if err = in.staging.Sized(ctx, notRoot([]string{in.work})...); err == nil {
-		in.others, err = in.freshHeads(ctx, tips)
-	}
-	if err != nil {
-		return nil, errors.Join(advise(err), in.staging.Close())
-	}
-	return in, nil
+	noted.Others = notRoot(noted.Others)
+	return noted, nil
 }
 
-// advise has what git refuses say what to do with jj.
-func advise(err error) error {
-	if forage.Hint(err) == "" {
-		return err
-	}
-	return forage.WithHint(err, "inside, `jj log` shows the commits, and `jj abandon` or `jj squash` takes one away; until then they stay inside")
-}
-
-// finished finds what stands for the work: the working copy's commit, or its parent while it has no description.
-// jj makes such a commit of whatever is in the files, and replaces it with each command.
-func (in *inside) finished(at head) {
+// finished is the commit that stands for the work: the working copy's, or its parent while it has no description. jj makes
+// such a commit of whatever is in the files, and replaces it with each command: it is only a copy of the files.
+func finished(at head) (work, copied string) {
 	switch {
 	case len(notRoot([]string{at.id})) == 0:
+		return "", ""
 	case at.named || len(at.parents) > 1:
-		in.work = at.id
-	default:
-		in.work, in.dirty = strings.Join(at.parents, ""), at.id
+		return at.id, ""
 	}
-}
-
-// freshHeads are the heads with commits that neither the host nor work has. There may be as many as whoever is inside
-// likes, so that git is asked once for all.
-func (in *inside) freshHeads(ctx context.Context, tips []string) ([]string, error) {
-	rest := slices.DeleteFunc(tips, func(id string) bool { return id == in.dirty || id == in.work })
-	if len(rest) == 0 {
-		return nil, nil
-	}
-	list, err := in.staging.Git(ctx, gitrepo.Call{
-		Args:  append([]string{"rev-list", "--stdin", "--not", "--all"}, notRoot([]string{in.work})...),
-		Stdin: []byte(strings.Join(rest, "\n") + "\n"),
-	})
-	if err != nil {
-		return nil, err
-	}
-	fresh := make(map[string]bool)
-	for id := range strings.Lines(string(list)) {
-		fresh[strings.TrimSpace(id)] = true
-	}
-	return slices.DeleteFunc(rest, func(id string) bool { return !fresh[id] }), nil
+	return strings.Join(at.parents, ""), at.id
 }
 
 // notRoot leaves out the root, which git has no commit for, and what is "".

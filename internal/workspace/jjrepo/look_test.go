@@ -47,9 +47,8 @@ func TestFinished(t *testing.T) {
 		"upon the root": {head{id: "c"}, "", "c"},
 		"the root":      {head{id: "000"}, "", ""},
 	} {
-		var in inside
-		if in.finished(test.at); in.work != test.work || in.dirty != test.dirty {
-			t.Errorf("%s: the work is %q, the copy of the files %q", name, in.work, in.dirty)
+		if work, copied := finished(test.at); work != test.work || copied != test.dirty {
+			t.Errorf("%s: the work is %q, the copy of the files %q", name, work, copied)
 		}
 	}
 }

@@ -35,29 +35,42 @@ func (r *Repository) In(ctx context.Context, scratch string, f func(*Shadow) err
 	return errors.Join(f(s), s.Close())
 }
 
-// Update is workspace.Provider.Update of what jj alone has.
+// Look asks jj what there is to bring, to save and to keep, and notes it for gitrepo, which does so.
+func Look(ctx context.Context, w forage.Workspace, scratch string) error {
+	return In(ctx, w, scratch, func(s *Shadow) error {
+		shown, err := s.shown(ctx, w)
+		if err != nil {
+			return err
+		}
+		heads, err := s.heads(ctx, w)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		heads.Host = shown
+		return gitrepo.NoteHeads(w, heads, err)
+	})
+}
+
+// Update is workspace.Provider.Update of what jj alone has: it looks only if jj has done something inside since.
 func Update(ctx context.Context, w forage.Workspace, scratch string) (u workspace.Update, err error) {
 	if gitrepo.RemovalBegun(w) {
 		return u, nil
 	}
-	err = In(ctx, w, scratch, func(s *Shadow) error {
-		u, err = s.Import(ctx, w)
-		return err
-	})
-	return u, err
+	if of, err := state(w); err != nil || of != gitrepo.HeadsOf(w) {
+		if err := Look(ctx, w, scratch); err != nil {
+			return u, err
+		}
+	}
+	return gitrepo.Import(ctx, w, scratch)
 }
 
-// Status is workspace.Provider.Status. What can't be found out is a problem, not an error: the work counts as unsaved then.
-func Status(ctx context.Context, w forage.Workspace, scratch string) (status workspace.Status, err error) {
+// Status is workspace.Provider.Status of what jj alone has.
+func Status(ctx context.Context, w forage.Workspace, scratch string) (workspace.Status, error) {
 	if gitrepo.RemovalBegun(w) {
-		return status, nil
+		return workspace.Status{}, nil
 	}
-	err = In(ctx, w, scratch, func(s *Shadow) error {
-		status, err = s.Unsaved(ctx, w)
-		return err
-	})
-	if err != nil && ctx.Err() == nil {
+	if err := Look(ctx, w, scratch); err != nil && ctx.Err() == nil {
 		return workspace.Status{Problem: err.Error()}, nil
 	}
-	return status, err
+	return gitrepo.Unsaved(ctx, w, scratch)
 }

@@ -3,6 +3,7 @@ package jjrepo
 import (
 	"context"
 	"maps"
+	"path/filepath"
 	"strings"
 
 	"forage"
@@ -60,6 +61,20 @@ func (s *Shadow) Refs(ctx context.Context) (gitrepo.Refs, error) {
 		}
 	}
 	return refs, err
+}
+
+// shown are the heads of what the user's jj shows, without the working copy of w's own workspace there.
+func (s *Shadow) shown(ctx context.Context, w forage.Workspace) ([]string, error) {
+	copies, err := s.WorkingCopies(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := "all()"
+	if own := copies[filepath.Base(w.Path)]; own != "" && w.Mode != forage.WorkspaceDirect {
+		all += " ~ " + own
+	}
+	out, err := s.JJ(ctx, "--ignore-working-copy", "log", "--no-graph", "--revisions", "heads("+all+")", "--template", `commit_id ++ "\n"`)
+	return notRoot(strings.Fields(out)), err
 }
 
 // tracked are the remote bookmarks that the user's bookmarks follow, as name@remote.
