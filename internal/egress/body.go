@@ -25,11 +25,14 @@ type read struct {
 
 var errGone = errors.New("the connection to the server has ended before the whole request was sent")
 
+// maxRead is how many bytes are read at a time.
+const maxRead = 8 << 10
+
 // newFreeBody frees a body with so many bytes; -1 is not known.
 func newFreeBody(body io.ReadCloser, length int64) *freeBody {
-	room := smallBuffer
+	room := maxRead
 	if length >= 0 {
-		room = int(min(length, smallBuffer-1)) + 1
+		room = int(min(length, maxRead-1)) + 1
 	}
 	return &freeBody{ReadCloser: body, buf: make([]byte, room), got: make(chan read, 1), closed: make(chan struct{})}
 }

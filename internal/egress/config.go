@@ -68,7 +68,6 @@ const (
 	dialTimeout    = 15 * time.Second
 	answerTimeout  = 2 * time.Minute // of a TLS server to a ClientHello
 	idleHTTP       = 90 * time.Second
-	halfClosed     = 5 * time.Minute // of silence towards a client that waits and can't be seen to leave
 	maxConnections = 4096
 	headsBudget    = 16 << 20 // bytes of long heads and ClientHellos, of all connections
 	filesPerFlow   = 8        // descriptors: two sockets, what dialling and pipes take, and some to spare

@@ -133,7 +133,7 @@ func (s *session) conn() net.Conn {
 		s.http2 = true
 		return s.tls
 	}
-	c := &gateConn{Conn: &wire{Conn: s.f.client, s: s, prefix: s.prefix}, session: s, past: make(chan struct{})}
+	c := &gateConn{Conn: &wire{Conn: s.f.client, s: s, prefix: s.prefix}, session: s}
 	if s.tls != nil {
 		c.Conn = s.tls
 	}
@@ -181,35 +181,19 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// buffers are what bodies are copied through. When many are in use, most of them
-// wait for streams that say little, so that more are small.
-type buffers struct {
-	pool sync.Pool
-	out  atomic.Int32
-}
+// buffers are what bodies are copied through.
+type buffers struct{ pool sync.Pool }
 
-const (
-	bigBuffer   = 32 << 10 // bytes
-	smallBuffer = 8 << 10
-	bigBuffers  = 256 // at one time
-)
+const bufferSize = 16 << 10 // bytes: a record of TLS
 
 func (b *buffers) Get() []byte {
-	if b.out.Add(1) > bigBuffers {
-		return make([]byte, smallBuffer)
-	}
 	if p, ok := b.pool.Get().(*[]byte); ok {
 		return *p
 	}
-	return make([]byte, bigBuffer)
+	return make([]byte, bufferSize)
 }
 
-func (b *buffers) Put(p []byte) {
-	b.out.Add(-1)
-	if len(p) == bigBuffer {
-		b.pool.Put(&p)
-	}
-}
+func (b *buffers) Put(p []byte) { b.pool.Put(&p) }
 
 // idleUpstream is how long a connection to a server is kept for the next request.
 const idleUpstream = 30 * time.Second

@@ -18,31 +18,35 @@ import (
 	"forage/internal/policy"
 )
 
+// refusedHeads are what is refused of HTTP/1 to a.example, and by which rule.
+var refusedHeads = map[string]struct{ bytes, rule string }{
+	"another Host":       {"GET / HTTP/1.1\r\nHost: b.example\r\n\r\n", ruleHost},
+	"another port":       {"GET / HTTP/1.1\r\nHost: a.example:8443\r\n\r\n", ruleHost},
+	"an address":         {"GET / HTTP/1.1\r\nHost: " + public + "\r\n\r\n", ruleHost},
+	"an empty Host":      {"GET / HTTP/1.1\r\nHost:\r\n\r\n", ruleHost},
+	"a longer Host":      {"GET / HTTP/1.1\r\nHost: a.example.b.example\r\n\r\n", ruleHost},
+	"user in Host":       {"GET / HTTP/1.1\r\nHost: a.example@b.example\r\n\r\n", ruleHost},
+	"absolute":           {"GET https://b.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n", "http-strict"},
+	"absolute, the same": {"GET https://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n", "http-strict"},
+	"CONNECT":            {"CONNECT b.example:443 HTTP/1.1\r\nHost: a.example\r\n\r\n", "http-strict"},
+	"CONNECT to a path":  {"CONNECT /x HTTP/1.1\r\nHost: a.example\r\n\r\n", "http-strict"},
+	"two Hosts":          {"GET / HTTP/1.1\r\nHost: a.example\r\nHost: b.example\r\n\r\n", "http-strict"},
+	"CL and TE":          {"POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nG", "http-strict"},
+	"two lengths":        {"POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 6\r\nContent-Length: 5\r\n\r\n0\r\n\r\nG", "http-strict"},
+	"obs-fold":           {"GET / HTTP/1.1\r\nHost: a.example\r\nX: y\r\n Host: b.example\r\n\r\n", "http-strict"},
+	"bare LF":            {"GET / HTTP/1.1\nHost: a.example\n\n", "http-strict"},
+	"HTTP/2 unasked":     {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "not-http"},
+	"SSH":                {"SSH-2.0-x\r\n", "not-http"},
+	"HTTP/1.0, no Host":  {"GET / HTTP/1.0\r\n\r\n", ruleHost},
+	"no slash":           {"GET b.example HTTP/1.1\r\nHost: a.example\r\n\r\n", "http-strict"},
+	"TLS":                {"\x16\x03\x01\x02\x00\x01\x00", "not-http"},
+}
+
 // What is refused on port 80 is refused inside TLS, also after a good request,
 // and the client is told.
 func TestInterceptRefuses(t *testing.T) {
 	first := "GET /first HTTP/1.1\r\nHost: a.example\r\n\r\n"
-	for name, tt := range map[string]struct{ bytes, rule string }{
-		"another Host":       {"GET / HTTP/1.1\r\nHost: b.example\r\n\r\n", ruleHost},
-		"another port":       {"GET / HTTP/1.1\r\nHost: a.example:8443\r\n\r\n", ruleHost},
-		"port 80":            {"GET / HTTP/1.1\r\nHost: a.example:80\r\n\r\n", ruleHost},
-		"an address":         {"GET / HTTP/1.1\r\nHost: " + public + "\r\n\r\n", ruleHost},
-		"an empty Host":      {"GET / HTTP/1.1\r\nHost:\r\n\r\n", ruleHost},
-		"a longer Host":      {"GET / HTTP/1.1\r\nHost: a.example.b.example\r\n\r\n", ruleHost},
-		"user in Host":       {"GET / HTTP/1.1\r\nHost: a.example@b.example\r\n\r\n", ruleHost},
-		"absolute":           {"GET https://b.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n", "http-strict"},
-		"absolute, the same": {"GET https://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n", "http-strict"},
-		"CONNECT":            {"CONNECT b.example:443 HTTP/1.1\r\nHost: a.example\r\n\r\n", "http-strict"},
-		"CONNECT to a path":  {"CONNECT /x HTTP/1.1\r\nHost: a.example\r\n\r\n", "http-strict"},
-		"two Hosts":          {"GET / HTTP/1.1\r\nHost: a.example\r\nHost: b.example\r\n\r\n", "http-strict"},
-		"CL and TE":          {"POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nG", "http-strict"},
-		"two lengths":        {"POST / HTTP/1.1\r\nHost: a.example\r\nContent-Length: 6\r\nContent-Length: 5\r\n\r\n0\r\n\r\nG", "http-strict"},
-		"obs-fold":           {"GET / HTTP/1.1\r\nHost: a.example\r\nX: y\r\n Host: b.example\r\n\r\n", "http-strict"},
-		"bare LF":            {"GET / HTTP/1.1\nHost: a.example\n\n", "http-strict"},
-		"HTTP/2 unasked":     {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "not-http"},
-		"SSH":                {"SSH-2.0-x\r\n", "not-http"},
-		"binary":             {"\x00\x01\x02\x03", "not-http"},
-	} {
+	for name, tt := range refusedHeads {
 		t.Run(name, func(t *testing.T) {
 			for _, before := range []string{"", first} {
 				s := newSecureWorld(t, looked(t, inspected("a.example"), inspected("b.example")), nil)
@@ -89,22 +93,6 @@ func TestInterceptedOptions(t *testing.T) {
 	}
 	if e := s.closed(audit.HTTP); e.Method != "OPTIONS" || e.Path != "*" {
 		t.Errorf("%+v", e)
-	}
-}
-
-// A request that is hidden in another's body stays a body.
-func TestInterceptedSmuggling(t *testing.T) {
-	for _, outside := range [][]string{nil, {"http/1.1"}} {
-		s := newSecureWorld(t, looked(t, inspected("a.example")), nil)
-		site := &site{}
-		s.serveTLS(public+":443", site, outside...)
-		hidden := "GET /hidden HTTP/1.1\r\nHost: internal\r\n\r\n"
-		conn, r := s.secure("a.example")
-		fmt.Fprintf(conn, "POST /x HTTP/1.1\r\nHost: a.example\r\nContent-Length: %d\r\n\r\n%s", len(hidden), hidden)
-		get(t, r, "POST")
-		if got := site.requests(); len(got) != 1 || got[0] != fmt.Sprintf("POST a.example /x %q", hidden) {
-			t.Errorf("the server saw %q", got)
-		}
 	}
 }
 

@@ -4,19 +4,13 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
-	"context"
-	"crypto/tls"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"forage/internal/audit"
-	"forage/internal/testdir"
 )
 
 // The first event of a stream arrives before the second is sent, in every
@@ -179,70 +173,6 @@ func TestInterceptedEncoding(t *testing.T) {
 		res, err := s.client(true).Do(r)
 		if _, body := answer(t, res, err); body != packed.String() || res.Header.Get("Content-Encoding") != encoding {
 			t.Errorf("%d bytes, %v", len(body), res.Header)
-		}
-	}
-}
-
-// zeros is a body of that many bytes.
-func zeros(n int64) io.Reader { return io.LimitReader(zero{}, n) }
-
-type zero struct{}
-
-func (zero) Read(p []byte) (int, error) { return len(p), nil }
-
-// Twice as much passes as may be held, and in a soak a gigabyte.
-func TestInterceptedBulk(t *testing.T) {
-	const most = 64 << 20
-	for _, tt := range []struct {
-		http2   bool
-		outside []string
-		size    int64
-	}{
-		{false, nil, 1 << 30},
-		{true, []string{"http/1.1"}, 128 << 20},
-	} {
-		if !testdir.Soak() {
-			tt.size = 2 * most
-		}
-		s := newSecureWorld(t, looked(t, inspected("a.example")), nil)
-		var received atomic.Int64
-		s.serveTLS(public+":443", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			n, _ := io.CopyBuffer(struct{ io.Writer }{io.Discard}, r.Body, make([]byte, 64<<10))
-			received.Store(n)
-		}), tt.outside...)
-		idle := inUse() // what tests before have left is not of this one
-		done := make(chan struct{})
-		var peak int64
-		go func() {
-			defer close(done)
-			r, _ := http.NewRequest("POST", "https://a.example/", zeros(tt.size))
-			r.ContentLength = tt.size
-			client := s.client(tt.http2)
-			transport := client.Transport.(*http.Transport)
-			transport.TLSClientConfig.CipherSuites = []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256}
-			dial := transport.DialContext
-			transport.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
-				conn, err := dial(ctx, network, addr)
-				conn.SetDeadline(time.Time{}) // it is work, not a wait: a busy machine may need any time for it
-				return conn, err
-			}
-			res, err := client.Do(r)
-			if status, _ := answer(t, res, err); status != 200 {
-				t.Errorf("%d", status)
-			}
-		}()
-		tick := time.NewTicker(50 * time.Millisecond)
-		for running := true; running; {
-			select {
-			case <-done:
-				running = false
-			case <-tick.C:
-				peak = max(peak, inUse()-idle)
-			}
-		}
-		tick.Stop()
-		if received.Load() != tt.size || peak > most {
-			t.Errorf("HTTP/2 %v: %d of %d bytes arrived, %d MiB over idle", tt.http2, received.Load(), tt.size, peak>>20)
 		}
 	}
 }

@@ -95,6 +95,36 @@ func TestRequestsUnderWay(t *testing.T) {
 	s.denied("connection-limit")
 }
 
+// Long heads share a budget, and long bodies of requests a number of places.
+func TestLongHeadsAndBodies(t *testing.T) {
+	s := newSecureWorld(t, looked(t, inspected("a.example")), func(*Config) {})
+	s.serveTLS(public+":443", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.Copy(w, r.Body) }))
+	held := s.engine.heads.Share()
+	if err := held.Hold(headsBudget - 4<<10); err != nil {
+		t.Fatal(err)
+	}
+	r, _ := http.NewRequest("GET", "https://a.example/", nil)
+	r.Header.Set("X", strings.Repeat("x", 8<<10))
+	res, err := s.client(true).Do(r)
+	if status, body := answer(t, res, err); status != 403 || !strings.Contains(body, ruleHeads) {
+		t.Errorf("%d, %q", status, body)
+	}
+	held.Close()
+	for range maxBodies {
+		s.engine.http.bodies <- struct{}{}
+	}
+	answered := make(chan string)
+	go func() {
+		res, err := s.client(true).Post("https://a.example/", "text/plain", strings.NewReader(strings.Repeat("x", maxFrame)))
+		_, body := answer(t, res, err)
+		answered <- body
+	}()
+	<-s.engine.http.bodies // room for it, whether it has waited or not
+	if body := <-answered; len(body) != maxFrame {
+		t.Errorf("%d bytes came back", len(body))
+	}
+}
+
 // Beyond the requests that may be refused at one time, a connection of HTTP/2 is ended, and its
 // line says why.
 func TestRequestsBeingRefused(t *testing.T) {

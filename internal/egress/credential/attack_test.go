@@ -328,38 +328,6 @@ type rotating struct {
 	n  int
 }
 
-func TestCredentialsAreSharedByRequests(t *testing.T) {
-	values := make([]string, 4)
-	for i := range values {
-		values[i] = strings.Repeat(string(rune('a'+i)), 20)
-	}
-	source := &rotating{}
-	c := bind(t, sourceFunc(func() string {
-		source.mu.Lock()
-		defer source.mu.Unlock()
-		source.n++
-		return values[source.n%len(values)]
-	}), forage.SecretUse{Place: forage.PlaceBearer}).For(theHost, 443)
-	var running sync.WaitGroup
-	for range 8 {
-		running.Go(func() {
-			for range 200 {
-				r := request(t, "https://api.example.com/?a=1&access_token="+theirs, "Authorization: Bearer "+theirs)
-				applied, _, err := c.Apply(t.Context(), r)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				value := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
-				if hidden := applied.needles.text(value); hidden == value || len(value) != 20 {
-					t.Errorf("the needles of a request are not those of its secret: %q", value)
-				}
-			}
-		})
-	}
-	running.Wait()
-}
-
 func TestNilIsNothing(t *testing.T) {
 	var set *Set
 	if set.For(theHost, 443) != nil {

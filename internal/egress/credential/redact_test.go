@@ -213,16 +213,6 @@ func TestAReadErrorEndsTheBodyWithoutTheSecret(t *testing.T) {
 	}
 }
 
-func TestRedactorIsAReader(t *testing.T) {
-	n := newNeedles([]string{"secret-value"})
-	text := strings.Repeat("some secret-value in a text, secret-valu", 100) + "."
-	r := &redactor{body: io.NopCloser(nil), src: strings.NewReader(text), needles: n, atEnd: func() {}}
-	want, _ := model(n, text)
-	if err := iotest.TestReader(r, []byte(want)); err != nil {
-		t.Error(err)
-	}
-}
-
 func FuzzRedact(f *testing.F) {
 	f.Add([]byte("secret-value"), []byte("a secret-value"), uint64(1))
 	f.Add([]byte("aaaaaab"), []byte("aaaaaaaaaaaaaab"), uint64(3))
