@@ -19,8 +19,8 @@ import (
 
 // The three times.
 const (
-	Answer   = 30 * time.Second // to answer a question, also on a busy machine
-	End      = 10 * time.Second // to end when asked to; and to be gone when killed
+	Answer   = 30 * time.Second // to answer a question, also on a busy machine; to be gone when killed
+	End      = 5 * time.Second  // to end when asked to
 	Progress = 10 * time.Minute // to do work that grows with its data, or to say something more
 )
 
@@ -77,7 +77,7 @@ func Kill(pid int, same func() (bool, error)) error {
 	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 		return os.NewSyscallError("pidfd_send_signal", err)
 	}
-	ctx, cancel := Within(context.Background(), End, fmt.Sprintf("process %d, which was killed,", pid))
+	ctx, cancel := Within(context.Background(), Answer, fmt.Sprintf("process %d, which was killed,", pid))
 	defer cancel()
 	return Ended(ctx, fd)
 }

@@ -1,13 +1,13 @@
 package guest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"time"
 
 	"forage/internal/control"
+	"forage/internal/deadline"
 	"forage/internal/guest/session"
 )
 
@@ -111,20 +111,12 @@ func (g *guest) goAhead() (control.Frame, error) {
 	return control.Encode(control.Failed, failure(step, err))
 }
 
-// answerLimit bounds how long tmux may take to say how it is: the host waits
-// longer, for some that ask before it, too. To start the agent's window it has as long as at first.
-const answerLimit = 4 * time.Second
-
 func (g *guest) query(frame control.Frame) (control.Frame, error) {
 	var query control.QueryBody
 	if err := frame.Decode(&query); err != nil {
 		return control.Frame{}, err
 	}
-	limit := answerLimit
-	if query.What == "window" {
-		limit = sessionLimit
-	}
-	ctx, cancel := context.WithTimeout(g.ctx, limit)
+	ctx, cancel := deadline.Within(g.ctx, deadline.End, "tmux") // a command of its own, which ends
 	defer cancel()
 	answer := control.AnswerBody{Session: session.None}
 	var err error

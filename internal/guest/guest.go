@@ -22,6 +22,7 @@ import (
 
 	"forage"
 	"forage/internal/control"
+	"forage/internal/deadline"
 	"forage/internal/guest/boot"
 	"forage/internal/guest/forward"
 	"forage/internal/guest/session"
@@ -152,7 +153,7 @@ func (g *guest) begin() (step string, err error) {
 		return "running the init commands", err
 	}
 	if g.session != nil {
-		ctx, cancel := context.WithTimeout(g.ctx, sessionLimit)
+		ctx, cancel := deadline.Within(g.ctx, deadline.Answer, "tmux")
 		defer cancel()
 		if err := g.session.Start(ctx); err != nil {
 			return "starting the agent", err
@@ -161,9 +162,6 @@ func (g *guest) begin() (step string, err error) {
 	close(g.ready)
 	return "", nil
 }
-
-// sessionLimit bounds how long tmux may take to start.
-const sessionLimit = time.Minute
 
 func (g *guest) prepareSession() error {
 	var log *session.Log

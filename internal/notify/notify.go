@@ -8,11 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"time"
 
 	"github.com/godbus/dbus/v5"
 
 	"forage"
+	"forage/internal/deadline"
 	"forage/internal/hostexec"
 	"forage/internal/secrets"
 )
@@ -44,12 +44,6 @@ func (e Event) Text() string {
 	return "The agent has ended."
 }
 
-// How long telling may take.
-const (
-	desktopTimeout = 10 * time.Second
-	commandTimeout = 30 * time.Second
-)
-
 // kept are variables of the user's that what notifies needs.
 var kept = []string{"HOME", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"}
 
@@ -76,7 +70,7 @@ func Send(ctx context.Context, how forage.Notify, event Event, getenv func(strin
 
 // desktop shows the event (Desktop Notifications Specification 1.3).
 func desktop(ctx context.Context, event Event, env map[string]string) error {
-	ctx, cancel := context.WithTimeout(ctx, desktopTimeout)
+	ctx, cancel := deadline.Within(ctx, deadline.Answer, "the desktop")
 	defer cancel()
 	conn, err := secrets.SessionBus(ctx, env)
 	if err != nil {
@@ -101,6 +95,6 @@ func command(ctx context.Context, argv []string, event Event, env map[string]str
 	for name, value := range env {
 		vars = append(vars, name+"="+value)
 	}
-	_, err := hostexec.Run(ctx, hostexec.Command{Argv: argv, Env: vars, Timeout: commandTimeout})
+	_, err := hostexec.Run(ctx, hostexec.Command{Argv: argv, Env: vars})
 	return err
 }

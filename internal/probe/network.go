@@ -9,11 +9,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-)
 
-// answerTime bounds how long a refusal may take: being dropped silently is a
-// fault too, since programs then hang instead of falling back.
-const answerTime = 3 * time.Second
+	"forage/internal/deadline"
+)
 
 // networkWalls hold with network mode none. The addresses are documentation's
 // (RFC 5737, RFC 3849) and the clouds' metadata service.
@@ -31,7 +29,7 @@ func networkWalls() []wall {
 		dialling("tcp", "169.254.169.254:80"), dialling("tcp", "10.0.0.1:22"),
 		sending("udp", "192.0.2.1:443"), sending("udp", "[2001:db8::1]:443"),
 		{"network", "resolving a name", func(ctx context.Context) error {
-			ctx, cancel := context.WithTimeout(ctx, answerTime)
+			ctx, cancel := deadline.Within(ctx, deadline.Answer, "the resolver")
 			defer cancel()
 			_, err := (&net.Resolver{PreferGo: true}).LookupHost(ctx, "example.com")
 			return err
@@ -43,7 +41,7 @@ func networkWalls() []wall {
 // handshake, so that the refusal is a reset.
 func dialling(network, address string) wall {
 	return wall{"network", "TCP to " + address, func(ctx context.Context) error {
-		dialer := net.Dialer{Timeout: answerTime}
+		dialer := net.Dialer{Timeout: deadline.Answer}
 		conn, err := dialer.DialContext(ctx, network, address)
 		if err != nil {
 			return errors.Unwrap(err)
@@ -55,7 +53,7 @@ func dialling(network, address string) wall {
 
 func sending(network, address string) wall {
 	return wall{"network", "UDP to " + address, func(ctx context.Context) error {
-		dialer := net.Dialer{Timeout: answerTime}
+		dialer := net.Dialer{Timeout: deadline.Answer}
 		conn, err := dialer.DialContext(ctx, network, address)
 		if err != nil {
 			return errors.Unwrap(err)
@@ -70,7 +68,7 @@ func sending(network, address string) wall {
 
 // answer is the refusal that comes back, or nil for data or for silence.
 func answer(conn net.Conn) error {
-	conn.SetReadDeadline(time.Now().Add(answerTime))
+	conn.SetReadDeadline(time.Now().Add(deadline.Answer))
 	_, err := conn.Read(make([]byte, 1))
 	for _, refusal := range []unix.Errno{unix.ECONNRESET, unix.ECONNREFUSED, unix.EPERM} {
 		if errors.Is(err, refusal) {

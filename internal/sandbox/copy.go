@@ -138,9 +138,7 @@ func (s *Service) reachFiles(ctx context.Context, name, method, what string) (*g
 	if err != nil {
 		return nil, nil, err
 	}
-	asked, answered := asking(ctx, name, answerLimit)
-	defer answered()
-	if err := s.client(name).Record(asked, execEvent(method, []string{what})); err != nil {
+	if err := s.client(name).Record(ctx, execEvent(method, []string{what})); err != nil {
 		return nil, nil, err
 	}
 	client, err := s.connect(ctx, record)

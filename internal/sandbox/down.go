@@ -4,20 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"forage"
+	"forage/internal/deadline"
 	"forage/internal/store"
 	"forage/internal/supervisor"
 	"forage/internal/workspace"
 )
-
-// stopGrace is how long what runs inside has to end by itself.
-const stopGrace = 5 * time.Second
-
-// goneLimit is how long a supervisor that was told to end, or killed, may take
-// to take everything back, on a machine that has much else to do.
-var goneLimit = 2 * time.Minute
 
 // Down removes the sandbox and what was made for its workspace. It refuses while work would be
 // lost; with force that work is kept for workspace.RecoveryKept. The files of a direct workspace
@@ -112,49 +105,47 @@ func (s *Service) removeBroken(ctx context.Context, name string) error {
 
 // halt makes sure that nothing of the sandbox runs.
 func (s *Service) halt(ctx context.Context, record store.Record) error {
-	dir := s.Places.Of(record.Name).Dir
-	if !supervisor.Alive(dir) {
+	if !supervisor.Alive(s.Places.Of(record.Name).Dir) {
 		return nil
 	}
 	defer s.progress("stopping " + record.Name)()
 	err := s.askToEnd(ctx, record.Name)
-	if err == nil {
-		err = s.awaitEnd(ctx, record.Name)
+	if err != nil && ctx.Err() == nil {
+		err = s.end(ctx, record.Name)
 	}
-	if err == nil || ctx.Err() != nil {
-		s.keepSSHConfig()
+	s.keepSSHConfig()
+	return err
+}
+
+// askToEnd has a supervisor end its sandbox, and itself. One that can't be reached is on its way
+// out by itself: its launcher has gone, or else would hold the sandbox.
+func (s *Service) askToEnd(ctx context.Context, name string) error {
+	ctx, cancel := deadline.Within(ctx, deadline.Answer, "the supervisor of "+name)
+	defer cancel()
+	if err := s.client(name).End(ctx); err != nil && !supervisor.Closed(err) {
 		return err
 	}
-	// A supervisor that can't do its work is ended; the sandbox ends with it. One that can't be
-	// reached is on its way out by itself: its launcher has gone, or else would hold the sandbox.
-	err = errors.Join(err, supervisor.Kill(dir))
-	if waitErr := s.awaitEnd(ctx, record.Name); waitErr != nil {
-		return errors.Join(waitErr, err)
+	return s.awaitEnd(ctx, name)
+}
+
+// end kills a supervisor. Its sandbox ends with it.
+func (s *Service) end(ctx context.Context, name string) error {
+	dir := s.Places.Of(name).Dir
+	ctx, cancel := deadline.Within(ctx, deadline.Answer, "the supervisor of "+name)
+	defer cancel()
+	err := supervisor.Kill(dir)
+	if err == nil {
+		err = s.awaitEnd(ctx, name)
+	}
+	if err != nil {
+		return forage.WithHint(err, "it is a process called `forage-ctl supervisor` that has a file open in "+dir+": end it with kill -KILL")
 	}
 	return nil
 }
 
-// askToEnd has a supervisor end its sandbox.
-func (s *Service) askToEnd(ctx context.Context, name string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, goneLimit, fmt.Errorf("it has not ended within %v", goneLimit))
-	defer cancel()
-	return s.client(name).End(ctx, stopGrace)
-}
-
 // awaitEnd waits until no supervisor stands behind the sandbox.
 func (s *Service) awaitEnd(ctx context.Context, name string) error {
-	dir := s.Places.Of(name).Dir
-	gone := make(chan error, 1)
-	go func() { gone <- supervisor.WaitGone(dir) }()
-	select {
-	case err := <-gone:
-		return err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(goneLimit):
-		return forage.WithHint(fmt.Errorf("the supervisor of %s does not end", name),
-			"it is a process called `forage-ctl supervisor` that has a file open in "+dir+": end it with kill -KILL")
-	}
+	return deadline.Do(ctx, func() error { return supervisor.WaitGone(s.Places.Of(name).Dir) })
 }
 
 // remove takes away everything that Forage made for a sandbox that does not run.

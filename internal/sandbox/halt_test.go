@@ -2,19 +2,17 @@ package sandbox
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
-	"forage"
-	"forage/internal/config"
-	"forage/internal/store"
 	"forage/internal/supervisor"
 	"forage/internal/unixsock"
 )
@@ -31,43 +29,15 @@ func TestHaltEndsWhoeverDoesNot(t *testing.T) {
 }
 
 func haltStaying(t *testing.T, answers string) {
-	defer func(before time.Duration) { goneLimit = before }(goneLimit)
 	s := newService(t)
 	staying(t, s, answers)
-	goneLimit = 5 * time.Second // the wait for its end is in vain
-	if err := s.halt(t.Context(), store.Record{Name: "box"}); err != nil || s.alive("box") {
+	asked, cancel := context.WithTimeout(t.Context(), time.Second) // it is in vain
+	defer cancel()
+	if err := s.askToEnd(asked, "box"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("asked: %v", err)
+	}
+	if err := s.end(t.Context(), "box"); err != nil || s.alive("box") {
 		t.Errorf("it stays: %v", err)
-	}
-}
-
-// TestWhoDoesNotAnswerIsNamed: a supervisor that was stopped does not hold up commands that want
-// something of it.
-func TestWhoDoesNotAnswerIsNamed(t *testing.T) {
-	defer func(before time.Duration) { answerLimit = before }(answerLimit)
-	s := newService(t)
-	if _, err := s.Store.Create(t.Context(), store.Record{Name: "box", Runtime: "native", Phase: forage.PhaseRunning}, store.Ports{}); err != nil {
-		t.Fatal(err)
-	}
-	staying(t, s, "false")
-	answerLimit, s.Config = time.Second, &config.Config{}
-	for what, ask := range map[string]func() error{
-		"exec":  func() error { _, err := s.Exec(t.Context(), "box", []string{"true"}, Stdio{}); return err },
-		"start": func() error { return s.Start(t.Context(), "box") },
-		"network": func() error {
-			_, err := s.Network(t.Context(), "box", NetworkChange{Mode: forage.NetworkNone})
-			return err
-		},
-	} {
-		ended := make(chan error, 1)
-		go func() { ended <- ask() }()
-		select {
-		case err := <-ended:
-			if !strings.Contains(forage.Hint(err), "stop box") {
-				t.Errorf("%s: %v (%s)", what, err, forage.Hint(err))
-			}
-		case <-time.After(5 * time.Minute):
-			t.Fatalf("%s waits", what)
-		}
 	}
 }
 

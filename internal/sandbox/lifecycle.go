@@ -10,6 +10,7 @@ import (
 
 	"forage"
 	"forage/internal/agent"
+	"forage/internal/deadline"
 	"forage/internal/sshkeys"
 	"forage/internal/store"
 	"forage/internal/supervisor"
@@ -44,16 +45,13 @@ func unattended(record store.Record) bool {
 	return record.Phase == forage.PhaseCreating && !record.Plan.Ephemeral
 }
 
-// Of a start whose caller has gone: how long it may take, and how often it is looked at.
-const (
-	startPatience = time.Minute
-	startLook     = 10 * time.Millisecond
-)
+// startLook is how often a start is looked at whose caller has gone.
+const startLook = 10 * time.Millisecond
 
 // awaitStart waits until such a start has succeeded after all, or its supervisor has taken it back.
 func (s *Service) awaitStart(ctx context.Context, name string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, startPatience, forage.WithHint(
-		forage.Errorf(forage.ErrRefused, "a start of the sandbox %q that was interrupted has not ended in %v", name, startPatience),
+	ctx, cancel := context.WithTimeoutCause(ctx, deadline.Answer, forage.WithHint(
+		forage.Errorf(forage.ErrRefused, "a start of the sandbox %q that was interrupted has not ended in %v", name, deadline.Answer),
 		"forage-ctl down "+name))
 	defer cancel()
 	for s.alive(name) {
@@ -215,12 +213,9 @@ func unmake(record store.Record) workspace.Removal {
 	}
 }
 
-// freePatience is far longer than a run takes to let go of its lock after its record.
-const freePatience = 10 * time.Second
-
 // awaitFree waits for a run that has taken back its record, and has its lock still.
 func (s *Service) awaitFree(ctx context.Context, name string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, freePatience, forage.WithHint(
+	ctx, cancel := context.WithTimeoutCause(ctx, deadline.End, forage.WithHint(
 		forage.Errorf(forage.ErrRefused, "a sandbox called %s is running that is not on record in %s", name, s.Places.State),
 		"choose another name, or end it with the state folder that it was started with"))
 	defer cancel()
@@ -269,9 +264,7 @@ func (s *Service) prepareFiles(record store.Record, hostKey []byte) error {
 func (s *Service) Start(ctx context.Context, name string) error {
 	return s.locked(ctx, name, func(store.Record) error {
 		if s.alive(name) {
-			asked, answered := asking(ctx, name, answerLimit)
-			defer answered()
-			if err := s.client(name).StartWindow(asked); err == nil || s.alive(name) {
+			if err := s.client(name).StartWindow(ctx); err == nil || s.alive(name) {
 				return err
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"forage"
+	"forage/internal/deadline"
 	"forage/internal/store"
 	"forage/internal/supervisor"
 )
@@ -128,7 +129,7 @@ func (s *Service) Status(ctx context.Context, name string) (Status, error) {
 // status asks the supervisor, if one is alive; a record alone is not believed. One whose sandbox
 // has just ended is about to write down why, and is waited for.
 func (s *Service) status(ctx context.Context, record store.Record) Status {
-	ctx, cancel := asking(ctx, record.Name, askTimeout)
+	ctx, cancel := deadline.Within(ctx, deadline.Answer, "the supervisor")
 	defer cancel()
 	for {
 		status, ending := s.statusNow(ctx, record)

@@ -34,9 +34,7 @@ func (s *Service) Network(ctx context.Context, name string, change NetworkChange
 			return err
 		}
 		if s.alive(name) {
-			asked, answered := asking(ctx, name, answerLimit)
-			defer answered()
-			if err := s.client(name).SetNetwork(asked, network); err == nil || s.alive(name) {
+			if err := s.client(name).SetNetwork(ctx, network); err == nil || s.alive(name) {
 				return err
 			}
 		}

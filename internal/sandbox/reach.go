@@ -33,9 +33,7 @@ const detachNote = "#{prefix} d detaches: the agent goes on"
 func (s *Service) Attach(ctx context.Context, name string, stdio Stdio) (int, error) {
 	stdio.TTY = true
 	if record, err := s.Store.Load(name); err == nil && s.alive(name) { // one that does not answer says so when it is reached for
-		asked, answered := asking(ctx, name, askTimeout)
-		answer, err := s.client(name).Status(asked)
-		answered()
+		answer, err := s.client(name).Status(ctx)
 		if err == nil {
 			refused := s.withSets(ctx, record.Plan, answer.Refused)
 			s.tellRefusals(name, refused)
@@ -79,9 +77,7 @@ func (s *Service) reach(ctx context.Context, name, method string, argv []string,
 	if err != nil {
 		return 0, err
 	}
-	asked, answered := asking(ctx, name, answerLimit)
-	defer answered()
-	if err := s.client(name).Record(asked, execEvent(method, argv)); err != nil {
+	if err := s.client(name).Record(ctx, execEvent(method, argv)); err != nil {
 		return 0, err
 	}
 	client, err := s.connect(ctx, record)

@@ -59,9 +59,7 @@ func (s *Service) shown(name string, all []Refusal) {
 
 // refusals asks the supervisor what was refused.
 func (s *Service) refusals(ctx context.Context, record store.Record) ([]Refusal, error) {
-	asked, answered := asking(ctx, record.Name, askTimeout)
-	defer answered()
-	answer, err := s.client(record.Name).Status(asked)
+	answer, err := s.client(record.Name).Status(ctx)
 	return s.withSets(ctx, record.Plan, answer.Refused), err
 }
 

@@ -100,7 +100,7 @@ func (s *Service) Run(ctx context.Context, opts Options, stdio Stdio) (exit int,
 		return 0, err
 	}
 	end.started = true
-	defer func() { err = errors.Join(err, sandbox.Stop(context.WithoutCancel(ctx), 0)) }()
+	defer func() { err = errors.Join(err, sandbox.Stop()) }()
 	exit, err = s.runIn(ctx, sandbox, plan.Spec, logins, opts, stdio)
 	s.tellRefusals(plan.Name, s.withSets(context.WithoutCancel(ctx), plan, sandbox.Refused()))
 	return exit, err

@@ -47,8 +47,6 @@ func (s *Service) trafficOf(ctx context.Context, name string) (Traffic, error) {
 	}
 	one := Traffic{Sandbox: name, Running: s.alive(name)}
 	if one.Running {
-		ctx, cancel := asking(ctx, name, askTimeout)
-		defer cancel()
 		one.Traffic, err = s.client(name).Traffic(ctx)
 		if !supervisor.Closed(err) {
 			return one, err

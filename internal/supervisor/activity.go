@@ -92,7 +92,7 @@ func (s *Sandbox) tell() {
 		waits, ended := s.activity.due()
 		event := notify.Event{Sandbox: s.setup.Plan.Name, State: notify.Waiting}
 		if ended { // which is asked for, since what the log says can be forged more easily
-			answer, err := s.query(context.Background(), "session", queryTimeout)
+			answer, err := s.query(context.Background(), "session")
 			if ended = err == nil && answer.Ended && !s.asked(); ended {
 				event.State, event.ExitCode = s.activity.state(answer)
 			}

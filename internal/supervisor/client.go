@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 
 	"forage"
 	"forage/internal/audit"
+	"forage/internal/deadline"
 	"forage/internal/unixsock"
 )
 
@@ -27,20 +29,10 @@ func (c Client) Status(ctx context.Context) (Response, error) {
 }
 
 // End ends the sandbox; nothing of it runs when End returns.
-func (c Client) End(ctx context.Context, grace time.Duration) error {
-	_, err := c.patiently(ctx, Request{Op: OpStop, GraceMillis: grace.Milliseconds()})
-	if Closed(err) && !Alive(c.Dir) {
-		return nil
-	}
+func (c Client) End(ctx context.Context) error {
+	_, err := c.call(ctx, Request{Op: OpStop})
 	return err
 }
-
-// The control socket is there for all of a supervisor's life but its first and
-// last moments, which are waited for.
-const (
-	doorPatience = 10 * time.Second
-	doorPause    = 5 * time.Millisecond
-)
 
 // errEnded is a supervisor that closed its door on a caller.
 var errEnded = errors.New("it ended without an answer")
@@ -56,25 +48,9 @@ func Closed(err error) bool {
 	return false
 }
 
-// patiently is call for a supervisor that may still be starting, or already ending: that is waited
-// for.
-func (c Client) patiently(ctx context.Context, request Request) (Response, error) {
-	for deadline := time.Now().Add(doorPatience); ; {
-		response, err := c.call(ctx, request)
-		if !Closed(err) || !Alive(c.Dir) || time.Now().After(deadline) {
-			return response, err
-		}
-		select {
-		case <-time.After(doorPause):
-		case <-ctx.Done():
-			return Response{}, context.Cause(ctx)
-		}
-	}
-}
-
 // SetNetwork replaces the live network policy.
 func (c Client) SetNetwork(ctx context.Context, network forage.Network) error {
-	_, err := c.patiently(ctx, Request{Op: OpNetwork, Network: &network})
+	_, err := c.call(ctx, Request{Op: OpNetwork, Network: &network})
 	return err
 }
 
@@ -86,14 +62,25 @@ func (c Client) Record(ctx context.Context, event audit.Event) error {
 
 // StartWindow starts the agent's window again if it has ended.
 func (c Client) StartWindow(ctx context.Context) error {
-	_, err := c.patiently(ctx, Request{Op: OpWindow})
+	_, err := c.call(ctx, Request{Op: OpWindow})
 	return err
 }
 
 func (c Client) call(ctx context.Context, request Request) (Response, error) {
+	name := filepath.Base(c.Dir)
+	ctx, cancel := deadline.Within(ctx, deadline.Answer, "the supervisor of "+name)
+	defer cancel()
+	response, err := c.ask(ctx, request)
+	if errors.Is(err, context.DeadlineExceeded) { // such as one that was stopped
+		err = forage.WithHint(err, "`forage-ctl stop "+name+"` ends it, and the sandbox with it")
+	}
+	return response, err
+}
+
+func (c Client) ask(ctx context.Context, request Request) (Response, error) {
 	conn, err := unixsock.Dial(ctx, filepath.Join(c.Dir, controlName))
 	if err != nil {
-		return Response{}, fmt.Errorf("asking the supervisor: %w", err)
+		return Response{}, fmt.Errorf("asking the supervisor: %w", cmp.Or(context.Cause(ctx), err))
 	}
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })

@@ -13,11 +13,9 @@ import (
 
 	"forage"
 	"forage/internal/accept"
+	"forage/internal/deadline"
 	"forage/internal/unixsock"
 )
-
-// requestTimeout bounds how long a client may take to say what it wants.
-const requestTimeout = 5 * time.Second
 
 // controlServer serves the control socket of one sandbox. Only processes of this
 // user, or root, are answered (unix(7), SO_PEERCRED).
@@ -62,7 +60,7 @@ func (c *controlServer) answer(conn *net.UnixConn) {
 		response, err = c.handle(c.ctx, request)
 	}
 	response.Failure = failure(err)
-	conn.SetWriteDeadline(time.Now().Add(requestTimeout))
+	conn.SetWriteDeadline(time.Now().Add(deadline.Answer))
 	json.NewEncoder(conn).Encode(response) // a client that has gone needs no answer
 }
 
@@ -74,7 +72,7 @@ func receive(conn *net.UnixConn) (Request, error) {
 	if int(peer.Uid) != os.Getuid() && peer.Uid != 0 {
 		return Request{}, forage.Errorf(forage.ErrDenied, "user %d may not control this sandbox", peer.Uid)
 	}
-	conn.SetReadDeadline(time.Now().Add(requestTimeout))
+	conn.SetReadDeadline(time.Now().Add(deadline.Answer))
 	decoder := json.NewDecoder(io.LimitReader(conn, maxMessage))
 	decoder.DisallowUnknownFields()
 	var request Request

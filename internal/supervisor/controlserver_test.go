@@ -5,7 +5,9 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"forage"
 	"forage/internal/audit"
@@ -65,5 +67,18 @@ func TestControlRefusesWhatIsNoRequest(t *testing.T) {
 		if n == 0 {
 			t.Errorf("%q got no answer", text)
 		}
+	}
+}
+
+// A supervisor that says nothing, such as one that was stopped, is named, with what ends it.
+func TestASilentSupervisorIsNamed(t *testing.T) {
+	client := serveControl(t, func(ctx context.Context, _ Request) (Response, error) {
+		<-ctx.Done()
+		return Response{}, ctx.Err()
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if _, err := client.Status(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(forage.Hint(err), "stop ") {
+		t.Errorf("got %v (%s)", err, forage.Hint(err))
 	}
 }

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/deadline"
 	"forage/internal/hostexec"
 	"forage/internal/unixsock"
 )
@@ -81,35 +81,22 @@ func acquire(dir string) (*Lock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("locking the run-time folder: %w", err)
 	}
-	for deadline := time.Now().Add(waiterLimit); ; {
-		err := setLock(file, unix.F_OFD_SETLK, unix.F_WRLCK)
-		if err == nil {
-			return newLock(file, dir), nil
+	err = setLock(file, unix.F_OFD_SETLK, unix.F_WRLCK)
+	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
+		if holder, heldErr := lockHeld(file); heldErr != nil || holder == unix.F_WRLCK {
+			err = errors.Join(heldErr, forage.Errorf(forage.ErrRefused, "the sandbox is already running"))
+		} else { // a process that waited for the last supervisor's end holds it for a moment
+			ctx, cancel := deadline.Within(context.Background(), deadline.End, "a process that waited for the sandbox's end")
+			defer cancel()
+			err = deadline.Do(ctx, func() error { return setLock(file, unix.F_OFD_SETLKW, unix.F_WRLCK) })
 		}
-		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EACCES) {
-			file.Close()
-			return nil, fmt.Errorf("locking %s: %w", file.Name(), err)
-		}
-		if holder, err := lockHeld(file); err != nil || holder == unix.F_WRLCK {
-			file.Close()
-			return nil, errors.Join(err, forage.Errorf(forage.ErrRefused, "the sandbox is already running"))
-		}
-		// A process that waited for the last supervisor's end holds it for a moment.
-		if time.Now().After(deadline) {
-			file.Close()
-			return nil, forage.WithHint(fmt.Errorf("locking %s: %w", file.Name(), errWaiter), "a stopped `forage-ctl logs -f` may: continue it or end it")
-		}
-		time.Sleep(waiterPause)
 	}
+	if err != nil {
+		file.Close()
+		return nil, fmt.Errorf("locking %s: %w", file.Name(), err)
+	}
+	return newLock(file, dir), nil
 }
-
-// How long, and how often, a lock is tried that another process holds for a moment.
-const (
-	waiterLimit = 10 * time.Second
-	waiterPause = time.Millisecond
-)
-
-var errWaiter = errors.New("a process that waited for the sandbox's end keeps the lock")
 
 // inherited is the lock that the process which started this one took for it, as its descriptor fd.
 func inherited(fd uintptr) (*Lock, error) {
@@ -190,7 +177,8 @@ func Kill(dir string) error {
 	if err != nil {
 		return fmt.Errorf("finding the supervisor: %w", err)
 	}
-	if err := unix.Kill(int(peer.Pid), unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+	// While the lock is held it is still this process: no other can listen there.
+	if err := deadline.Kill(int(peer.Pid), func() (bool, error) { return Alive(dir), nil }); err != nil {
 		return fmt.Errorf("ending the supervisor: %w", err)
 	}
 	return nil

@@ -9,9 +9,6 @@ import (
 	"forage/internal/audit"
 )
 
-// wallClockGrace is how long a sandbox whose time is up has to end by itself.
-const wallClockGrace = 10 * time.Second
-
 // watch waits for the end, and takes everything back.
 func (s *Sandbox) watch() {
 	<-s.instance.Done()
@@ -47,26 +44,26 @@ func (s *Sandbox) Ended() (reason string, err error) {
 	return s.reason, s.err
 }
 
-// Stop ends the sandbox: SIGTERM to all that runs inside, SIGKILL after grace.
-// It returns when nothing is left.
-func (s *Sandbox) Stop(ctx context.Context, grace time.Duration) error {
-	return s.stopFor(ctx, grace, "it was asked to stop")
+// Stop ends the sandbox at once. It returns when nothing is left.
+func (s *Sandbox) Stop() error {
+	if err := s.stopFor(stopped, 0); err != nil {
+		return err
+	}
+	<-s.done
+	return nil
 }
 
-// stopFor is Stop with a reason of the caller's.
-func (s *Sandbox) stopFor(ctx context.Context, grace time.Duration, reason string) error {
+const stopped = "it was asked to stop"
+
+// stopFor ends what runs inside: SIGTERM to all of it, SIGKILL after grace. reason is why.
+func (s *Sandbox) stopFor(reason string, grace time.Duration) error {
 	s.mu.Lock()
 	if s.reason == "" {
 		s.reason = reason
 	}
 	s.mu.Unlock()
-	if err := s.instance.Stop(ctx, grace); err != nil {
+	if err := s.instance.Stop(context.Background(), grace); err != nil {
 		return fmt.Errorf("stopping the sandbox: %w", err)
 	}
-	select {
-	case <-s.done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return nil
 }

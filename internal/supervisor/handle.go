@@ -5,26 +5,16 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"forage"
 	"forage/internal/agent"
 	"forage/internal/audit"
 	"forage/internal/control"
+	"forage/internal/deadline"
 	"forage/internal/egress"
 	"forage/internal/egressconfig"
 	"forage/internal/store"
 )
-
-// These bound how long a guest may take to answer, the questions before included, and to start the
-// agent's window. It gives up on tmux earlier.
-const (
-	queryTimeout  = 15 * time.Second
-	windowTimeout = 2 * time.Minute
-)
-
-// maxGrace bounds how long a client may let a sandbox take to end.
-const maxGrace = 10 * time.Minute
 
 // handle answers one control request.
 func (s *Sandbox) handle(ctx context.Context, request Request) (Response, error) {
@@ -34,7 +24,7 @@ func (s *Sandbox) handle(ctx context.Context, request Request) (Response, error)
 	case OpStop:
 		// The answer goes out before the control socket closes, which is why
 		// only the instance is waited for.
-		return Response{}, s.stopInstance(ctx, min(time.Duration(request.GraceMillis)*time.Millisecond, maxGrace))
+		return Response{}, s.stopFor(stopped, deadline.End)
 	case OpNetwork:
 		if request.Network == nil {
 			return Response{}, forage.Errorf(forage.ErrUsage, "a network request without a network")
@@ -46,7 +36,7 @@ func (s *Sandbox) handle(ctx context.Context, request Request) (Response, error)
 		}
 		return Response{}, s.Record(*request.Event)
 	case OpWindow:
-		_, err := s.query(ctx, "window", windowTimeout)
+		_, err := s.query(ctx, "window")
 		return Response{}, err
 	case OpTraffic:
 		return Response{Traffic: s.traffic()}, nil
@@ -63,7 +53,7 @@ func (s *Sandbox) status(ctx context.Context) Response {
 	if !response.Ready || !s.setup.Plan.Spec.Session {
 		return response
 	}
-	if answer, err := s.query(ctx, "session", queryTimeout); err == nil {
+	if answer, err := s.query(ctx, "session"); err == nil {
 		response.Tmux = answer.Session
 		response.Agent, response.ExitCode = s.activity.state(answer)
 	}
@@ -74,19 +64,10 @@ func (s *Sandbox) status(ctx context.Context) Response {
 // first.
 func (s *Sandbox) Refused() []egress.Refused { return s.engine.Refused() }
 
-func (s *Sandbox) query(ctx context.Context, what string, limit time.Duration) (control.AnswerBody, error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+func (s *Sandbox) query(ctx context.Context, what string) (control.AnswerBody, error) {
+	ctx, cancel := deadline.Within(ctx, deadline.End, "the guest")
 	defer cancel()
 	return s.guest.query(ctx, what)
-}
-
-func (s *Sandbox) stopInstance(ctx context.Context, grace time.Duration) error {
-	s.mu.Lock()
-	if s.reason == "" {
-		s.reason = "it was asked to stop"
-	}
-	s.mu.Unlock()
-	return s.instance.Stop(context.WithoutCancel(ctx), grace)
 }
 
 // SetNetwork replaces the live network policy: connections that it no longer

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/deadline"
 	"forage/internal/limits"
 	"forage/internal/notify"
 	"forage/internal/sshkeys"
@@ -23,9 +24,6 @@ import (
 
 // Argument is the first argument of a detached supervisor's command line.
 const Argument = "supervisor"
-
-// termGrace is how long a sandbox has to end when its supervisor gets SIGTERM.
-const termGrace = 5 * time.Second
 
 // lockFD is where a detached supervisor finds its lock.
 const lockFD = 3
@@ -57,14 +55,14 @@ func Spawn(ctx context.Context, launch Launch, errPath string) error {
 		return fmt.Errorf("starting the supervisor: %w", err)
 	}
 	defer process.Release()
-	told, limit := make(chan struct{}), giveUpLimit
+	told := make(chan struct{})
 	defer close(told)
 	// Whatever ends this process or ctx closes `in`: the supervisor, if not yet done, gives up.
 	stop := context.AfterFunc(ctx, func() {
 		in.Close()
 		select {
 		case <-told:
-		case <-time.After(limit):
+		case <-time.After(deadline.Answer):
 			process.Kill()
 		}
 	})
@@ -82,9 +80,6 @@ func Spawn(ctx context.Context, launch Launch, errPath string) error {
 	}
 	return report.Failure.err()
 }
-
-// giveUpLimit is how long a supervisor may take to take back a start that is not wanted any more.
-var giveUpLimit = 2 * time.Minute
 
 func (l Launch) paths() Paths {
 	return Places{store.Places{State: l.StateDir, Runtime: l.RuntimeDir}}.Of(l.Name)
@@ -273,6 +268,13 @@ func watchRemovals(dir string) (*os.File, error) {
 	return folder, nil
 }
 
+// end ends the sandbox, and waits for it.
+func (h *held) end(reason string) {
+	if h.sandbox.stopFor(reason, deadline.End) == nil {
+		<-h.sandbox.Done()
+	}
+}
+
 // untilOver waits for the end of the sandbox, or ends it: when it is told to, and when its run-time
 // folder was removed, since no command could any more.
 func (h *held) untilOver() {
@@ -288,12 +290,12 @@ func (h *held) untilOver() {
 	}
 	for {
 		if h.lock.lost() {
-			h.sandbox.stopFor(context.Background(), termGrace, "its run-time folder was removed")
+			h.end("its run-time folder was removed")
 			return
 		}
 		select {
 		case <-terminated:
-			h.sandbox.stopFor(context.Background(), termGrace, "its supervisor was told to end")
+			h.end("its supervisor was told to end")
 			return
 		case <-changed:
 		case <-look:

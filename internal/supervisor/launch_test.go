@@ -17,16 +17,8 @@ import (
 // up.
 const stalled = "/stalled"
 
-// hanging is the home folder of one that does nothing at all.
-const hanging = "/hanging"
-
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == Argument {
-		if os.Getenv("HOME") == hanging {
-			fmt.Fprintln(os.Stderr, "here")
-			time.Sleep(time.Hour)
-			os.Exit(1)
-		}
 		if os.Getenv("HOME") == stalled {
 			fmt.Fprintln(os.Stderr, "here")
 			buffer := make([]byte, 1)
@@ -38,33 +30,6 @@ func TestMain(m *testing.M) {
 		os.Exit(Main(os.Stdin, os.Stdout))
 	}
 	os.Exit(m.Run())
-}
-
-// A supervisor that does not give up when its launcher does is killed.
-func TestHangingSupervisorIsKilled(t *testing.T) {
-	defer func(before time.Duration) { giveUpLimit = before }(giveUpLimit)
-	giveUpLimit = time.Second
-	t.Setenv("HOME", hanging)
-	launch, errPath := launchOf(t)
-	interrupted := errors.New("interrupted")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	defer cancel(nil)
-	ended := make(chan error, 1)
-	go func() { ended <- Spawn(ctx, launch, errPath) }()
-	await(t, "the supervisor to be there", func() bool {
-		said, _ := os.ReadFile(errPath)
-		return len(said) > 0
-	})
-	cancel(interrupted)
-	select {
-	case err := <-ended:
-		if !errors.Is(err, interrupted) {
-			t.Errorf("got %v", err)
-		}
-	case <-time.After(5 * time.Minute):
-		t.Fatal("it is waited for in vain")
-	}
-	await(t, "its lock to be free", func() bool { return !Alive(launch.paths().Dir) })
 }
 
 func launchOf(t *testing.T) (launch Launch, errPath string) {

@@ -24,10 +24,9 @@ const (
 
 // Request is one line of JSON on the control socket; one per connection.
 type Request struct {
-	Op          Operation       `json:"op"`
-	GraceMillis int64           `json:"graceMillis,omitempty"` // OpStop
-	Network     *forage.Network `json:"network,omitempty"`     // OpNetwork
-	Event       *audit.Event    `json:"event,omitempty"`       // OpRecord
+	Op      Operation       `json:"op"`
+	Network *forage.Network `json:"network,omitempty"` // OpNetwork
+	Event   *audit.Event    `json:"event,omitempty"`   // OpRecord
 }
 
 // Response answers a Request.

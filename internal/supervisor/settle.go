@@ -7,6 +7,7 @@ import (
 
 	"forage"
 	"forage/internal/audit"
+	"forage/internal/deadline"
 	"forage/internal/store"
 )
 
@@ -28,14 +29,11 @@ func (s *Sandbox) openDoors() error {
 	return nil
 }
 
-// beginLimit bounds how long a guest may take that has no init commands to run.
-const beginLimit = 2 * time.Minute
-
-// begin waits until the guest is ready.
+// begin waits until the guest is ready. Init commands may take as long as they need.
 func (s *Sandbox) begin(ctx context.Context) error {
 	if len(s.setup.Plan.Spec.Init) == 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, beginLimit, fmt.Errorf("it was not ready within %v", beginLimit))
+		ctx, cancel = deadline.Within(ctx, deadline.Progress, "the guest")
 		defer cancel()
 	}
 	return s.guest.begin(ctx)
@@ -58,7 +56,7 @@ func (s *Sandbox) settle() error {
 	}
 	if limit := s.setup.Plan.Spec.Limits.WallClock; limit > 0 {
 		s.clock = time.AfterFunc(limit, func() {
-			s.stopFor(context.Background(), wallClockGrace, fmt.Sprintf("its wall clock limit of %v was reached", limit))
+			s.stopFor(fmt.Sprintf("its wall clock limit of %v was reached", limit), deadline.End)
 		})
 	}
 	if s.activity.changed != nil && s.setup.Plan.Spec.Session {

@@ -28,7 +28,7 @@ func TestUndo(t *testing.T) {
 		if got := <-taken + <-taken + <-taken + <-taken; got != "4321" {
 			t.Errorf("taken back: %s", got)
 		}
-		if !errors.Is(err, failed) || !strings.Contains(err.Error(), "ending step 3 took longer") {
+		if !errors.Is(err, failed) || !strings.Contains(err.Error(), "ending step 3 has not answered") {
 			t.Errorf("got %v", err)
 		}
 		if err := u.run(); err != nil || len(taken) != 0 {

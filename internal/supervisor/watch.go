@@ -2,7 +2,6 @@ package supervisor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -11,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/deadline"
 	"forage/internal/hostile"
 	"forage/internal/workspace"
 )
@@ -22,9 +22,6 @@ const importPause = time.Second
 // ends, and is spared that giving up an inotify(7) instance which has watched takes the kernel
 // longer than a short command takes.
 const watchAfter = time.Second
-
-// importTimeout bounds one import: the next look imports what is left.
-const importTimeout = 5 * time.Minute
 
 // importer brings commits to the host's repositories shortly after they were made inside. It
 // watches folders of the private metadata; that says no more than that it is time to look.
@@ -185,7 +182,7 @@ func (w Workspaces) update(ctx context.Context, part forage.Workspace) {
 	if err != nil {
 		return
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, importTimeout, errors.New("the import took too long"))
+	ctx, cancel := deadline.Within(ctx, deadline.Progress, "the import")
 	defer cancel()
 	_, _ = provider.Update(ctx, part)
 }

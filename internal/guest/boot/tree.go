@@ -17,9 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// killTime is how long killed processes may take to be gone.
-const killTime = 2 * time.Second
-
 // ErrStopping is what Start fails with once everything is being ended.
 var ErrStopping = errors.New("the sandbox is stopping")
 
@@ -154,8 +151,8 @@ func (t *Tree) reap() (alone bool) {
 }
 
 // Stop ends everything inside: SIGTERM to all, SIGKILL to what is left after
-// grace. Nothing can be started any more. It returns when nothing is left, or when
-// the kernel has to finish it (a process that can't be killed just now).
+// grace. Nothing can be started any more. It returns when nothing is left, or when the kernel does
+// the rest: see Kill.
 func (t *Tree) Stop(grace time.Duration) {
 	t.mu.Lock()
 	t.stopping = true
@@ -164,7 +161,6 @@ func (t *Tree) Stop(grace time.Duration) {
 	everybody(unix.SIGCONT) // a stopped process acts on SIGTERM only then
 	if !t.waitAlone(grace) {
 		t.Kill()
-		t.waitAlone(killTime)
 	}
 }
 

@@ -12,13 +12,10 @@ import (
 	"time"
 
 	"forage/internal/accept"
+	"forage/internal/deadline"
 	"forage/internal/egress/relay"
 	"forage/internal/netns"
 )
-
-// answerLimit is how long the host may take to answer a question to the resolver: no client waits
-// longer.
-const answerLimit = 10 * time.Second
 
 // maxQuestions is how many questions are under way at once; others wait in the socket.
 const maxQuestions = 64
@@ -111,7 +108,7 @@ func ask(question []byte, own netip.AddrPort, open func() (net.Conn, error)) ([]
 		return nil, err
 	}
 	defer stream.Close()
-	stream.SetDeadline(time.Now().Add(answerLimit))
+	stream.SetDeadline(time.Now().Add(deadline.Answer))
 	binary.BigEndian.PutUint16(question, uint16(len(question)-2))
 	if _, err := stream.Write(question); err != nil {
 		return nil, err

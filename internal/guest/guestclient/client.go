@@ -12,20 +12,14 @@ import (
 	"io"
 	"net"
 	"sync/atomic"
-	"time"
 
 	"github.com/pkg/sftp"
 	"golang.org/x/crypto/ssh"
 
 	"forage"
+	"forage/internal/deadline"
 	"forage/internal/guest/wire"
 	"forage/internal/unixsock"
-)
-
-// Bounds on how long a guest may take to answer.
-const (
-	handshakeLimit = time.Minute // a guest may be reached while it starts, on a busy machine
-	requestLimit   = 30 * time.Second
 )
 
 // Client is a connection to a guest. Several programs may run over it at once.
@@ -46,9 +40,7 @@ func Dial(ctx context.Context, path string, signer ssh.Signer, hostKey ssh.Publi
 
 // New logs in over conn, which the client owns from then on.
 func New(ctx context.Context, conn net.Conn, signer ssh.Signer, hostKey ssh.PublicKey) (*Client, error) {
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	defer stop()
-	conn.SetDeadline(time.Now().Add(handshakeLimit))
+	defer deadline.Drop(ctx, deadline.Answer, conn)()
 	client, channels, requests, err := ssh.NewClientConn(wire.Buffered(conn), "sandbox", &ssh.ClientConfig{
 		Config:            wire.Algorithms(),
 		User:              forage.UserName,
@@ -64,7 +56,6 @@ func New(ctx context.Context, conn net.Conn, signer ssh.Signer, hostKey ssh.Publ
 		}
 		return nil, fmt.Errorf("logging in to the sandbox: %w", err)
 	}
-	conn.SetDeadline(time.Time{})
 	go ssh.DiscardRequests(requests)
 	go func() {
 		for channel := range channels {
@@ -107,7 +98,7 @@ func (c *Client) files(ctx context.Context, left *atomic.Int64, options ...sftp.
 	if err != nil {
 		return nil, fmt.Errorf("opening the sandbox's files: %w", err)
 	}
-	defer c.bound(ctx, requestLimit)()
+	defer deadline.Drop(ctx, deadline.Answer, c.conn)()
 	client, err := sftp.NewClientPipe(metered{channel, left}, channel, options...)
 	if err != nil {
 		channel.Close()
@@ -123,7 +114,7 @@ func (c *Client) open(ctx context.Context, follow func(<-chan *ssh.Request), sta
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	defer c.bound(ctx, requestLimit)()
+	defer deadline.Drop(ctx, deadline.Answer, c.conn)()
 	channel, requests, err := c.conn.OpenChannel("session", nil)
 	if err != nil {
 		return nil, whyBroken(ctx, err)
@@ -140,18 +131,9 @@ func (c *Client) open(ctx context.Context, follow func(<-chan *ssh.Request), sta
 	return channel, nil
 }
 
-// bound ends the connection when ctx ends or the guest takes longer than limit
-// over what comes before the returned function is called.
-func (c *Client) bound(ctx context.Context, limit time.Duration) (done func()) {
-	timer := time.AfterFunc(limit, func() { c.conn.Close() })
-	stop := context.AfterFunc(ctx, func() { c.conn.Close() })
-	return func() { timer.Stop(); stop() }
-}
-
 // closeChannel closes a channel. A guest that takes nothing any more loses the connection.
 func (c *Client) closeChannel(channel ssh.Channel) {
-	limit := time.AfterFunc(killGrace, func() { c.conn.Close() })
-	defer limit.Stop()
+	defer deadline.Drop(context.Background(), deadline.End, c.conn)()
 	channel.Close()
 }
 

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	accepting "forage/internal/accept"
+	"forage/internal/deadline"
 )
 
 // maxForwarded is how many connections are forwarded at once: the guest takes 256 channels.
@@ -42,7 +43,7 @@ func (c *Client) Forward(ctx context.Context, listener *net.TCPListener, port in
 func (c *Client) forward(ctx context.Context, conn *net.TCPConn, port int) {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	timely := c.bound(ctx, requestLimit)
+	timely := deadline.Drop(ctx, deadline.Answer, c.conn)
 	channel, requests, err := c.conn.OpenChannel("direct-tcpip", ssh.Marshal(struct { // RFC 4254, section 7.2
 		Host       string
 		Port       uint32

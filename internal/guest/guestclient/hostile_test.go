@@ -157,7 +157,7 @@ func TestNotAGuest(t *testing.T) {
 				if err == nil {
 					t.Error("no error")
 				}
-			case <-time.After(handshakeLimit):
+			case <-time.After(5 * time.Minute):
 				t.Error("the end of its context doesn't end it")
 			}
 		})
@@ -236,6 +236,7 @@ func TestGuestThatHangs(t *testing.T) {
 		"never stops": func(_ *ssh.ServerConn, c ssh.NewChannel) { io.Copy(accept(c), endlessLines{}) },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			client := hostileGuest(t, serve)
 			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 			defer cancel()

@@ -7,6 +7,8 @@ import (
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/sys/unix"
+
+	"forage/internal/deadline"
 )
 
 // relayInput copies in to the program's stdin until in ends, the program reads no more, or stop is
@@ -60,12 +62,9 @@ func (r *fileRelay) stop() {
 	r.end()
 	select {
 	case <-r.done:
-	case <-time.After(readDelay):
+	case <-time.After(deadline.End):
 	}
 }
-
-// readDelay is how long a read that does not wait may take, on a busy machine.
-const readDelay = 5 * time.Second
 
 func (r *fileRelay) copy() {
 	defer close(r.done)

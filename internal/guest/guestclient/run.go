@@ -10,10 +10,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
-	"time"
 
 	"golang.org/x/crypto/ssh"
 
+	"forage/internal/deadline"
 	"forage/internal/guest/wire"
 )
 
@@ -238,20 +238,21 @@ func (r *run) copyErr(out io.Writer) {
 	}
 }
 
-// hangUp gives the program up, as a terminal that goes away does. A guest that
-// doesn't close its end too, or takes nothing any more, loses the connection.
+// hangUp gives the program up, as a terminal that goes away does.
 func (r *run) hangUp(why syscall.Signal) {
-	r.gaveUp.CompareAndSwap(0, int32(why))
 	go r.channel.Close()
-	go func() {
-		limit := time.NewTimer(killGrace)
-		defer limit.Stop()
-		select {
-		case <-r.ended:
-		case <-limit.C:
-			r.client.conn.Close()
-		}
-	}()
+	r.giveUp(why)
+}
+
+// giveUp has the program end soon. A guest that doesn't close the channel, or takes nothing any
+// more, loses the connection.
+func (r *run) giveUp(why syscall.Signal) {
+	if r.gaveUp.CompareAndSwap(0, int32(why)) {
+		go func() {
+			defer deadline.Drop(context.Background(), deadline.End, r.client.conn)()
+			<-r.ended
+		}()
+	}
 }
 
 // copyStream copies until src ends. The error is that of dst.

@@ -11,18 +11,13 @@ import (
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/sys/unix"
 
+	"forage/internal/deadline"
 	"forage/internal/guest/wire"
 )
 
 // impatience is how long after the first signal a second one is meant: timeout(1)
 // sends each twice, to the process and to its group.
 const impatience = 100 * time.Millisecond
-
-// How long a program has to end after a signal, once it has to.
-const (
-	termGrace = 2 * time.Second
-	killGrace = 2 * time.Second
-)
 
 // Interruption is an error that may be the cause of a context's end: a signal that this
 // process received. Run, which sees signals by itself, then doesn't take the end of
@@ -68,7 +63,7 @@ func (r *run) signals(ctx context.Context) {
 				r.receive(sig, ending)
 			}
 		case <-ending.due():
-			ending.next()
+			ending.kill()
 		}
 	}
 }
@@ -154,8 +149,7 @@ type ending struct {
 	run   *run
 	why   syscall.Signal // the first signal
 	since time.Time      // when it came
-	timer *time.Timer
-	kill  bool // the program has been killed
+	timer *time.Timer    // until it is killed
 }
 
 func newEnding(r *run) *ending {
@@ -175,7 +169,7 @@ func (e *ending) interrupt(sig syscall.Signal) {
 		return
 	}
 	if time.Since(e.since) > impatience {
-		e.next()
+		e.kill()
 	}
 }
 
@@ -184,16 +178,10 @@ func (e *ending) terminate() {
 		e.why, e.since = unix.SIGTERM, time.Now()
 	}
 	e.run.signal(unix.SIGTERM)
-	e.timer.Reset(termGrace)
+	e.timer.Reset(deadline.End)
 }
 
-// next takes the next step: kill, then give up.
-func (e *ending) next() {
-	if !e.kill {
-		e.kill = true
-		e.run.signal(unix.SIGKILL)
-		e.timer.Reset(killGrace)
-		return
-	}
-	e.run.hangUp(e.why)
+func (e *ending) kill() {
+	e.run.signal(unix.SIGKILL)
+	e.run.giveUp(e.why)
 }

@@ -32,7 +32,7 @@ func TestSecondSignal(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var sent signalled
-			r := &run{channel: &sent, toTell: make(chan message, maxToTell), ended: make(chan struct{})}
+			r := &run{client: &Client{}, channel: &sent, toTell: make(chan message, maxToTell), ended: make(chan struct{})}
 			go r.telling()
 			defer close(r.ended)
 			ending := newEnding(r)

@@ -8,15 +8,12 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/crypto/ssh"
 
+	"forage/internal/deadline"
 	"forage/internal/unixsock"
 )
-
-// dialLimit bounds connecting to a server inside.
-const dialLimit = 10 * time.Second
 
 // directTCP connects to a server on the sandbox's own loopback (RFC 4254, section
 // 7.2). Other addresses lead to egress, which is the agent's way out and not the client's.
@@ -36,7 +33,7 @@ func (s *Server) directTCP(channel ssh.NewChannel) {
 		channel.Reject(ssh.Prohibited, err.Error())
 		return
 	}
-	dialer := net.Dialer{Timeout: dialLimit}
+	dialer := net.Dialer{Timeout: deadline.Answer}
 	var conn net.Conn
 	for _, host := range hosts {
 		if conn, err = dialer.Dial("tcp", net.JoinHostPort(host, strconv.Itoa(int(target.Port)))); err == nil {
@@ -69,7 +66,7 @@ func (s *Server) directUnix(channel ssh.NewChannel) {
 		channel.Reject(ssh.ConnectionFailed, "malformed request: an absolute path is needed")
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), dialLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), deadline.Answer)
 	defer cancel()
 	conn, err := unixsock.Dial(ctx, target.Path)
 	relay(channel, conn, err)

@@ -17,16 +17,16 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"forage/internal/accept"
+	"forage/internal/deadline"
 	"forage/internal/guest/boot"
 	"forage/internal/guest/wire"
 )
 
 // Bounds on what clients may hold at once.
 const (
-	maxConns       = 512              // connections
-	maxHandshakes  = 64               // of those, not logged in yet
-	maxChannels    = 256              // channels of one connection
-	handshakeLimit = 30 * time.Second // on a busy machine both ends take long
+	maxConns      = 512 // connections
+	maxHandshakes = 64  // of those, not logged in yet
+	maxChannels   = 256 // channels of one connection
 )
 
 // version begins as OpenSSH's own does: only such servers are told by its client that the output
@@ -160,7 +160,7 @@ func (s *Server) forget(conn net.Conn) {
 func (s *Server) serve(conn net.Conn) {
 	defer s.forget(conn)
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(handshakeLimit))
+	conn.SetDeadline(time.Now().Add(deadline.Answer))
 	client, channels, requests, err := ssh.NewServerConn(wire.Buffered(conn), s.config)
 	if err != nil {
 		return

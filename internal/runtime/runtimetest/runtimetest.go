@@ -162,9 +162,7 @@ func (h *host) start(plan forage.Plan) *box {
 // stop ends the sandbox, if it has not ended, and leaves nothing.
 func (b *box) stop() {
 	b.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	if err := b.sandbox.Stop(ctx, 0); err != nil {
+	if err := b.sandbox.Stop(); err != nil {
 		b.Errorf("stopping %s: %v", b.plan.Name, err)
 	}
 }
