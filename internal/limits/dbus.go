@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"forage"
@@ -19,7 +20,6 @@ const (
 	managerPath  = "/org/freedesktop/systemd1"
 	managerFace  = busName + ".Manager"
 	noSuchUnit   = busName + ".NoSuchUnit"
-	jobRemoved   = managerFace + ".JobRemoved"
 	dbusProperty = "org.freedesktop.DBus.Properties.Get"
 )
 
@@ -28,6 +28,7 @@ const (
 const (
 	managerTimeout    = 10 * time.Second
 	connectionTimeout = 30 * time.Second
+	managerPoll       = 10 * time.Millisecond
 )
 
 // busManager speaks to systemd over D-Bus.
@@ -114,80 +115,52 @@ type auxiliary struct {
 func (m *busManager) StartScope(unit string, pid int, l forage.Limits) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), managerTimeout)
 	defer cancel()
-	err := m.job(ctx, "StartTransientUnit", unit, "fail", scopeProperties(pid, l), []auxiliary{})
-	if err != nil {
+	if err := m.call(ctx, "StartTransientUnit", []any{new(dbus.ObjectPath)}, unit, "fail", scopeProperties(pid, l), []auxiliary{}); err != nil {
 		return "", err
 	}
-	var path dbus.ObjectPath
-	if err := m.call(ctx, "GetUnit", []any{&path}, unit); err != nil {
+	path, err := m.wait(ctx, unit, "active")
+	if err != nil {
 		return "", err
 	}
 	return m.property(ctx, path, busName+".Scope", "ControlGroup")
 }
 
-// job calls a method that returns a job and waits until that is done.
-func (m *busManager) job(ctx context.Context, method string, args ...any) error {
-	signals := make(chan *dbus.Signal, 64) // a full one would lose signals
-	m.conn.Signal(signals)
-	defer m.conn.RemoveSignal(signals)
-	err := m.conn.AddMatchSignalContext(ctx, dbus.WithMatchInterface(managerFace), dbus.WithMatchMember("JobRemoved"))
-	if err != nil {
-		return err
-	}
-	// systemd emits signals only to subscribers.
-	if err := m.call(ctx, "Subscribe", nil); err != nil {
-		return err
-	}
-	var job dbus.ObjectPath
-	if err := m.call(ctx, method, []any{&job}, args...); err != nil {
-		return err
-	}
+// wait waits until a unit is in one of the states, and returns its object.
+func (m *busManager) wait(ctx context.Context, unit string, states ...string) (path dbus.ObjectPath, err error) {
 	for {
+		if err := m.call(ctx, "GetUnit", []any{&path}, unit); err != nil {
+			return "", err
+		}
+		state, err := m.property(ctx, path, busName+".Unit", "ActiveState")
+		if err != nil || slices.Contains(states, state) {
+			return path, err
+		}
+		if state == "failed" {
+			return "", fmt.Errorf("%s has failed", unit)
+		}
 		select {
-		case s, ok := <-signals:
-			if !ok {
-				return fmt.Errorf("%s: %w", method, dbus.ErrClosed)
-			}
-			if done, result := jobResult(s, job); done && result != "done" {
-				return fmt.Errorf("%s: the job's result is %q", method, result)
-			} else if done {
-				return nil
-			}
+		case <-time.After(managerPoll):
 		case <-ctx.Done():
-			return fmt.Errorf("%s: waiting for the job: %w", method, ctx.Err())
+			return "", fmt.Errorf("waiting for %s, which is %s: %w", unit, state, ctx.Err())
 		}
 	}
 }
 
-// jobResult reads JobRemoved(u id, o job, s unit, s result).
-func jobResult(s *dbus.Signal, job dbus.ObjectPath) (done bool, result string) {
-	if s.Name != jobRemoved || len(s.Body) != 4 || s.Body[1] != job {
-		return false, ""
-	}
-	result, _ = s.Body[3].(string)
-	return true, result
-}
-
-func (m *busManager) Attach(unit string, pid int) error {
-	ctx, cancel := context.WithTimeout(context.Background(), managerTimeout)
-	defer cancel()
-	return m.call(ctx, "AttachProcessesToUnit", nil, unit, "", []uint32{uint32(pid)})
-}
-
+// Stop needs no StopUnit: a scope without a process is gone.
 func (m *busManager) Stop(unit string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), managerTimeout)
 	defer cancel()
-	// Stopping alone would wait for processes that heed no SIGTERM.
-	if err := absent(m.call(ctx, "KillUnit", nil, unit, "all", int32(unix.SIGKILL))); err != nil {
-		return err
+	err := m.call(ctx, "KillUnit", nil, unit, "all", int32(unix.SIGKILL))
+	if err == nil {
+		_, err = m.wait(ctx, unit, "inactive", "failed")
 	}
-	return absent(m.job(ctx, "StopUnit", unit, "replace"))
+	return absent(err)
 }
 
-// absent forgives that there is no such unit.
+// absent forgives that there is no such unit, or no longer one.
 func absent(err error) error {
 	var failure dbus.Error
-	if errors.As(err, &failure) && failure.Name == noSuchUnit {
+	if errors.As(err, &failure) && (failure.Name == noSuchUnit || failure.Name == "org.freedesktop.DBus.Error.UnknownObject") {
 		return nil
 	}
 	return err

@@ -13,7 +13,7 @@ import (
 // where systemd is the init; a delegated or otherwise writable cgroup v2 folder; cgroup
 // v1. The trace says what was looked at and why it would not do.
 func Detect(env Environment, l forage.Limits) (Enforcer, []string, error) {
-	d := detection{env: env, want: wantedBy(l)}
+	d := detection{env: env, want: wanted(l)}
 	hierarchies, err := env.hierarchies()
 	if err != nil {
 		d.note("cgroups: %v", err)
@@ -30,7 +30,7 @@ func Detect(env Environment, l forage.Limits) (Enforcer, []string, error) {
 // detection is one run of Detect.
 type detection struct {
 	env   Environment
-	want  wanted
+	want  []string
 	trace []string
 	hint  string // what would help most, of what was found missing
 }
@@ -49,23 +49,21 @@ func (d *detection) fix(hint string) {
 func (d *detection) unsupported() error {
 	d.fix("run as root, or on a host with cgroup v2 and a systemd user session")
 	return forage.WithHint(forage.Errorf(forage.ErrUnsupported,
-		"this host can't enforce %v: %s", d.want, strings.Join(d.trace, "; ")), d.hint)
+		"this host can't enforce %s: %s", missing(d.want, nil), strings.Join(d.trace, "; ")), d.hint)
 }
 
 // booted reports whether systemd is the init: sd_booted(3).
 func (d *detection) booted() bool {
-	_, err := d.env.ReadFile("/proc/1/comm")
-	return err == nil && slices.Contains(d.env.fields("/proc/1/comm"), "systemd")
+	return slices.Contains(d.env.fields("/proc/1/comm"), "systemd")
 }
 
 // unifiedMount is where cgroup v2 is mounted.
 func unifiedMount(list []hierarchy) (hierarchy, bool) {
-	for _, h := range list {
-		if h.unified {
-			return h, true
-		}
+	i := slices.IndexFunc(list, func(h hierarchy) bool { return h.unified })
+	if i < 0 {
+		return hierarchy{}, false
 	}
-	return hierarchy{}, false
+	return list[i], true
 }
 
 const delegateHint = "as root: mkdir -p /etc/systemd/system/user@.service.d && " +
@@ -95,8 +93,8 @@ func (d *detection) systemd(list []hierarchy) Enforcer {
 		d.note("systemd: %v", err)
 		return nil
 	}
-	if lacks := d.want.missing(d.env.fields(filepath.Join(h.mount, group, "cgroup.controllers"))); lacks != (wanted{}) {
-		d.note("systemd: its manager has no controller for %v", lacks)
+	if lacks := missing(d.want, d.env.fields(filepath.Join(h.mount, group, "cgroup.controllers"))); lacks != "" {
+		d.note("systemd: its manager has no controller for %s", lacks)
 		if d.env.UID != 0 {
 			d.fix(delegateHint)
 		}
@@ -126,16 +124,16 @@ func (d *detection) unified(list []hierarchy) Enforcer {
 
 // unusable says why groups can't be made in dir.
 func (d *detection) unusable(dir, mount string, booted bool) string {
-	if lacks := d.want.missing(d.env.fields(dir + "/cgroup.controllers")); lacks != (wanted{}) {
-		return fmt.Sprintf("no controller for %v", lacks)
+	if lacks := missing(d.want, d.env.fields(dir+"/cgroup.controllers")); lacks != "" {
+		return fmt.Sprintf("no controller for %s", lacks)
 	}
 	if !d.env.Writable(dir) || !d.env.Writable(dir+"/cgroup.procs") {
 		return "not writable"
 	}
-	if booted && !d.delegated(dir, mount) {
+	if booted && !slices.ContainsFunc(ancestors(dir, mount), d.env.Delegated) {
 		return "systemd's own"
 	}
-	if d.want.missing(d.env.fields(dir+"/cgroup.subtree_control")) == (wanted{}) {
+	if missing(d.want, d.env.fields(dir+"/cgroup.subtree_control")) == "" {
 		return ""
 	}
 	// "No internal processes": cgroups(7). The root of all is exempt, and has no cgroup.type.
@@ -149,15 +147,10 @@ func (d *detection) unusable(dir, mount string, booted bool) string {
 	return ""
 }
 
-// delegated reports whether dir, or a folder above it, was left to its owner.
-func (d *detection) delegated(dir, mount string) bool {
-	return slices.ContainsFunc(ancestors(dir, mount), d.env.Delegated)
-}
-
 // legacy takes cgroup v1, where every controller has its own tree.
 func (d *detection) legacy(list []hierarchy) Enforcer {
 	found := legacy{}
-	for _, controller := range d.want.controllers() {
+	for _, controller := range d.want {
 		i := slices.IndexFunc(list, func(h hierarchy) bool { return slices.Contains(h.controllers, controller) })
 		if i < 0 {
 			d.note("cgroup v1: no %s hierarchy", controller)

@@ -151,12 +151,12 @@ func TestDetect(t *testing.T) {
 
 func TestParseMount(t *testing.T) {
 	for line, want := range map[string]hierarchy{
-		"30 23 0:26 /a\\040b /sys/fs/cg\\040roup rw shared:9 master:1 - cgroup2 cgroup2 rw": {unified: true, mount: "/sys/fs/cg roup"},
-		"35 31 0:32 / /m rw - cgroup cgroup rw,memory":                                      {controllers: []string{"memory"}, mount: "/m"},
-		"35 31 0:32 / /m rw - cgroup cgroup rw,xattr,name=systemd":                          {mount: "/m"},
-		"35 31 0:32 / /m rw - tmpfs tmpfs rw":                                               {},
-		"35 31 - cgroup2":                                                                   {},
-		"":                                                                                  {},
+		"30 23 0:26 /a /sys/fs/cgroup rw shared:9 master:1 - cgroup2 cgroup2 rw": {unified: true, mount: "/sys/fs/cgroup"},
+		"35 31 0:32 / /m rw - cgroup cgroup rw,memory":                           {controllers: []string{"memory"}, mount: "/m"},
+		"35 31 0:32 / /m rw - cgroup cgroup rw,xattr,name=systemd":               {mount: "/m"},
+		"35 31 0:32 / /m rw - tmpfs tmpfs rw":                                    {},
+		"35 31 - cgroup2":                                                        {},
+		"":                                                                       {},
 	} {
 		got, _, ok := parseMount(line)
 		if !ok {

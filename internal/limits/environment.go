@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -81,14 +80,14 @@ func (e Environment) hierarchies() ([]hierarchy, error) {
 }
 
 // parseMount reads a line of mountinfo, if it is of a cgroup file system: its
-// mount and controllers, and which folder of it is mounted.
+// mount and controllers, and which folder of it is mounted. Their paths have no spaces.
 func parseMount(line string) (h hierarchy, root string, ok bool) {
 	before, after, found := strings.Cut(line, " - ")
 	left, right := strings.Fields(before), strings.Fields(after)
 	if !found || len(left) < 6 || len(right) < 3 {
 		return h, "", false
 	}
-	h.mount, root = unescape(left[4]), unescape(left[3])
+	h.mount, root = left[4], left[3]
 	switch right[0] {
 	case "cgroup2":
 		h.unified = true
@@ -102,25 +101,6 @@ func parseMount(line string) (h hierarchy, root string, ok bool) {
 		return h, "", false
 	}
 	return h, root, true
-}
-
-// unescape undoes mountinfo's \040 and the like.
-func unescape(s string) string {
-	if !strings.Contains(s, `\`) {
-		return s
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+4 <= len(s) {
-			if c, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
-				b.WriteByte(byte(c))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
 }
 
 // ownFolder is the caller's folder in h, of which root is mounted. If the

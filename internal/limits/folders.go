@@ -26,12 +26,8 @@ type setting struct {
 
 // folders is a group made of folders: one under cgroup v2, one for each
 // controller under v1.
-type folders struct {
-	paths []string
-	dir   *os.File // v2
-}
+type folders struct{ paths []string }
 
-func (g *folders) Dir() *os.File { return g.dir }
 func (g *folders) Ref() string {
 	return refFolder + strings.Join(slices.Sorted(slices.Values(g.paths)), ":")
 }
@@ -45,12 +41,7 @@ func (g *folders) Add(pid int) error {
 	return nil
 }
 
-func (g *folders) Remove() error {
-	if g.dir != nil {
-		g.dir.Close()
-	}
-	return removeFolders(g.paths)
-}
+func (g *folders) Remove() error { return removeFolders(g.paths) }
 
 // make adds a folder with settings.
 func (g *folders) make(path string, settings []setting) error {
@@ -88,23 +79,16 @@ func (u unified) Apply(name string, l forage.Limits) (Group, error) {
 	if err := forage.CheckName(name); err != nil {
 		return nil, err
 	}
-	w := wantedBy(l)
-	if lacks := w.missing(Host().fields(u.parent + "/cgroup.subtree_control")); lacks != (wanted{}) {
-		on := "+" + strings.Join(lacks.controllers(), " +")
+	if want := wanted(l); missing(want, Host().fields(u.parent+"/cgroup.subtree_control")) != "" {
+		on := "+" + strings.Join(want, " +")
 		if err := os.WriteFile(u.parent+"/cgroup.subtree_control", []byte(on), 0); err != nil {
 			return nil, fmt.Errorf("turning on controllers in %s: %w", u.parent, err)
 		}
 	}
 	g := &folders{}
-	path := filepath.Join(u.parent, prefix+name)
-	if err := g.make(path, unifiedSettings(l)); err != nil {
+	if err := g.make(filepath.Join(u.parent, prefix+name), unifiedSettings(l)); err != nil {
 		return nil, g.undo(err)
 	}
-	dir, err := os.Open(path)
-	if err != nil {
-		return nil, g.undo(fmt.Errorf("opening a control group: %w", err))
-	}
-	g.dir = dir
 	return g, nil
 }
 
@@ -135,7 +119,7 @@ func (v legacy) Apply(name string, l forage.Limits) (Group, error) {
 		return nil, err
 	}
 	settings := map[string][]setting{} // two controllers may share a hierarchy
-	for _, controller := range wantedBy(l).controllers() {
+	for _, controller := range wanted(l) {
 		path := filepath.Join(v[controller], prefix+name)
 		settings[path] = append(settings[path], legacySettings(controller, l)...)
 	}

@@ -73,48 +73,23 @@ func killAll(path string) error {
 	if err := os.WriteFile(path+"/cgroup.kill", []byte("1"), 0); err == nil { // since Linux 5.14
 		return nil
 	}
-	for _, pid := range members(path) {
-		if err := killMember(path, pid); err != nil {
-			return err
+	members := func() []string { return Host().fields(path + "/cgroup.procs") }
+	for _, member := range members() {
+		pid, err := strconv.Atoi(member)
+		if err != nil || pid == 0 || pid == os.Getpid() {
+			return fmt.Errorf("a process in %s can't be killed from here", path)
 		}
-	}
-	return nil
-}
-
-// members are the processes in a group, as this namespace numbers them.
-func members(dir string) []int {
-	b, err := os.ReadFile(dir + "/cgroup.procs")
-	if err != nil {
-		return nil
-	}
-	var pids []int
-	for field := range strings.FieldsSeq(string(b)) {
-		if pid, err := strconv.Atoi(field); err == nil {
-			pids = append(pids, pid)
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err == nil {
+			// Its number may have been given to another process before.
+			if slices.Contains(members(), member) {
+				err = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+			}
+			unix.Close(fd)
 		}
-	}
-	return pids
-}
-
-// killMember kills pid if it is still a member once it is held by a
-// descriptor: its number may have been given to another process.
-func killMember(dir string, pid int) error {
-	if pid == 0 || pid == os.Getpid() {
-		return fmt.Errorf("a process in %s can't be killed from here", dir)
-	}
-	fd, err := unix.PidfdOpen(pid, 0)
-	if errors.Is(err, unix.ESRCH) {
-		return nil
-	}
-	if err != nil {
-		return os.NewSyscallError("pidfd_open", err)
-	}
-	defer unix.Close(fd)
-	if !slices.Contains(members(dir), pid) {
-		return nil
-	}
-	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
-		return os.NewSyscallError("pidfd_send_signal", err)
+		if err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("killing process %d: %w", pid, err)
+		}
 	}
 	return nil
 }

@@ -7,14 +7,14 @@
 // of a tmpfs, wallClock a timer.
 //
 // Use: Find says whether and with what; Enforcer.Apply makes the group, Group.Add puts the
-// sandbox's first process in before it starts anything. The holder keeps Group.Ref. A later
-// clean-up calls Remove with it, or List to find groups without a record. Where no such limit is
+// sandbox's first process in before it starts anything. The holder keeps Group.Ref. A later clean-up
+// calls Remove with it. Where no such limit is
 // asked for, nothing is read, opened or made.
 package limits
 
 import (
 	"fmt"
-	"os"
+	"slices"
 	"strings"
 
 	"forage"
@@ -34,10 +34,6 @@ type Group interface {
 	// Add moves a process into the group; what it starts later is in it too. The
 	// limits hold when Add has returned nil.
 	Add(pid int) error
-	// Dir is the group's folder, opened, for CLONE_INTO_CGROUP (clone(2)): a
-	// process is then born in it. Nil where that is not possible and Add is the way. It belongs to
-	// the group.
-	Dir() *os.File
 	// Ref names the group for Remove: stable, without secrets, of this host and boot.
 	Ref() string
 	// Remove kills what runs in the group and removes it. It is idempotent.
@@ -57,46 +53,27 @@ func Find(l forage.Limits) (Enforcer, error) {
 	return enforcer, err
 }
 
-// wanted is which controllers are needed.
-type wanted struct{ memory, cpu bool }
-
-func wantedBy(l forage.Limits) wanted { return wanted{l.MemoryMax > 0, l.CPUQuota > 0} }
-
-// controllers are their names in the kernel.
-func (w wanted) controllers() []string {
+// wanted are the controllers that l needs, as the kernel calls them.
+func wanted(l forage.Limits) []string {
 	var list []string
-	if w.memory {
+	if l.MemoryMax > 0 {
 		list = append(list, "memory")
 	}
-	if w.cpu {
+	if l.CPUQuota > 0 {
 		list = append(list, "cpu")
 	}
 	return list
 }
 
-// String names the limits as templates do.
-func (w wanted) String() string {
+// missing are those of want that available lacks, as templates name the limits; "" is none.
+func missing(want, available []string) string {
 	var list []string
-	if w.memory {
-		list = append(list, "memoryMax")
-	}
-	if w.cpu {
-		list = append(list, "cpuQuota")
-	}
-	return strings.Join(list, " and ")
-}
-
-// missing are those of w that available lacks.
-func (w wanted) missing(available []string) wanted {
-	for _, c := range available {
-		switch c {
-		case "memory":
-			w.memory = false
-		case "cpu":
-			w.cpu = false
+	for _, c := range want {
+		if !slices.Contains(available, c) {
+			list = append(list, map[string]string{"memory": "memoryMax", "cpu": "cpuQuota"}[c])
 		}
 	}
-	return w
+	return strings.Join(list, " and ")
 }
 
 // prefix begins the name of every group that is ours.

@@ -20,10 +20,9 @@ import (
 type Manager interface {
 	// ControlGroup is the manager's own folder, relative to cgroup v2's mount.
 	ControlGroup() (string, error)
-	// StartScope makes a transient scope around a running process and returns its folder.
+	// StartScope makes a transient scope around a running process and returns its folder, relative to
+	// cgroup v2's mount.
 	StartScope(unit string, pid int, l forage.Limits) (controlGroup string, err error)
-	// Attach moves another process into a scope.
-	Attach(unit string, pid int) error
 	// Stop kills all of a scope's processes and removes it. An absent one succeeds.
 	Stop(unit string) error
 	Close()
@@ -60,15 +59,13 @@ func (s systemd) Apply(name string, l forage.Limits) (Group, error) {
 	return &scope{systemd: s, unit: prefix + name + scopeSuffix, limits: l}, nil
 }
 
-// scope is a group that exists from the first Add on.
+// scope is a group that exists from its Add on, of which there is one.
 type scope struct {
 	systemd
-	unit    string
-	limits  forage.Limits
-	started bool
+	unit   string
+	limits forage.Limits
 }
 
-func (g *scope) Dir() *os.File { return nil }
 func (g *scope) Ref() string   { return refSystemd + g.unit }
 func (g *scope) Remove() error { return removeScope(g.env, g.unit) }
 
@@ -78,12 +75,6 @@ func (g *scope) Add(pid int) error {
 		return fmt.Errorf("asking systemd for a scope: %w", err)
 	}
 	defer m.Close()
-	if g.started {
-		if err := m.Attach(g.unit, pid); err != nil {
-			return fmt.Errorf("adding process %d to %s: %w", pid, g.unit, err)
-		}
-		return nil
-	}
 	group, err := m.StartScope(g.unit, pid, g.limits)
 	if err != nil {
 		return fmt.Errorf("asking systemd for %s: %w", g.unit, err)
@@ -92,7 +83,6 @@ func (g *scope) Add(pid int) error {
 	if err := verify(g.env, filepath.Join(g.mount, group), pid, g.limits); err != nil {
 		return errors.Join(forage.Errorf(forage.ErrUnsupported, "systemd did not bound %s: %w", g.unit, err), m.Stop(g.unit))
 	}
-	g.started = true
 	return nil
 }
 
@@ -137,4 +127,28 @@ func removeScope(env Environment, unit string) error {
 		return fmt.Errorf("asking systemd to remove %s: %w", unit, err)
 	}
 	return nil
+}
+
+// ownPrefix begins the names of supervisors' scopes: not prefix, which marks
+// the groups that gc removes.
+const ownPrefix = "firefly-supervisor-"
+
+// OwnScope puts the process pid, the supervisor of the sandbox called name, in a
+// scope of the caller's systemd manager, so that it no longer belongs to the
+// login session that it was started from. It says whether it did: false, with no
+// error, where systemd is not the init or has no manager for the caller.
+func OwnScope(env Environment, name string, pid int) (bool, error) {
+	d := detection{env: env}
+	if !d.booted() {
+		return false, nil
+	}
+	m, err := env.Manager(managerSocket(env))
+	if err != nil {
+		return false, nil // no manager: a session of its own is all there is
+	}
+	defer m.Close()
+	if _, err := m.StartScope(ownPrefix+name+scopeSuffix, pid, forage.Limits{}); err != nil {
+		return false, fmt.Errorf("asking systemd for the supervisor's scope: %w", err)
+	}
+	return true, nil
 }

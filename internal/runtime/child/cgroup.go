@@ -1,8 +1,6 @@
 package child
 
 import (
-	"os"
-
 	"forage"
 	"forage/internal/limits"
 )
@@ -11,7 +9,6 @@ import (
 type unbound struct{}
 
 func (unbound) Add(int) error { return nil }
-func (unbound) Dir() *os.File { return nil }
 func (unbound) Ref() string   { return "" }
 func (unbound) Remove() error { return nil }
 

@@ -69,7 +69,7 @@ func (r *Runtime) try(ctx context.Context) (t []runtime.Finding, err error) {
 	defer guest.Close()
 	defer l.close()
 	ids := idMaps{who: trialIdentity(), root: os.Geteuid() == 0}
-	process, err := r.spawn(ids.who, guest, nil)
+	process, err := r.spawn(ids.who, guest)
 	if err != nil {
 		return t, err
 	}

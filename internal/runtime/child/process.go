@@ -74,10 +74,10 @@ func (r *Runtime) argument() string {
 }
 
 // spawn starts a guest, with control as descriptor 3. It returns once the program has been
-// executed, in the control group of which cgroup is the folder, if any. The OS thread that
+// executed. The OS thread that
 // started it lives exactly as long: the kernel kills the guest when that thread ends, so it must
 // not be one that Go may end.
-func (r *Runtime) spawn(who forage.Identity, control, cgroup *os.File) (*process, error) {
+func (r *Runtime) spawn(who forage.Identity, control *os.File) (*process, error) {
 	c, err := r.config.Namespaces.Command(r.program(), r.argument(), who)
 	if err != nil {
 		return nil, err
@@ -114,7 +114,7 @@ func (r *Runtime) spawn(who forage.Identity, control, cgroup *os.File) (*process
 	started := make(chan error)
 	go func() {
 		goruntime.LockOSThread() // and never unlocked: the thread ends with the goroutine
-		err := p.start(c, files, cgroup)
+		err := p.start(c, files)
 		started <- err
 		if err == nil {
 			p.reap()
@@ -158,12 +158,9 @@ func (p *process) find(c Command, info io.Reader) error {
 	return fmt.Errorf("%s has ended", c.Argv[0])
 }
 
-func (p *process) start(c Command, files []uintptr, cgroup *os.File) error {
+func (p *process) start(c Command, files []uintptr) error {
 	attr := &c.Attr
 	attr.Setsid, attr.Pdeathsig, attr.PidFD = true, syscall.SIGKILL, &p.pidfd
-	if cgroup != nil {
-		attr.UseCgroupFD, attr.CgroupFD = true, int(cgroup.Fd())
-	}
 	pid, _, err := syscall.StartProcess(c.Path, c.Argv, &syscall.ProcAttr{Env: guestEnv, Files: files, Sys: attr})
 	if err != nil {
 		return err

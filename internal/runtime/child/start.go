@@ -64,7 +64,7 @@ func (r *Runtime) launch(req runtime.Request) (*instance, error) {
 		l.close()
 		return nil, err
 	}
-	process, err := r.spawn(req.Spec.Identity, guest, group.Dir())
+	process, err := r.spawn(req.Spec.Identity, guest)
 	if err != nil {
 		l.close()
 		return nil, errors.Join(diagnose(fmt.Errorf("starting the guest: %w", err)), group.Remove())
@@ -112,10 +112,8 @@ func (i *instance) settle(ctx context.Context, ids idMaps) (dropGroups bool, err
 	if err := saveState(i.dir, state{Runtime: i.runtime, PID: i.process.pid, Cgroup: i.group.Ref()}); err != nil {
 		return false, err
 	}
-	if i.group.Dir() == nil { // it was not born there
-		if err := i.group.Add(i.process.pid); err != nil {
-			return false, err
-		}
+	if err := i.group.Add(i.process.pid); err != nil {
+		return false, err
 	}
 	if i.process.helper {
 		return false, nil // which has given it its ids
