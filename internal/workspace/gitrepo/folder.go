@@ -114,7 +114,7 @@ type looking struct {
 	closed           []string // folders into which git can't look: there may be work in one
 	unlinked         []string // folders of submodules with files, and without a repository
 	hidden           []string // what only rules ignore that are new; folders have a slash at their end
-	seeded           bool     // with an index of the host's
+	begins           string   // with an index that is kept, seeded by one of the host's, or new
 	began            time.Time
 }
 
@@ -161,8 +161,12 @@ func (s *Shadow) openLook(ctx context.Context, folder Folder) (_ *looking, err e
 	l.jail.Writable, l.jail.Dir = []string{l.dir}, folder.Path
 	l.jail.Env = append(l.jail.Env, "GIT_WORK_TREE="+folder.Path, "GIT_INDEX_FILE="+l.index(), "GIT_OPTIONAL_LOCKS=1")
 	l.jail.Limits.FileSize = maxTreeBytes
+	l.begins = "kept"
 	if folder.Index == "" || CopyIndex(folder.Index, l.index()) != nil {
-		l.seeded = folder.Seed != "" && CopyIndex(folder.Seed, l.index()) == nil
+		l.begins = "seeded"
+		if folder.Seed == "" || CopyIndex(folder.Seed, l.index()) != nil {
+			l.begins = "new"
+		}
 	}
 	return l, nil
 }
@@ -174,11 +178,18 @@ func (l *looking) index() string { return filepath.Join(l.dir, "index") }
 func CopyIndex(from, to string) error { return workspace.CopyFile(from, to, maxIndex) }
 
 // lookScript finds what differs: `git status`, an empty field, and the index. A kept index that is
-// damaged is made anew.
+// damaged is made anew. A new one knows no sizes: git would read a file of any length to the end.
 const lookScript = `git read-tree -m "$1" 2>/dev/null || { rm -f "$GIT_INDEX_FILE"; git read-tree "$1"; }
-[ "$2" = false ] || git ls-files -z | git update-index -z --no-assume-unchanged --stdin
+case $2 in
+seeded) git ls-files -z | git update-index -z --no-assume-unchanged --stdin ;;
+new)
+	git ls-files -z | sed -z 's|^|./|' | xargs -0 -r sh -c 'find "$@" -maxdepth 0 -size +"$0"c -print0 2>/dev/null || :' "$3" | sed -z 's|^\./||' >"$GIT_DIR/large"
+	git update-index -z --assume-unchanged --stdin <"$GIT_DIR/large"
+	sed -z 's|^| M |' "$GIT_DIR/large" ;;
+esac
 git status --porcelain -z --no-renames --untracked-files=all --ignored=matching --ignore-submodules=all
 printf '\000'
+[ ! -s "$GIT_DIR/large" ] || git update-index -z --no-assume-unchanged --stdin <"$GIT_DIR/large"
 git ls-files -s -z`
 
 // look finds out what in a folder is not as its base has it.
@@ -194,7 +205,7 @@ func (s *Shadow) look(ctx context.Context, folder Folder) (_ *looking, err error
 	}()
 	var out, said bytes.Buffer
 	c := l.jail
-	c.Args = []string{"sh", "-ec", lookScript, "sh", cmp.Or(l.folder.Base, "--empty"), strconv.FormatBool(l.seeded)}
+	c.Args = []string{"sh", "-ec", lookScript, "sh", cmp.Or(l.folder.Base, "--empty"), l.begins, strconv.Itoa(maxTreeFile)}
 	c.Stdout, c.Stderr, c.Limits.Output, c.Limits.CPU, c.Limits.Time = &out, &said, callOutput, cmp.Or(s.brief, lookCPU), lookTimeout
 	if err := c.Run(ctx); err != nil {
 		return nil, err
@@ -495,9 +506,6 @@ func NoteRules(w forage.Workspace) error {
 // what was taken over of it, and HEAD; and the folder of NoteRules. None: all that is in the folder
 // counts. "" has no such files.
 func (s *Shadow) Rules(ctx context.Context, w forage.Workspace) []string {
-	if w.Mode == forage.WorkspaceJJ {
-		return nil
-	}
 	rules := []string{w.Base}
 	if noted := rulesFolder(w); !gone(noted) {
 		rules = append(rules, noted)

@@ -136,6 +136,32 @@ func knowsUnsaved(m *Made) {
 	}
 }
 
+// hidesNothing: a rule of the agent's that ignores its files does not make them worthless.
+func hidesNothing(m *Made) {
+	i := m.create().inside()
+	i.Run("echo x >secret.new && mkdir -p deep && echo x >deep/secret.new && echo '*' >deep/.gitignore && echo nothing >some.log && echo '*.new' >>.gitignore")
+	if m.direct() {
+		return // the files are the user's
+	}
+	if m.jj {
+		i.Run("jj commit -m rules")
+	} else {
+		i.Run("git add .gitignore && git commit -q -m rules")
+	}
+	m.update()
+	if got := strings.Join(m.status().Uncommitted, " "); got != "deep/ secret.new" {
+		m.Errorf("uncommitted are %q", got)
+	}
+	_, err := m.Remove(m.Context(), m.Work, workspace.RemoveSaved)
+	m.refused(err, "removing a workspace with files that only a new rule ignores")
+	for _, r := range m.remove(workspace.RemoveForced) {
+		if r.Folder != "" && m.exists(filepath.Join(r.Folder, "files/secret.new")) && m.exists(filepath.Join(r.Folder, "files/deep/secret.new")) {
+			return
+		}
+	}
+	m.Error("the files are not kept")
+}
+
 func refusesToLose(m *Made) {
 	i := m.create().inside()
 	i.Commit("new.txt", "from inside\n")

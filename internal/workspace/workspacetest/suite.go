@@ -39,6 +39,7 @@ func Run(t *testing.T, s Subject) {
 		"brings commits":           bringsCommits,
 		"follows other branches":   followsBranches,
 		"knows what is unsaved":    knowsUnsaved,
+		"hides nothing":            hidesNothing,
 		"refuses to lose":          refusesToLose,
 		"keeps what is forced":     keepsForced,
 		"removes what is merged":   removesMerged,
