@@ -49,7 +49,6 @@ import (
 
 	"forage/internal/egress/credential"
 	"forage/internal/egress/dns"
-	"forage/internal/egress/relay"
 	"forage/internal/egress/sniff"
 	"forage/internal/netns"
 	"forage/internal/policy"
@@ -68,7 +67,6 @@ type Engine struct {
 	unsaid  atomic.Int64 // those that have no line in the audit log
 	heads   *sniff.Budget
 	names   dns.Names
-	pipes   relay.Pipes
 	http    *httpSide
 	host    *http.Transport // of the host's own requests
 	locals  localNetworks
@@ -268,7 +266,6 @@ func (e *Engine) Close() error {
 	e.http.close()
 	e.host.CloseIdleConnections()
 	e.running.Wait()
-	e.pipes.Close()
 	return errors.Join(errs...)
 }
 

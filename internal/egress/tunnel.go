@@ -30,7 +30,7 @@ func (f *flow) tunnel(c *permit, event audit.Event, prefix []byte, upstream net.
 		c.closing(event, f.e.http.serve(s))
 		return
 	case err == nil:
-		err = relay.Join(f.client, upstream, &f.e.pipes, &f.counts)
+		err = relay.Join(f.client, upstream, &f.counts)
 	case upstream != nil:
 		relay.Reset(upstream)
 	}

@@ -49,19 +49,15 @@ type wrapped struct{ net.Conn }
 func (w wrapped) CloseWrite() error { return w.Conn.(interface{ CloseWrite() error }).CloseWrite() }
 
 func TestJoinMovesEverything(t *testing.T) {
-	exhausted := &Pipes{taken: maxTaken}
 	for name, tt := range map[string]struct {
 		networks [2]string
-		pipes    *Pipes
 		wrap     bool
 	}{
-		"TCP":           {[2]string{"tcp", "tcp"}, &Pipes{}, false},
-		"unix to TCP":   {[2]string{"unix", "tcp"}, &Pipes{}, false},
-		"without pipes": {[2]string{"tcp", "tcp"}, exhausted, false},
-		"wrapped":       {[2]string{"tcp", "tcp"}, &Pipes{}, true},
+		"TCP":         {[2]string{"tcp", "tcp"}, false},
+		"unix to TCP": {[2]string{"unix", "tcp"}, false},
+		"wrapped":     {[2]string{"tcp", "tcp"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			defer tt.pipes.Close()
 			client, near := pair(t, tt.networks[0])
 			far, server := pair(t, tt.networks[1])
 			if tt.wrap {
@@ -69,7 +65,7 @@ func TestJoinMovesEverything(t *testing.T) {
 			}
 			var counts Counts
 			joined := make(chan error, 1)
-			go func() { joined <- Join(near, far, tt.pipes, &counts) }()
+			go func() { joined <- Join(near, far, &counts) }()
 
 			up, down := make([]byte, 5<<20+3), make([]byte, 7<<20+1)
 			rand.Read(up)
@@ -96,9 +92,6 @@ func TestJoinMovesEverything(t *testing.T) {
 			if counts.Out.Load() != int64(len(up)) || counts.In.Load() != int64(len(down)) {
 				t.Errorf("counted %d out, %d in", counts.Out.Load(), counts.In.Load())
 			}
-			if tt.pipes != exhausted && tt.pipes.taken != 0 {
-				t.Errorf("%d pipes are not given back", tt.pipes.taken)
-			}
 		})
 	}
 }
@@ -108,7 +101,7 @@ func TestJoinKeepsHalfOpen(t *testing.T) {
 	client, near := pair(t, "tcp")
 	far, server := pair(t, "tcp")
 	joined := make(chan error, 1)
-	go func() { joined <- Join(near, far, &Pipes{}, &Counts{}) }()
+	go func() { joined <- Join(near, far, &Counts{}) }()
 	client.Write([]byte("question"))
 	closeWrite(client)
 	if got, err := io.ReadAll(server); string(got) != "question" || err != nil {
@@ -132,7 +125,7 @@ func TestJoinPassesOnResets(t *testing.T) {
 			near = wrapped{near}
 		}
 		joined := make(chan error, 1)
-		go func() { joined <- Join(near, far, &Pipes{}, &Counts{}) }()
+		go func() { joined <- Join(near, far, &Counts{}) }()
 		client.Write([]byte("x"))
 		io.ReadFull(server, make([]byte, 1))
 		Reset(server)
@@ -143,29 +136,4 @@ func TestJoinPassesOnResets(t *testing.T) {
 			t.Error("no error is told")
 		}
 	}
-}
-
-// TestCountsWhatIsTaken: a receiver that takes a little of what was read for it is not silent.
-func TestCountsWhatIsTaken(t *testing.T) {
-	client, near := pair(t, "unix")
-	far, deaf := pair(t, "tcp")
-	err := errors.Join(client.(*net.UnixConn).SetWriteBuffer(1<<20), far.(*net.TCPConn).SetWriteBuffer(4<<10), deaf.(*net.TCPConn).SetReadBuffer(4<<10))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.Write(make([]byte, 192<<10)); err != nil { // more than the other end takes at once
-		t.Fatal(err)
-	}
-	var counts Counts
-	ended := make(chan error, 1)
-	go func() { ended <- Join(near, far, &Pipes{}, &counts) }()
-	for deadline := time.Now().Add(patience); counts.Out.Load() == 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("what was taken is not counted")
-		}
-	}
-	client.Close()
-	near.Close()
-	far.Close()
-	<-ended
 }

@@ -23,18 +23,17 @@ const maxQuestions = 64
 // Serve forwards what comes to the listeners, each over a stream that open opens, until they are
 // closed.
 func Serve(l netns.Listeners, open func() (net.Conn, error)) {
-	pipes := new(relay.Pipes)
 	for _, ln := range l.Transparent {
 		go accept.Each(nil, ln, func(conn net.Conn) {
 			dst, err := netns.Destination(conn)
 			if err != nil {
 				dst = local(conn.LocalAddr()) // not redirected: the host says what it thinks of that
 			}
-			go connect(conn, dst, open, pipes)
+			go connect(conn, dst, open)
 		})
 	}
 	for _, ln := range append(l.Proxy, l.DNSStream...) {
-		go accept.Each(nil, ln, func(conn net.Conn) { go connect(conn, local(conn.LocalAddr()), open, pipes) })
+		go accept.Each(nil, ln, func(conn net.Conn) { go connect(conn, local(conn.LocalAddr()), open) })
 	}
 	for _, pc := range l.DNSPacket {
 		go answer(pc, open)
@@ -42,13 +41,13 @@ func Serve(l netns.Listeners, open func() (net.Conn, error)) {
 }
 
 // connect joins a connection to a stream to the host.
-func connect(conn net.Conn, dst netip.AddrPort, open func() (net.Conn, error), pipes *relay.Pipes) {
+func connect(conn net.Conn, dst netip.AddrPort, open func() (net.Conn, error)) {
 	stream, err := begin(dst, open)
 	if err != nil {
 		relay.Reset(conn)
 		return
 	}
-	relay.Join(conn, stream, pipes, new(relay.Counts)) // what fails is reset on both sides
+	relay.Join(conn, stream, new(relay.Counts)) // what fails is reset on both sides
 }
 
 // begin opens a stream about dst.
