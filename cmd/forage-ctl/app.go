@@ -13,6 +13,7 @@ import (
 
 	"forage"
 	"forage/internal/sandbox"
+	"forage/internal/sandbox/plan"
 )
 
 // app is what every command has in common: the standard streams and the
@@ -61,7 +62,7 @@ func (a *app) serviceAnyway() (*sandbox.Service, error) {
 }
 
 func (a *app) open(unconfigured func(error)) (*sandbox.Service, error) {
-	me, err := sandbox.Me()
+	me, err := plan.Me()
 	if err != nil {
 		return nil, err
 	}

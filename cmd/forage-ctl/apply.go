@@ -5,13 +5,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"forage/internal/sandbox"
+	"forage/internal/sandbox/work"
 	"forage/internal/term"
 	"forage/internal/workspace/review"
 )
 
 func newApply(a *app) *cobra.Command {
-	var o sandbox.ApplyOptions
+	var o work.ApplyOptions
 	var f format
 	c := &cobra.Command{
 		Use:   "apply NAME",
@@ -52,7 +52,7 @@ forage-ctl apply work --paths src go.mod`,
 	return c
 }
 
-func runApply(c *cobra.Command, a *app, f format, o sandbox.ApplyOptions, name string) error {
+func runApply(c *cobra.Command, a *app, f format, o work.ApplyOptions, name string) error {
 	if err := notEmpty(c, "into", "part"); err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func runApply(c *cobra.Command, a *app, f format, o sandbox.ApplyOptions, name s
 	if err != nil {
 		return err
 	}
-	done, err := service.Apply(c.Context(), name, o)
+	done, err := service.Work.Apply(c.Context(), name, o)
 	if f.json(a) {
 		return firstError(err, printList(a, done))
 	}

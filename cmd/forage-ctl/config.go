@@ -9,7 +9,7 @@ import (
 
 	"forage"
 	"forage/internal/config"
-	"forage/internal/sandbox"
+	"forage/internal/sandbox/plan"
 	"forage/internal/term"
 )
 
@@ -154,7 +154,7 @@ func (a *app) loadConfig(file string) (*config.Config, error) {
 }
 
 func (a *app) configEnv(file string) (config.Env, error) {
-	me, err := sandbox.Me()
+	me, err := plan.Me()
 	return config.Env{UID: me.UID, Home: me.Home, Getenv: os.Getenv, File: file}, err
 }
 

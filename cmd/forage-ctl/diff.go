@@ -8,13 +8,13 @@ import (
 	xterm "golang.org/x/term"
 
 	"forage/internal/hostexec"
-	"forage/internal/sandbox"
+	"forage/internal/sandbox/work"
 	"forage/internal/term"
 	"forage/internal/workspace/review"
 )
 
 type diffOptions struct {
-	sandbox.ReviewOptions
+	work.ReviewOptions
 	stat    bool
 	noPager bool
 	format  format
@@ -58,7 +58,7 @@ func runDiff(c *cobra.Command, a *app, o *diffOptions, name string) error {
 	if err != nil {
 		return err
 	}
-	return service.Diff(c.Context(), name, o.ReviewOptions, func(sessions []*review.Session) (bool, error) {
+	return service.Work.Diff(c.Context(), name, o.ReviewOptions, func(sessions []*review.Session) (bool, error) {
 		if o.format.json(a) {
 			reviews := make([]review.Review, len(sessions))
 			for i, session := range sessions {

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strconv"
 
-	"forage/internal/sandbox"
+	"forage/internal/sandbox/work"
 	"forage/internal/term"
 )
 
@@ -13,7 +13,7 @@ import (
 const maxFindings = 25
 
 // printAutoruns shows what host tools would execute, the worst first.
-func printAutoruns(a *app, name string, found []sandbox.Finding) error {
+func printAutoruns(a *app, name string, found []work.Finding) error {
 	if len(found) == 0 {
 		return nil
 	}
@@ -36,7 +36,7 @@ func printAutoruns(a *app, name string, found []sandbox.Finding) error {
 	if more := len(found) - maxFindings; more > 0 {
 		fmt.Fprintf(a.out, "and %d more: -o json has all\n", more)
 	}
-	if slices.ContainsFunc(found, func(h sandbox.Finding) bool { return h.Immediate }) {
+	if slices.ContainsFunc(found, func(h work.Finding) bool { return h.Immediate }) {
 		fmt.Fprintf(a.out, "'forage-ctl quarantine %s' moves aside what is marked with !\n", name)
 	} else {
 		fmt.Fprintf(a.out, "'forage-ctl quarantine %s --all' moves it aside\n", name)

@@ -7,7 +7,7 @@ import (
 
 	"forage"
 	"forage/internal/policy"
-	"forage/internal/sandbox"
+	"forage/internal/sandbox/plan"
 	"forage/internal/term"
 )
 
@@ -84,7 +84,7 @@ func runNetwork(c *cobra.Command, a *app, o *networkOptions, args []string) erro
 	if err != nil {
 		return err
 	}
-	change := sandbox.NetworkChange{Allow: o.allow, Remove: o.remove, AllowLast: o.allowLast}
+	change := plan.NetworkChange{Allow: o.allow, Remove: o.remove, AllowLast: o.allowLast}
 	if len(args) == 2 {
 		change.Mode = forage.NetworkMode(args[1])
 	}

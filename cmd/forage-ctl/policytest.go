@@ -12,7 +12,7 @@ import (
 	"forage/internal/config"
 	"forage/internal/policy"
 	"forage/internal/recommend"
-	"forage/internal/sandbox"
+	"forage/internal/sandbox/plan"
 	"forage/internal/term"
 )
 
@@ -106,7 +106,7 @@ type explanation struct {
 	Changes     []policy.Change `json:"changes"`        // each would turn the verdict around
 }
 
-func explainedJSON(e sandbox.Explained) explanation {
+func explainedJSON(e plan.Explained) explanation {
 	out := explanation{
 		Verdict: e.Verdict.String(), Rule: e.Rule, Reason: e.Reason, Monitored: e.Monitored,
 		Intercepted: e.Intercepted, Secret: e.Secret, Changes: append([]policy.Change{}, e.Changes...),
@@ -117,7 +117,7 @@ func explainedJSON(e sandbox.Explained) explanation {
 	return out
 }
 
-func printExplained(a *app, template string, e sandbox.Explained) error {
+func printExplained(a *app, template string, e plan.Explained) error {
 	verdict := e.Verdict.String()
 	if e.Monitored {
 		verdict += " (recorded as denied: monitor is on)"
@@ -141,7 +141,7 @@ func printExplained(a *app, template string, e sandbox.Explained) error {
 }
 
 // changesText is what would turn the verdict around, as parts of a configuration.
-func changesText(template string, e sandbox.Explained) string {
+func changesText(template string, e plan.Explained) string {
 	to := "allow"
 	if e.Verdict == policy.Allow && !e.Monitored {
 		to = "deny"

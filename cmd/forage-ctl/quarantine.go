@@ -5,12 +5,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"forage/internal/sandbox"
+	"forage/internal/sandbox/work"
 	"forage/internal/term"
 )
 
 func newQuarantine(a *app) *cobra.Command {
-	var o sandbox.QuarantineOptions
+	var o work.QuarantineOptions
 	var f format
 	c := &cobra.Command{
 		Use:   "quarantine NAME",
@@ -40,7 +40,7 @@ forage-ctl quarantine work --paths .envrc tools/.vscode`,
 	return c
 }
 
-func runQuarantine(c *cobra.Command, a *app, f format, o sandbox.QuarantineOptions, name string) error {
+func runQuarantine(c *cobra.Command, a *app, f format, o work.QuarantineOptions, name string) error {
 	if o.All && len(o.Paths) > 0 {
 		return usageError(c, "--all and --paths exclude one another")
 	}
@@ -48,7 +48,7 @@ func runQuarantine(c *cobra.Command, a *app, f format, o sandbox.QuarantineOptio
 	if err != nil {
 		return err
 	}
-	moved, err := service.Quarantine(c.Context(), name, o)
+	moved, err := service.Work.Quarantine(c.Context(), name, o)
 	if f.json(a) {
 		return firstError(printList(a, moved), err)
 	}

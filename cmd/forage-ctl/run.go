@@ -5,12 +5,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"forage/internal/sandbox"
+	"forage/internal/sandbox/plan"
 	"forage/internal/term"
 )
 
 type runOptions struct {
-	sandbox.Options
+	plan.Options
 	terminal terminal
 	keep     string
 	print    bool
@@ -84,12 +84,12 @@ func runRun(c *cobra.Command, a *app, o *runOptions) error {
 		return err
 	}
 	if o.print {
-		plan, notes, err := service.Plan(c.Context(), o.Options)
+		made, err := service.Plan(c.Context(), o.Options)
 		if err != nil {
 			return err
 		}
-		a.notes(notes)
-		return term.JSON(a.out, plan.Spec)
+		a.tellPlan(made)
+		return term.JSON(a.out, made.Plan.Spec)
 	}
 	a.status, err = service.Run(c.Context(), o.Options, o.terminal.stdio(a))
 	return err

@@ -6,10 +6,11 @@ import (
 
 	"forage"
 	"forage/internal/sandbox"
+	"forage/internal/sandbox/plan"
 )
 
 // sandboxFlags adds the flags that describe a sandbox, which up and run share.
-func sandboxFlags(c *cobra.Command, o *sandbox.Options) {
+func sandboxFlags(c *cobra.Command, o *plan.Options) {
 	flags := c.Flags()
 	flags.SetNormalizeFunc(otherNames)
 	flags.StringVarP(&o.Template, "template", "t", "", "make it from this `TEMPLATE` (also --profile); see 'forage-ctl templates'")
@@ -98,4 +99,12 @@ func (t terminal) check(c *cobra.Command) error {
 		return usageError(c, "--tty and --no-tty exclude each other")
 	}
 	return nil
+}
+
+// tellPlan says what there is to know of a plan that is only shown.
+func (a *app) tellPlan(made plan.Made) {
+	a.notes(made.Notes)
+	if made.Missing != nil {
+		a.note(made.Missing.Error() + ": " + forage.Hint(made.Missing))
+	}
 }

@@ -8,13 +8,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"forage/internal/sandbox"
+	"forage/internal/sandbox/work"
 	"forage/internal/term"
 	"forage/internal/workspace/snapshot"
 )
 
 type snapshotOptions struct {
-	sandbox.SnapshotOptions
+	work.SnapshotOptions
 	to     string
 	all    bool
 	format format
@@ -113,7 +113,7 @@ func createSnapshot(c *cobra.Command, a *app, o *snapshotOptions, args []string)
 	if err != nil {
 		return err
 	}
-	made, err := service.Snapshot(c.Context(), args[0], o.SnapshotOptions)
+	made, err := service.Work.Snapshot(c.Context(), args[0], o.SnapshotOptions)
 	if err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func listSnapshots(_ *cobra.Command, a *app, o *snapshotOptions, args []string) 
 	if err != nil {
 		return err
 	}
-	list, earlier, err := service.Snapshots(args[0], o.all)
+	list, earlier, err := service.Work.Snapshots(args[0], o.all)
 	if o.format.json(a) {
 		if err != nil && len(list) == 0 {
 			return err
@@ -175,9 +175,9 @@ func restoreSnapshot(c *cobra.Command, a *app, o *snapshotOptions, args []string
 	}
 	name, id := args[0], args[2]
 	if o.to != "" {
-		return service.Export(c.Context(), name, id, o.to)
+		return service.Work.Export(c.Context(), name, id, o.to)
 	}
-	before, err := service.Restore(c.Context(), name, id)
+	before, err := service.Work.Restore(c.Context(), name, id)
 	if before.ID != "" {
 		a.saySkipped(before)
 		a.note(fmt.Sprintf("what was there until now is the snapshot %s", before.ID))
@@ -194,9 +194,9 @@ func deleteSnapshot(_ *cobra.Command, a *app, o *snapshotOptions, args []string)
 		return err
 	}
 	if o.all {
-		return service.DeleteSnapshots(args[0])
+		return service.Work.DeleteSnapshots(args[0])
 	}
-	return service.DeleteSnapshot(args[0], args[2])
+	return service.Work.DeleteSnapshot(args[0], args[2])
 }
 
 // completeSnapshot offers sandboxes, verbs and snapshots.
@@ -214,7 +214,7 @@ func (a *app) completeSnapshot(c *cobra.Command, args []string, prefix string) (
 		if err != nil || args[1] != "restore" && args[1] != "delete" {
 			break
 		}
-		list, _, _ := service.Snapshots(args[0], false) // what can be read is offered
+		list, _, _ := service.Work.Snapshots(args[0], false) // what can be read is offered
 		for _, s := range list {
 			offered = append(offered, cobra.CompletionWithDesc(s.ID, s.Label))
 		}

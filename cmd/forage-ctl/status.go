@@ -38,7 +38,7 @@ func runStatus(c *cobra.Command, a *app, f format, name string) error {
 		return err
 	}
 	var lookErr error // the rest is known all the same
-	status.Findings, lookErr = service.Findings(c.Context(), name)
+	status.Findings, lookErr = service.Work.Findings(c.Context(), name)
 	status.FindingCount = len(status.Findings)
 	if f.json(a) {
 		return firstError(term.JSON(a.out, status), lookErr)

@@ -7,11 +7,12 @@ import (
 
 	"forage"
 	"forage/internal/sandbox"
+	"forage/internal/sandbox/plan"
 	"forage/internal/term"
 )
 
 type upOptions struct {
-	sandbox.Options
+	plan.Options
 	dryRun bool
 	format format
 }
@@ -69,12 +70,12 @@ func runUp(c *cobra.Command, a *app, o *upOptions) error {
 		return err
 	}
 	if o.dryRun {
-		plan, notes, err := service.Plan(c.Context(), o.Options)
+		made, err := service.Plan(c.Context(), o.Options)
 		if err != nil {
 			return err
 		}
-		a.notes(notes)
-		return term.JSON(a.out, plan)
+		a.tellPlan(made)
+		return term.JSON(a.out, made.Plan)
 	}
 	status, err := service.Up(c.Context(), o.Options)
 	if err != nil {

@@ -90,7 +90,9 @@ var implementations = []struct{ importer, imported, why string }{
 	{"internal/egressconfig", "internal/egress/", "what an engine needs, for sandboxes and for the proxy"},
 	{"internal/inject", "internal/secrets/login", "placeholders look like the tokens of a login"},
 	{"internal/proxy", "internal/egress/", "makes the parts of each client's engine, and reads the first head before the engine is known"},
-	{"internal/sandbox", "internal/workspace/", "reviews, applies, snapshots and looks through workspaces, whatever their kind"},
+	{"internal/sandbox", "internal/workspace/", "forks, and takes copies of folders away again"},
+	{"internal/sandbox/plan", "internal/workspace/", "asks what a repository is, and what git is configured to execute"},
+	{"internal/sandbox/work", "internal/workspace/", "reviews, applies, snapshots and looks through workspaces, whatever their kind"},
 	{"internal/sandbox", "internal/guest/guestclient", "exec, shell and run speak SSH to the guest"},
 }
 

@@ -14,7 +14,7 @@ import (
 // AuditNames are the sandboxes that have an audit log, with the runs that have ended. The error
 // names the records that can't be read.
 func (s *Service) AuditNames() ([]string, error) {
-	_, broken := s.readable()
+	_, broken := s.Readable()
 	const any = "any"
 	dir, file := filepath.Split(s.Places.Of(any).Audit)
 	files, err := os.ReadDir(dir)

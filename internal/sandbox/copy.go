@@ -97,7 +97,7 @@ func (s *Service) leadsTo(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := s.staysWithin(path, resolved); err != nil {
+	if err := s.StaysWithin(path, resolved); err != nil {
 		return "", err
 	}
 	records, _, err := s.Store.List()
@@ -122,13 +122,13 @@ func (s *Service) tellCopied(ctx context.Context, made string, before autorun.Ba
 		return
 	}
 	if finding, ok := autorun.Classify(filepath.Base(made), 0, 0o100644, ""); ok && finding.Kind.Immediate() {
-		s.notify(fmt.Sprintf("look at %s first: %s", made, finding.Why))
+		s.Notify(fmt.Sprintf("look at %s first: %s", made, finding.Why))
 		return
 	}
 	found, _ := autorun.Scan(ctx, made, before) // what could be looked through
 	found = slices.DeleteFunc(found, func(f autorun.Finding) bool { return !f.Kind.Immediate() })
 	if len(found) > 0 {
-		s.notify(fmt.Sprintf("look at %s in %s first: %s (%d such findings)", found[0].Path, made, found[0].Why, len(found)))
+		s.Notify(fmt.Sprintf("look at %s in %s first: %s (%d such findings)", found[0].Path, made, found[0].Why, len(found)))
 	}
 }
 

@@ -40,7 +40,7 @@ func (s *Service) Doctor(ctx context.Context) ([]Report, error) {
 		s.tryFolder("run-time folder", s.Places.Runtime),
 		s.tryLogout(),
 		s.upstreamProxy(),
-	}}, s.tools()}
+	}}, {About: "tools", Findings: s.Tools()}}
 	for _, name := range s.Runtimes.Names() {
 		rt, err := s.Runtimes.New(name)
 		if err != nil {

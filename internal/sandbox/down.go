@@ -23,18 +23,18 @@ func (s *Service) Down(ctx context.Context, name string, force bool) error {
 	}
 	err := s.locked(ctx, name, func(record store.Record) error {
 		if !force { // before it is stopped
-			if err := s.nothingUnsaved(ctx, name, record.Plan.Workspaces()); err != nil {
+			if err := s.Work.NothingUnsaved(ctx, name, record.Plan.Workspaces()); err != nil {
 				return err
 			}
 		}
 		if err := s.halt(ctx, record); err != nil {
 			return err
 		}
-		s.tellLast(ctx, record)
+		s.Work.TellLast(ctx, record)
 		if err := s.remove(ctx, record, how); err != nil {
 			return err
 		}
-		s.tellSnapshots(record)
+		s.Work.TellSnapshots(record)
 		return nil
 	})
 	if was := interrupted(""); errors.As(err, &was) {
@@ -60,7 +60,7 @@ func (s *Service) downOrphan(ctx context.Context, name string, how workspace.Rem
 		return err
 	}
 	defer unlock()
-	made, err := s.noted(name)
+	made, err := s.Work.Noted(name)
 	if err != nil {
 		return err
 	}
@@ -68,11 +68,11 @@ func (s *Service) downOrphan(ctx context.Context, name string, how workspace.Rem
 		return notFound
 	}
 	if how == workspace.RemoveSaved {
-		if err := s.nothingUnsaved(ctx, name, made); err != nil {
+		if err := s.Work.NothingUnsaved(ctx, name, made); err != nil {
 			return err
 		}
 	}
-	if err := s.removeWorkspaces(ctx, name, made, how); err != nil {
+	if err := s.Work.Remove(ctx, name, made, how); err != nil {
 		return err
 	}
 	return s.forget(name, false) // what was kept beside the record
@@ -93,9 +93,9 @@ func (s *Service) removeBroken(ctx context.Context, name string) error {
 			return err
 		}
 	}
-	made, err := s.noted(name)
+	made, err := s.Work.Noted(name)
 	if err == nil {
-		err = s.removeWorkspaces(ctx, name, made, workspace.RemoveForced)
+		err = s.Work.Remove(ctx, name, made, workspace.RemoveForced)
 	}
 	if err != nil {
 		return err
@@ -108,7 +108,7 @@ func (s *Service) halt(ctx context.Context, record store.Record) error {
 	if !supervisor.Alive(s.Places.Of(record.Name).Dir) {
 		return nil
 	}
-	defer s.progress("stopping " + record.Name)()
+	defer s.Progress("stopping " + record.Name)()
 	err := s.askToEnd(ctx, record.Name)
 	if err != nil && ctx.Err() == nil {
 		err = s.end(ctx, record.Name)
@@ -167,7 +167,7 @@ func (s *Service) unheld(name string, f func() error) error {
 func (s *Service) clear(ctx context.Context, record store.Record, how workspace.Removal) error {
 	parts := record.Plan.Workspaces()
 	if how == workspace.RemoveSaved {
-		if err := s.nothingUnsaved(ctx, record.Name, parts); err != nil {
+		if err := s.Work.NothingUnsaved(ctx, record.Name, parts); err != nil {
 			return err
 		}
 	}
@@ -180,8 +180,8 @@ func (s *Service) clear(ctx context.Context, record store.Record, how workspace.
 	if err := s.destroy(ctx, record.Name, record.Runtime); err != nil {
 		return err
 	}
-	end := s.progress("removing the workspace of " + record.Name)
-	err := s.removeWorkspaces(ctx, record.Name, parts, how)
+	end := s.Progress("removing the workspace of " + record.Name)
+	err := s.Work.Remove(ctx, record.Name, parts, how)
 	end()
 	if err != nil {
 		return err

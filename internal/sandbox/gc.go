@@ -11,6 +11,7 @@ import (
 	"forage"
 	"forage/internal/audit"
 	"forage/internal/image"
+	"forage/internal/sandbox/work"
 	"forage/internal/store"
 	"forage/internal/supervisor"
 )
@@ -22,10 +23,16 @@ const auditKept = 30 * 24 * time.Hour
 // finishing what an ended process left half done. A sandbox whose creation or
 // removal was interrupted is removed, and so is a run whose process is gone.
 func (s *Service) settled(ctx context.Context, name string) (store.Record, error) {
-	alive := s.alive(name) // before the record is read, which is the last that a supervisor writes
+	alive := s.Alive(name) // before the record is read, which is the last that a supervisor writes
 	record, err := s.Store.Load(name)
 	if err != nil {
 		return store.Record{}, err
+	}
+	if alive && record.Phase == forage.PhaseCreating && !record.Plan.Ephemeral { // we hold its lock: what started it was killed
+		if err := s.halt(ctx, record); err != nil {
+			return record, err
+		}
+		return s.settled(ctx, name)
 	}
 	if alive {
 		return record, nil
@@ -81,15 +88,15 @@ func unsettled(record store.Record) string {
 // GC brings the records and what really is on this host together, and says
 // what it did, or with dryRun would do. It never touches a running or stopped
 // sandbox, work that is nowhere else, or a sandbox that another process is working on.
-func (s *Service) GC(ctx context.Context, dryRun bool) ([]Action, error) {
-	c := &collector{Service: s, dryRun: dryRun}
-	errs := []error{c.records(ctx), c.leftovers(ctx), c.workspaces(ctx), c.results(ctx), c.lostHomes(), c.audits(), c.sweep(), c.images(), c.oldSnapshots(), c.quarantines()}
+func (s *Service) GC(ctx context.Context, dryRun bool) ([]work.Action, error) {
+	c := &collector{s, &work.Collector{Keeper: s.Work, DryRun: dryRun}}
+	errs := []error{c.records(ctx), c.leftovers(ctx), c.Collect(ctx), c.results(ctx), c.lostHomes(), c.audits(), c.sweep(), c.images()}
 	if dryRun {
-		for i := range c.actions {
-			c.actions[i].What = "would have " + c.actions[i].What
+		for i := range c.Actions {
+			c.Actions[i].What = "would have " + c.Actions[i].What
 		}
 	}
-	return c.actions, errors.Join(errs...)
+	return c.Actions, errors.Join(errs...)
 }
 
 // imagesKept is how long an unpacked image stays that no sandbox uses.
@@ -102,23 +109,23 @@ func (c *collector) images() error {
 	if err != nil || len(broken) > 0 {
 		return err
 	}
-	options := image.PruneOptions{Unused: imagesKept, DryRun: c.dryRun}
+	options := image.PruneOptions{Unused: imagesKept, DryRun: c.DryRun}
 	for _, record := range records {
 		options.InUse = append(options.InUse, record.Trees...)
 	}
 	removed, err := image.Prune(c.Places.Of("any").ImageCache, options)
 	for _, path := range removed {
-		c.actions = append(c.actions, Action{What: "removed the unpacked image " + filepath.Base(path)})
+		c.Actions = append(c.Actions, work.Action{What: "removed the unpacked image " + filepath.Base(path)})
 	}
 	return err
 }
 
 // sweep removes what killed processes left in the store. Locks are not worth a word.
 func (c *collector) sweep() error {
-	swept, err := c.Store.Sweep(c.dryRun)
+	swept, err := c.Store.Sweep(c.DryRun)
 	for _, name := range swept {
 		if !strings.HasSuffix(name, ".lock") {
-			c.actions = append(c.actions, Action{What: "removed " + name})
+			c.Actions = append(c.Actions, work.Action{What: "removed " + name})
 		}
 	}
 	return err
@@ -126,17 +133,7 @@ func (c *collector) sweep() error {
 
 type collector struct {
 	*Service
-	dryRun  bool
-	actions []Action
-}
-
-// do notes an action and, unless this is a rehearsal, carries it out.
-func (c *collector) do(sandbox, what string, act func() error) error {
-	c.actions = append(c.actions, Action{Sandbox: sandbox, What: what})
-	if c.dryRun {
-		return nil
-	}
-	return act()
+	*work.Collector
 }
 
 // records settles every record that an ended process left half done.
@@ -144,8 +141,8 @@ func (c *collector) records(ctx context.Context) error {
 	records, err := c.tellBroken() // what can't be read may stand for work: only its owner can say
 	errs := []error{err}
 	for _, record := range records {
-		if unsettled(record) != "" && !c.alive(record.Name) {
-			errs = append(errs, c.unlessBusy(record.Name, func() error { return c.settle(ctx, record.Name) }))
+		if unsettled(record) != "" && !c.Alive(record.Name) {
+			errs = append(errs, c.UnlessBusy(record.Name, func() error { return c.settle(ctx, record.Name) }))
 		}
 	}
 	return errors.Join(errs...)
@@ -154,7 +151,7 @@ func (c *collector) records(ctx context.Context) error {
 // settle settles the record of a sandbox whose lock the caller holds, unless it has ended in order
 // since it was listed.
 func (c *collector) settle(ctx context.Context, name string) error {
-	if c.alive(name) {
+	if c.Alive(name) {
 		return nil
 	}
 	record, err := c.Store.Load(name)
@@ -168,7 +165,7 @@ func (c *collector) settle(ctx context.Context, name string) error {
 	if what == "" {
 		return nil
 	}
-	return c.do(name, what, func() error {
+	return c.Do(name, what, func() error {
 		_, err := c.settled(ctx, name)
 		if errors.Is(err, forage.ErrNotFound) {
 			return nil
@@ -182,14 +179,14 @@ func (c *collector) settle(ctx context.Context, name string) error {
 func (c *collector) leftovers(ctx context.Context) error {
 	var errs []error
 	for name, runtimeName := range c.traces(ctx, &errs) {
-		if c.alive(name) {
+		if c.Alive(name) {
 			continue
 		}
-		errs = append(errs, c.unlessBusy(name, func() error {
-			if c.alive(name) {
+		errs = append(errs, c.UnlessBusy(name, func() error {
+			if c.Alive(name) {
 				return nil
 			}
-			return c.do(name, "removed what is left of it at run time", func() error {
+			return c.Do(name, "removed what is left of it at run time", func() error {
 				return c.unheld(name, func() error { return c.destroy(ctx, name, runtimeName) })
 			})
 		}))
@@ -250,11 +247,11 @@ func (c *collector) audits() error {
 		if !orphan {
 			continue
 		}
-		errs = append(errs, c.unlessBusy(name, func() error {
+		errs = append(errs, c.UnlessBusy(name, func() error {
 			if _, err := c.Store.Load(name); !errors.Is(err, forage.ErrNotFound) {
 				return nil
 			}
-			return c.do(name, "removed "+entry.Name(), func() error {
+			return c.Do(name, "removed "+entry.Name(), func() error {
 				return os.RemoveAll(filepath.Join(dir, entry.Name()))
 			})
 		}))
@@ -273,20 +270,6 @@ func (c *collector) lastAudited(name string, file os.FileInfo) time.Time {
 	}
 	return last
 }
-
-// unlessBusy runs f while no other process works on the sandbox, and leaves it
-// to that process if one does.
-func (c *collector) unlessBusy(name string, f func() error) error {
-	unlock, ok, err := c.Store.TryLock(name)
-	if err != nil || !ok {
-		return err
-	}
-	defer unlock()
-	return f()
-}
-
-// alive says whether a supervisor stands behind the sandbox.
-func (s *Service) alive(name string) bool { return supervisor.Alive(s.Places.Of(name).Dir) }
 
 func (s *Service) client(name string) supervisor.Client {
 	return supervisor.Client{Dir: s.Places.Of(name).Dir}

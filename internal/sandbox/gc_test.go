@@ -9,13 +9,15 @@ import (
 	"testing"
 
 	"forage"
+	"forage/internal/config"
+	"forage/internal/sandbox/plan"
 	"forage/internal/store"
 	"forage/internal/supervisor"
 	"forage/internal/testdir"
 	"forage/internal/workspace"
 )
 
-func newService(t *testing.T) *Service {
+func testService(t *testing.T) *Service {
 	t.Helper()
 	dir := t.TempDir()
 	places := store.Places{State: filepath.Join(dir, "state"), Runtime: filepath.Join(dir, "run")}
@@ -23,11 +25,11 @@ func newService(t *testing.T) *Service {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Service{
-		Store: records, Places: supervisor.Places{Places: places}, Runtimes: supervisor.Runtimes{Dir: places.Runtime},
-		Workspaces: supervisor.Workspaces{Places: workspace.PlacesIn(places.State, places.Runtime)}, notify: func(string) {},
-		progress: func(string) func() { return func() {} },
+	host := &plan.Host{
+		Config: &config.Config{}, Store: records, Places: supervisor.Places{Places: places}, Runtimes: supervisor.Runtimes{Dir: places.Runtime},
+		Workspaces: supervisor.Workspaces{Places: workspace.PlacesIn(places.State, places.Runtime)},
 	}
+	return newService(host, Config{})
 }
 
 // running puts a sandbox on record that this test is the supervisor of. end is what a supervisor
@@ -63,7 +65,7 @@ func TestGCWhileOneEnds(t *testing.T) {
 		rounds = 50
 	}
 	for range rounds {
-		s := newService(t)
+		s := testService(t)
 		_, end := running(t, s)
 		var ending sync.WaitGroup
 		ending.Go(end)
@@ -77,7 +79,7 @@ func TestGCWhileOneEnds(t *testing.T) {
 
 // What is shown as a status is one of four words, also of a sandbox that is on its way out.
 func TestRemovedIsShownAsStopped(t *testing.T) {
-	s := newService(t)
+	s := testService(t)
 	if _, err := s.Store.Create(t.Context(), store.Record{Name: "box", Runtime: "native", Phase: forage.PhaseRemoving}, store.Ports{}); err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +94,7 @@ func TestRemovedIsShownAsStopped(t *testing.T) {
 
 // What a rehearsal says was not done.
 func TestARehearsalSaysWould(t *testing.T) {
-	s := newService(t)
+	s := testService(t)
 	orphan := filepath.Join(s.Places.Runtime, "orphan")
 	if err := os.MkdirAll(orphan, 0o700); err != nil {
 		t.Fatal(err)

@@ -29,14 +29,14 @@ func TestHaltEndsWhoeverDoesNot(t *testing.T) {
 }
 
 func haltStaying(t *testing.T, answers string) {
-	s := newService(t)
+	s := testService(t)
 	staying(t, s, answers)
 	asked, cancel := context.WithTimeout(t.Context(), time.Second) // it is in vain
 	defer cancel()
 	if err := s.askToEnd(asked, "box"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("asked: %v", err)
 	}
-	if err := s.end(t.Context(), "box"); err != nil || s.alive("box") {
+	if err := s.end(t.Context(), "box"); err != nil || s.Alive("box") {
 		t.Errorf("it stays: %v", err)
 	}
 }

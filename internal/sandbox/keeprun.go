@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"forage"
 	"forage/internal/hostile"
+	"forage/internal/sandbox/work"
 	"forage/internal/store"
 	"forage/internal/supervisor"
 	"forage/internal/term"
@@ -21,7 +21,7 @@ import (
 type ending struct {
 	lock    *supervisor.Lock
 	hostKey []byte
-	before  baselines
+	before  work.Baselines
 	started bool // something may have run inside
 }
 
@@ -29,12 +29,12 @@ type ending struct {
 // nowhere else, or removes it. Nothing of it runs any more.
 func (s *Service) endRun(ctx context.Context, record store.Record, end ending) error {
 	asked := !record.Plan.Ephemeral
-	kept := end.started && (asked || s.hasResult(ctx, record.Plan))
+	kept := end.started && (asked || s.Work.HasResult(ctx, record.Plan))
 	if kept && !asked {
 		record.Plan.Ephemeral, record.Plan.Spec.Session = false, true // as `up` would have made it
 		record.Expires = time.Now().UTC().Add(workspace.RecoveryKept)
 		if err := s.keepFiles(record, end); err != nil {
-			s.notify(err.Error())
+			s.Notify(err.Error())
 			record.Plan.Ephemeral, kept = true, false // what can be kept of the work is kept as of one that is removed
 		}
 	}
@@ -44,7 +44,7 @@ func (s *Service) endRun(ctx context.Context, record store.Record, end ending) e
 	record.Phase, record.Reason = forage.PhaseStopped, "its command ended"
 	err := errors.Join(s.Store.Save(record), end.lock.Release())
 	if err == nil {
-		s.notify(keptNote(record))
+		s.Notify(keptNote(record))
 	}
 	return err
 }
@@ -54,14 +54,7 @@ func (s *Service) keepFiles(record store.Record, end ending) error {
 	if err := s.prepareFiles(record, end.hostKey); err != nil {
 		return err
 	}
-	return writeJSON(s.lookFile(record.Name), end.before)
-}
-
-// hasResult says whether a run's own trees have work that is nowhere else. That of the user's own
-// folder is there.
-func (s *Service) hasResult(ctx context.Context, plan forage.Plan) bool {
-	trees := slices.DeleteFunc(plan.Workspaces(), func(w forage.Workspace) bool { return w.Mode == forage.WorkspaceDirect })
-	return slices.ContainsFunc(s.work(ctx, savePatience, trees), func(w Work) bool { return w.Unsaved })
+	return store.WriteJSON(s.Work.LookFile(record.Name), end.before)
 }
 
 // keptNote says what can be done with a run that was kept.
@@ -71,19 +64,11 @@ func keptNote(record store.Record) string {
 		return fmt.Sprintf("%s is kept: `forage-ctl start %s` starts it again, `forage-ctl down %s` removes it", name, name, name)
 	}
 	note := fmt.Sprintf("the work of %s is kept for %d days: `forage-ctl diff %s` shows it, %s",
-		name, int(workspace.RecoveryKept/(24*time.Hour)), name, takeOver(name, record.Plan.Workspace))
+		name, int(workspace.RecoveryKept/(24*time.Hour)), name, work.WayToTake(name, record.Plan.Workspace))
 	if size := sizeOnDisk(record.Plan.Workspaces()); size >= worthSaying {
 		note += "; its files take " + term.Bytes(size)
 	}
 	return note
-}
-
-// takeOver says what brings the work of a part to the user.
-func takeOver(name string, w forage.Workspace) string {
-	if w.Mode == forage.WorkspaceClone && forage.IsURL(w.Source) {
-		return fmt.Sprintf("`git fetch %s %s`, in a repository of yours, brings its commits", term.ShellWord(w.Repository.Store), w.Branch)
-	}
-	return "`forage-ctl apply " + name + "` brings it into your repository"
 }
 
 // worthSaying is how many bytes on disk a note names.
@@ -112,22 +97,22 @@ func (c *collector) results(ctx context.Context) error {
 		if listed.Expires.IsZero() {
 			continue
 		}
-		errs = append(errs, c.unlessBusy(listed.Name, func() error {
+		errs = append(errs, c.UnlessBusy(listed.Name, func() error {
 			record, err := c.Store.Load(listed.Name)
-			if err != nil || record.Expires.IsZero() || c.alive(record.Name) {
+			if err != nil || record.Expires.IsZero() || c.Alive(record.Name) {
 				return nil // it was removed or started meanwhile
 			}
 			if time.Now().After(record.Expires) {
-				return c.do(record.Name, "removed it: the run's work was kept until "+record.Expires.Format(time.DateOnly), func() error {
+				return c.Do(record.Name, "removed it: the run's work was kept until "+record.Expires.Format(time.DateOnly), func() error {
 					return c.remove(ctx, record, workspace.RemoveForced)
 				})
 			}
 			for _, w := range record.Plan.Workspaces() {
-				if c.worthKeeping(ctx, w) != "" {
+				if c.WorthKeeping(ctx, w) != "" {
 					return nil
 				}
 			}
-			return c.do(record.Name, "removed it: the run's work is all in your repository", func() error {
+			return c.Do(record.Name, "removed it: the run's work is all in your repository", func() error {
 				return c.remove(ctx, record, workspace.RemoveSaved)
 			})
 		}))

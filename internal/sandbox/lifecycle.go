@@ -2,15 +2,21 @@ package sandbox
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"forage"
 	"forage/internal/agent"
-	"forage/internal/deadline"
+	"forage/internal/hostile"
+	"forage/internal/sandbox/plan"
+	"forage/internal/sandbox/work"
 	"forage/internal/sshkeys"
 	"forage/internal/store"
 	"forage/internal/supervisor"
@@ -19,144 +25,75 @@ import (
 
 // Up creates a sandbox and starts it; a stopped one with the same plan is
 // started again. It returns when the sandbox is usable.
-func (s *Service) Up(ctx context.Context, opts Options) (Status, error) {
-	for range maxPlans - 1 {
-		if status, err := s.up(ctx, opts); !errors.Is(err, errOutdated) {
-			return status, err
-		}
-	}
-	return s.up(ctx, opts)
-}
-
-// maxPlans is how often Up plans: others may be at work on the same name, such as a supervisor that
-// undoes a start that was killed.
-const maxPlans = 5
-
-var errOutdated = errors.New("it was made or removed while this was planned")
-
-func outdated(name string) error {
-	return forage.WithHint(
-		forage.Errorf(forage.ErrRefused, "another command is working on the sandbox %q: %w", name, errOutdated), "try again")
-}
-
-// unattended says whether a sandbox that is locked by us is being started: its launcher was killed.
-// The record of a run says so to its end.
-func unattended(record store.Record) bool {
-	return record.Phase == forage.PhaseCreating && !record.Plan.Ephemeral
-}
-
-// startLook is how often a start is looked at whose caller has gone.
-const startLook = 10 * time.Millisecond
-
-// awaitStart waits until such a start has succeeded after all, or its supervisor has taken it back.
-func (s *Service) awaitStart(ctx context.Context, name string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, deadline.Answer, forage.WithHint(
-		forage.Errorf(forage.ErrRefused, "a start of the sandbox %q that was interrupted has not ended in %v", name, deadline.Answer),
-		"forage-ctl down "+name))
-	defer cancel()
-	for s.alive(name) {
-		if record, err := s.Store.Load(name); err != nil || !unattended(record) {
-			return nil // what is wrong is met again
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(startLook):
-		}
-	}
-	return nil
-}
-
-func (s *Service) up(ctx context.Context, opts Options) (Status, error) {
-	if err := s.tidy(ctx, opts.Name); err != nil {
-		return Status{}, err
-	}
-	planned, err := s.planned(ctx, opts)
-	if err != nil {
-		return Status{}, err
-	}
-	if planned.missing != nil {
-		return Status{}, planned.missing
-	}
-	plan := planned.plan
-	s.tell(append(planned.notes, logoutNote(s.Caller.UID, s.Caller.User, "/")))
-	s.tellAlong(planned.along)
-	unlock, err := s.lock(ctx, plan.Name)
+func (s *Service) Up(ctx context.Context, opts plan.Options) (Status, error) {
+	unlock, err := s.lock(ctx, opts.Name)
 	if err != nil {
 		return Status{}, err
 	}
 	defer unlock()
-	running := s.alive(plan.Name)
-	record, err := s.settled(ctx, plan.Name)
-	if !errors.Is(err, forage.ErrNotFound) && err != nil {
+	record, there, err := s.found(ctx, opts.Name)
+	if err != nil {
 		return Status{}, err
 	}
-	switch there := err == nil; {
-	case there && running && unattended(record):
-		if err = s.awaitStart(ctx, plan.Name); err == nil {
-			err = outdated(plan.Name)
-		}
-	case there && running:
+	made, err := s.Plan(ctx, opts)
+	if err == nil {
+		err = made.Missing
+	}
+	if err != nil {
+		return Status{}, err
+	}
+	s.tell(append(made.Notes, logoutNote(s.Caller.UID, s.Caller.User, "/")))
+	s.tellDetail(made.Detail)
+	switch {
+	case there && s.Alive(opts.Name):
 		err = forage.WithHint(
-			forage.Errorf(forage.ErrRefused, "a sandbox named %q is already running", plan.Name),
-			"attach with `forage-ctl ssh "+plan.Name+"`, or choose another name")
-	case !record.CreatedAt.Equal(planned.against):
-		err = outdated(plan.Name)
+			forage.Errorf(forage.ErrRefused, "a sandbox named %q is already running", opts.Name),
+			"attach with `forage-ctl ssh "+opts.Name+"`, or choose another name")
 	case there:
-		if err = samePlan(record.Plan, plan); err == nil {
+		if err = plan.Same(record.Plan, made.Plan); err == nil {
 			err = s.launch(ctx, record)
 		}
 	default:
-		err = s.create(ctx, plan)
+		err = s.create(ctx, made.Plan, nil)
 	}
 	if err != nil {
 		return Status{}, err
 	}
-	record, err = s.Store.Load(plan.Name)
+	record, err = s.Store.Load(opts.Name)
 	return s.status(ctx, record), err
 }
 
-// tidy finishes an interrupted creation or removal of the sandbox, so that what is half made is not
-// in the way of the next plan for that name. If there was none, it writes nothing.
-func (s *Service) tidy(ctx context.Context, name string) error {
-	record, err := s.Store.Load(name)
-	listed := errors.Is(err, forage.ErrNotFound) && len(s.stillListed(name)) > 0
-	if !listed && (err != nil || unsettled(record) == "" || s.alive(name)) {
-		return nil // what is wrong is met again
+// found is the record of a sandbox whose lock the caller holds, if there is one, after what was
+// interrupted of it is finished: what is half made is not in the way of a plan for that name.
+func (s *Service) found(ctx context.Context, name string) (record store.Record, there bool, err error) {
+	record, err = s.settled(ctx, name)
+	if errors.Is(err, forage.ErrNotFound) {
+		return record, false, s.Work.Unlist(ctx, name)
 	}
-	unlock, err := s.lock(ctx, name)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	if listed {
-		return s.unlist(ctx, name)
-	}
-	if _, err = s.settled(ctx, name); errors.Is(err, forage.ErrNotFound) {
-		return nil
-	}
-	return err
+	return record, err == nil, err
 }
 
 // tell passes on what the user should know.
 func (s *Service) tell(notes []string) {
 	for _, note := range notes {
 		if note != "" {
-			s.notify(note)
+			s.Notify(note)
 		}
 	}
 }
 
-// create makes the record and the keys of a new sandbox and starts it. When
-// that fails, nothing is left.
-func (s *Service) create(ctx context.Context, plan forage.Plan) error {
-	return s.createFilled(ctx, plan, nil)
+func (s *Service) tellDetail(texts []string) {
+	for _, text := range texts {
+		if s.detail != nil {
+			s.detail(text)
+		}
+	}
 }
 
-// createFilled is create, with a function that fills the workspaces before anything runs in them;
-// nil: they stay as they are made.
-func (s *Service) createFilled(ctx context.Context, plan forage.Plan, fill func(context.Context, store.Record) error) error {
-	hostEnv, err := s.hostEnv(plan)
+// create makes the record and the keys of a new sandbox and starts it. fill, if set, fills the
+// workspaces before anything runs in them. When that fails, nothing is left.
+func (s *Service) create(ctx context.Context, plan forage.Plan, fill func(context.Context, store.Record) error) error {
+	hostEnv, err := s.HostEnv(plan)
 	if err != nil {
 		return err
 	}
@@ -172,7 +109,7 @@ func (s *Service) createFilled(ctx context.Context, plan forage.Plan, fill func(
 		record, err = s.createWorkspaces(ctx, record, fill)
 	}
 	if err == nil {
-		err = s.keepLook(ctx, &record)
+		err = s.Work.KeepLook(ctx, &record)
 	}
 	if err == nil {
 		record, err = s.spawnSomewhere(ctx, record, hostEnv)
@@ -185,7 +122,7 @@ func (s *Service) createFilled(ctx context.Context, plan forage.Plan, fill func(
 
 // createWorkspaces makes the workspaces of a sandbox that is on record.
 func (s *Service) createWorkspaces(ctx context.Context, record store.Record, fill func(context.Context, store.Record) error) (store.Record, error) {
-	if err := s.makeWorkspaces(ctx, record.Plan); err != nil {
+	if err := s.Work.Make(ctx, record.Plan); err != nil {
 		return record, err
 	}
 	if fill != nil {
@@ -193,7 +130,7 @@ func (s *Service) createWorkspaces(ctx context.Context, record store.Record, fil
 			return record, err
 		}
 	}
-	if len(madeParts(record.Plan)) == 0 {
+	if len(work.MadeParts(record.Plan)) == 0 {
 		return record, nil
 	}
 	record.WorkspaceReady = true
@@ -213,15 +150,6 @@ func unmake(record store.Record) workspace.Removal {
 	}
 }
 
-// awaitFree waits for a run that has taken back its record, and has its lock still.
-func (s *Service) awaitFree(ctx context.Context, name string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, deadline.End, forage.WithHint(
-		forage.Errorf(forage.ErrRefused, "a sandbox called %s is running that is not on record in %s", name, s.Places.State),
-		"choose another name, or end it with the state folder that it was started with"))
-	defer cancel()
-	return s.awaitEnd(ctx, name)
-}
-
 // newRecord puts the sandbox on record, which reserves its name and its port.
 func (s *Service) newRecord(ctx context.Context, plan forage.Plan, hostKey []byte) (store.Record, error) {
 	hostLine, err := sshkeys.HostLine(hostKey)
@@ -231,10 +159,10 @@ func (s *Service) newRecord(ctx context.Context, plan forage.Plan, hostKey []byt
 	if err := s.Places.MakeRuntime(); err != nil {
 		return store.Record{}, err
 	}
-	if _, err := s.Store.Load(plan.Name); errors.Is(err, forage.ErrNotFound) { // one that is on record is refused, and not waited for
-		if err := s.awaitFree(ctx, plan.Name); err != nil {
-			return store.Record{}, err
-		}
+	if _, err := s.Store.Load(plan.Name); errors.Is(err, forage.ErrNotFound) && s.Alive(plan.Name) {
+		return store.Record{}, forage.WithHint(
+			forage.Errorf(forage.ErrRefused, "a sandbox called %s is running that is not on record in %s", plan.Name, s.Places.State),
+			"choose another name, or end it with the state folder that it was started with")
 	}
 	var ports store.Ports
 	if !plan.Ephemeral {
@@ -263,8 +191,8 @@ func (s *Service) prepareFiles(record store.Record, hostKey []byte) error {
 // starts the agent's window again if that has ended.
 func (s *Service) Start(ctx context.Context, name string) error {
 	return s.locked(ctx, name, func(store.Record) error {
-		if s.alive(name) {
-			if err := s.client(name).StartWindow(ctx); err == nil || s.alive(name) {
+		if s.Alive(name) {
+			if err := s.client(name).StartWindow(ctx); err == nil || s.Alive(name) {
 				return err
 			}
 		}
@@ -272,7 +200,7 @@ func (s *Service) Start(ctx context.Context, name string) error {
 		if err != nil {
 			return err
 		}
-		s.tell(s.missingSecrets(record.Plan))
+		s.tell(s.MissingSecrets(record.Plan))
 		if err := s.launch(ctx, record); err != nil {
 			return err
 		}
@@ -289,7 +217,7 @@ func (s *Service) tellResume(record store.Record) {
 		return
 	}
 	if known, ok := agent.Lookup(command[0]); ok {
-		s.notify(fmt.Sprintf("%s was started afresh; `forage-ctl exec %s -- %s` goes on with its last conversation",
+		s.Notify(fmt.Sprintf("%s was started afresh; `forage-ctl exec %s -- %s` goes on with its last conversation",
 			known.Name, record.Name, strings.Join(known.Resume, " ")))
 	}
 }
@@ -299,14 +227,14 @@ func (s *Service) launch(ctx context.Context, record store.Record) error {
 	if err := s.Places.MakeRuntime(); err != nil { // it may be gone since the record was made
 		return err
 	}
-	if err := stillThere(record.Plan, "started"); err != nil {
+	if err := work.StillThere(record.Plan, "started"); err != nil {
 		return err
 	}
-	hostEnv, err := s.hostEnv(record.Plan)
+	hostEnv, err := s.HostEnv(record.Plan)
 	if err != nil {
 		return err
 	}
-	if err := makeRoom(record.Plan); err != nil { // the user may have taken it away
+	if err := work.MakeRoom(record.Plan); err != nil { // the user may have taken it away
 		return err
 	}
 	if !record.Expires.IsZero() { // a run's result, which is a sandbox like others from now on
@@ -350,10 +278,10 @@ func (s *Service) spawn(ctx context.Context, record store.Record, hostEnv map[st
 	if err := errors.Join(makeHome(record.Plan.Spec), makeVolumes(record.Plan.Spec)); err != nil {
 		return err
 	}
-	end := s.progress(starting(record.Plan))
+	end := s.Progress(starting(record.Plan))
 	err := supervisor.Spawn(ctx, supervisor.Launch{
 		StateDir: s.Places.State, RuntimeDir: s.Places.Runtime, Name: record.Name,
-		Listen: s.Config.SSHListen, HostEnv: hostEnv, SecretEnv: s.secretEnv(record.Plan),
+		Listen: s.Config.SSHListen, HostEnv: hostEnv, SecretEnv: s.SecretEnv(record.Plan),
 		Notify: s.Config.Notify,
 	}, s.Places.Of(record.Name).Crash)
 	end()
@@ -369,8 +297,8 @@ func (s *Service) Stop(ctx context.Context, name string) error {
 		if err := s.halt(ctx, record); err != nil {
 			return err
 		}
-		s.bringCommits(ctx, record.Plan)
-		s.tellCount(ctx, record)
+		s.Work.BringCommits(ctx, record.Plan)
+		s.Work.TellCount(ctx, record)
 		return nil
 	})
 }
@@ -384,14 +312,6 @@ func starting(plan forage.Plan) string {
 	return what
 }
 
-// bringCommits is updateWorkspaces for who has done what was asked: what can't be brought is said.
-func (s *Service) bringCommits(ctx context.Context, plan forage.Plan) {
-	defer s.progress("bringing commits out of " + plan.Name)()
-	if err := s.updateWorkspaces(ctx, plan); err != nil {
-		s.notify(err.Error())
-	}
-}
-
 // Reset stops the sandbox and starts it afresh, with an empty home: everything but the workspace
 // and what is mounted is as it was at first.
 func (s *Service) Reset(ctx context.Context, name string) error {
@@ -403,9 +323,9 @@ func (s *Service) Reset(ctx context.Context, name string) error {
 		if err != nil {
 			return err
 		}
-		s.snapshotBefore(ctx, record, "reset")
-		s.tell(s.missingSecrets(record.Plan))
-		if err := stillThere(record.Plan, "started"); err != nil { // before the home goes
+		s.Work.SnapshotBefore(ctx, record, "reset")
+		s.tell(s.MissingSecrets(record.Plan))
+		if err := work.StillThere(record.Plan, "started"); err != nil { // before the home goes
 			return err
 		}
 		if err := s.removeHome(name); err != nil {
@@ -430,21 +350,115 @@ func (s *Service) locked(ctx context.Context, name string, f func(store.Record) 
 	return f(record)
 }
 
-// soon is how long a command that has ended waits for its commits: the supervisor brings what takes
-// longer.
-const soon = 5 * time.Second
+// The home of a sandbox that stays is a folder of the state folder. Everything in it was written
+// inside: on the host it is mounted and removed, and nothing in it is ever opened.
 
-// bringSoon is bringCommits for a sandbox that goes on: the command does not wait for a big import.
-func (s *Service) bringSoon(ctx context.Context, plan forage.Plan) {
-	defer s.progress("bringing commits out of " + plan.Name)()
-	bringing, enough := context.WithTimeout(ctx, soon)
-	defer enough()
-	err := s.updateWorkspaces(bringing, plan)
-	switch {
-	case err == nil:
-	case bringing.Err() != nil && ctx.Err() == nil:
-		s.notify("the commits of " + plan.Name + " are still being brought to its repository: `forage-ctl status " + plan.Name + "` says when they are there")
-	default:
-		s.notify(err.Error())
+// makeHome makes the home that is kept, unless it is there.
+func makeHome(spec forage.Spec) error {
+	if spec.KeptHome == "" {
+		return nil
 	}
+	return makeOwned(spec.KeptHome, spec.Identity)
+}
+
+// makeOwned makes a folder of the agent's below the state folder, unless it is there.
+func makeOwned(path string, who forage.Identity) error {
+	err := os.MkdirAll(filepath.Dir(path), 0o700)
+	if err == nil {
+		err = os.Mkdir(path, 0o700)
+	}
+	if errors.Is(err, fs.ErrExist) {
+		err = nil
+	}
+	if info, statErr := os.Lstat(path); err == nil && statErr == nil && info.Sys().(*syscall.Stat_t).Uid == 0 { // root made it
+		err = os.Lchown(path, who.HostUID, who.HostGID)
+	}
+	if err != nil {
+		return forage.WithHint(fmt.Errorf("making %s: %w", path, err), forage.HintWritableState)
+	}
+	return nil
+}
+
+// removeHome removes the home of a sandbox that does not run. It is moved first: a sandbox never
+// starts with half of one.
+func (s *Service) removeHome(name string) error {
+	if err := removeOwned(s.HomeOf(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("removing the home of %s: %w", name, err)
+	}
+	return nil
+}
+
+// removeOwned removes a folder that makeOwned has made. It is fs.ErrNotExist if there is none.
+func removeOwned(path string) error {
+	gone := filepath.Join(filepath.Dir(path), beingRemoved+filepath.Base(path)+"."+rand.Text())
+	if err := os.Rename(path, gone); err != nil {
+		return err
+	}
+	return hostile.RemoveAll(gone)
+}
+
+// beingRemoved begins the name of a home or volume that is being removed.
+const beingRemoved = "."
+
+// forget removes the last of a sandbox: its home and its record.
+func (s *Service) forget(name string, keepAudit bool) error {
+	if err := s.removeHome(name); err != nil {
+		return err
+	}
+	return s.Store.Delete(name, keepAudit)
+}
+
+// lostHomes removes the homes of sandboxes that are on no record, and what is left of removals of
+// homes and volumes that were killed.
+func (c *collector) lostHomes() error {
+	homes, _ := filepath.Glob(filepath.Join(c.HomesDir(), "*")) // the pattern is right
+	removed, _ := filepath.Glob(filepath.Join(c.VolumesDir(), beingRemoved+"*"))
+	var errs []error
+	for _, path := range append(homes, removed...) {
+		name, removed := strings.CutPrefix(filepath.Base(path), beingRemoved)
+		name, _, _ = strings.Cut(name, ".")
+		if forage.CheckName(name) != nil {
+			continue // not ours
+		}
+		errs = append(errs, c.UnlessBusy(name, func() error {
+			if !removed && c.OnRecord(name) {
+				return nil
+			}
+			return c.Do(name, "removed "+path, func() error { return hostile.RemoveAll(path) })
+		}))
+	}
+	return errors.Join(errs...)
+}
+
+// withWorkspaces fills in what a record says of its plan's workspaces.
+func withWorkspaces(record store.Record) store.Record {
+	main := record.Plan.Workspace
+	record.Workspace, record.WorkspaceMode = main.Path, main.Mode
+	record.SourceRepo, record.GitBranch = main.Source, main.Branch
+	if main.Mode == forage.WorkspaceJJ {
+		record.JJWorkspaceName = record.Name
+	}
+	if len(record.Plan.Parts) == 0 {
+		return record
+	}
+	for _, w := range record.Plan.Workspaces() {
+		record.WorkspaceMounts = append(record.WorkspaceMounts, store.WorkspaceMount{
+			Name: w.Name, ContainerPath: w.Target, HostPath: w.Path, SourceRepo: w.Source,
+			Mode: string(w.Mode), Branch: w.Branch, ReadOnly: w.ReadOnly,
+		})
+	}
+	return record
+}
+
+// lockNotice is after how long the user is told what is waited for. Most of what is done to a
+// sandbox takes less.
+const lockNotice = 5 * time.Second
+
+// lock is Store.Lock that says so when it waits.
+func (s *Service) lock(ctx context.Context, name string) (unlock func(), err error) {
+	notice := time.AfterFunc(lockNotice, func() {
+		s.Notify("waiting for another forage-ctl that works on " + name + "; if it was stopped (Ctrl-Z), have it go on, or end it")
+	})
+	defer notice.Stop()
+	return s.Store.Lock(ctx, name)
 }

@@ -3,7 +3,6 @@ package sandbox
 import (
 	"context"
 	"errors"
-	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"forage"
 	"forage/internal/deadline"
+	"forage/internal/sandbox/work"
 	"forage/internal/store"
 	"forage/internal/supervisor"
 )
@@ -19,17 +19,17 @@ import (
 // List returns every sandbox, by name. The user is told of each record that can't be read.
 func (s *Service) List(ctx context.Context) ([]Status, error) {
 	records, err := s.tellBroken()
-	statuses, shown := make([]Status, len(records)), make([]shownWork, len(records))
+	statuses, shown := make([]Status, len(records)), make([]work.Shown, len(records))
 	var asked sync.WaitGroup
 	for i, record := range records {
 		asked.Go(func() {
 			statuses[i] = s.status(ctx, record)
 		})
-		asked.Go(func() { shown[i] = s.shownWork(ctx, record) })
+		asked.Go(func() { shown[i] = s.Work.Shown(ctx, record) })
 	}
 	asked.Wait()
 	for i := range statuses {
-		statuses[i].Unsaved, statuses[i].Branch = shown[i].unsaved, shown[i].branch
+		statuses[i].Unsaved, statuses[i].Branch = shown[i].Unsaved, shown[i].Branch
 	}
 	slices.SortFunc(statuses, func(a, b Status) int {
 		return strings.Compare(a.Name, b.Name)
@@ -37,53 +37,10 @@ func (s *Service) List(ctx context.Context) ([]Status, error) {
 	return statuses, err
 }
 
-// shownWork is what a list says of a workspace.
-type shownWork struct {
-	unsaved *bool  // nil: not known in time, or the folder is the user's own
-	branch  string // that the commits are on; "" where it was not made yet
-}
-
-// shownWork brings commits to where the user looks for them, and says whether work is left that
-// would be lost. Where commits can't be brought, status says why.
-func (s *Service) shownWork(ctx context.Context, record store.Record) shownWork {
-	ctx, looked := within(ctx, showPatience)
-	defer looked()
-	shown, known := shownWork{branch: record.GitBranch}, true
-	made := record.Phase != forage.PhaseCreating && record.Phase != forage.PhaseRemoving
-	before, now := map[string]seen{}, map[string]seen{}
-	_ = readJSON(s.seenFile(record.Name), &before) // without it git is asked
-	for i, w := range record.Plan.Workspaces() {
-		provider, err := s.Workspaces.New(w.Mode)
-		if err != nil {
-			return shown
-		}
-		direct := w.Mode == forage.WorkspaceDirect
-		if direct || w.ReadOnly || !made {
-			update, err := provider.Update(ctx, w)
-			if i == 0 && direct && err == nil && update.After == "" { // it is made for the first commit
-				shown.branch = ""
-			}
-			continue
-		}
-		part, err := s.isUnsaved(ctx, provider, w, before[w.Name])
-		now[w.Name] = part
-		known = known && err == nil
-		found := part.Unsaved || shown.unsaved != nil && *shown.unsaved
-		shown.unsaved = &found
-	}
-	if !maps.Equal(before, now) {
-		_ = writeWhole(s.seenFile(record.Name), now, false) // that it can't be kept only costs time
-	}
-	if !known {
-		shown.unsaved = nil
-	}
-	return shown
-}
-
 // Names are the sandboxes whose records can be read; the error names the others. No supervisor is
 // asked.
 func (s *Service) Names() ([]string, error) {
-	records, err := s.readable()
+	records, err := s.Readable()
 	names := make([]string, len(records))
 	for i, record := range records {
 		names[i] = record.Name
@@ -96,19 +53,9 @@ func (s *Service) Names() ([]string, error) {
 func (s *Service) tellBroken() ([]store.Record, error) {
 	records, broken, err := s.Store.List()
 	for _, record := range broken {
-		s.notify(record.Note())
+		s.Notify(record.Note())
 	}
 	return records, err
-}
-
-// readable are the records that can be read; the error names the others.
-func (s *Service) readable() ([]store.Record, error) {
-	records, broken, err := s.Store.List()
-	errs := []error{err}
-	for _, record := range broken {
-		errs = append(errs, record)
-	}
-	return records, errors.Join(errs...)
 }
 
 // Status returns one sandbox, and what has become of its work.
@@ -118,10 +65,10 @@ func (s *Service) Status(ctx context.Context, name string) (Status, error) {
 		return Status{}, err
 	}
 	status := s.status(ctx, record)
-	status.Refusals = s.withSets(ctx, record.Plan, status.Refusals)
+	status.Refusals = s.WithSets(ctx, record.Plan, status.Refusals)
 	s.shown(name, status.Refusals)
 	if status.Status != string(forage.PhaseCreating) && record.Phase != forage.PhaseRemoving { // that of a run is PhaseCreating to its end
-		status.Work = s.work(ctx, showPatience, record.Plan.Workspaces())
+		status.Work = s.Work.Of(ctx, work.ShowPatience, record.Plan.Workspaces())
 	}
 	return status, nil
 }
@@ -142,7 +89,7 @@ func (s *Service) status(ctx context.Context, record store.Record) Status {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(startLook):
+		case <-time.After(10 * time.Millisecond):
 		}
 		if now, err := s.Store.Load(record.Name); err == nil {
 			record = now
@@ -156,7 +103,7 @@ func (s *Service) statusNow(ctx context.Context, record store.Record) (status St
 	if argv := record.Plan.Spec.Command; len(argv) > 0 {
 		status.Agent = path.Base(argv[0])
 	}
-	if !s.alive(record.Name) {
+	if !s.Alive(record.Name) {
 		now, err := s.Store.Load(record.Name)
 		if record.Phase == forage.PhaseRunning && err == nil && now.Phase != forage.PhaseRunning {
 			return status, true // it was written meanwhile
@@ -184,4 +131,89 @@ func (s *Service) statusNow(ctx context.Context, record store.Record) (status St
 		status.Status = string(forage.PhaseCreating)
 	}
 	return status, false
+}
+
+// Traffic is what one sandbox asks of the network.
+type Traffic struct {
+	Sandbox string `json:"sandbox"`
+	Running bool   `json:"running"`
+	supervisor.Traffic
+}
+
+// Traffic returns what the sandboxes of those names ask of the network, or all that run where there
+// are no names. One that doesn't run has what it used before. The error says which could not be
+// asked; the others are there all the same.
+func (s *Service) Traffic(ctx context.Context, names []string) ([]Traffic, error) {
+	all := len(names) == 0
+	var errs []error
+	if all {
+		var err error
+		names, err = s.Names()
+		errs = append(errs, err)
+	}
+	traffic := make([]Traffic, 0, len(names))
+	for _, name := range names {
+		one, err := s.trafficOf(ctx, name)
+		if all && errors.Is(err, forage.ErrNotFound) {
+			continue // it was removed meanwhile
+		}
+		errs = append(errs, err)
+		if err == nil && (one.Running || !all) {
+			traffic = append(traffic, one)
+		}
+	}
+	return traffic, errors.Join(errs...)
+}
+
+func (s *Service) trafficOf(ctx context.Context, name string) (Traffic, error) {
+	record, err := s.Store.Load(name)
+	if err != nil {
+		return Traffic{}, err
+	}
+	one := Traffic{Sandbox: name, Running: s.Alive(name)}
+	if one.Running {
+		one.Traffic, err = s.client(name).Traffic(ctx)
+		if !supervisor.Closed(err) {
+			return one, err
+		}
+		one.Running = false // it is starting, or ending
+	}
+	one.Traffic, err = supervisor.TrafficBefore(s.Places.Of(name).Usage, record.Plan.Traffic)
+	return one, err
+}
+
+// looksPatience bounds how long ps waits for looks through workspaces, all together.
+const looksPatience = 3 * time.Second
+
+// CountFindings adds to each status how many findings there are, as far as that can be found out in
+// time.
+func (s *Service) CountFindings(ctx context.Context, statuses []Status) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // who is not waited for any more ends
+	type look struct{ at, count int }
+	done := make(chan look, len(statuses))
+	places := make(chan struct{}, 2) // more only slow each other down
+	for i, status := range statuses {
+		statuses[i].FindingCount = -1
+		go func() {
+			places <- struct{}{}
+			defer func() { <-places }()
+			found, err := s.Work.FindingsOf(ctx, status.Record)
+			if err != nil {
+				done <- look{i, -1}
+				return
+			}
+			done <- look{i, len(found)}
+		}()
+	}
+	timer := time.NewTimer(looksPatience)
+	defer timer.Stop()
+	for range statuses {
+		select {
+		case l := <-done:
+			statuses[l.at].FindingCount = l.count
+		case <-timer.C:
+			return
+		}
+	}
 }

@@ -10,14 +10,14 @@ import (
 
 // TestWhoWaitsForASandboxIsToldSo: another command may be at work on it, or have been stopped.
 func TestWhoWaitsForASandboxIsToldSo(t *testing.T) {
-	s := newService(t)
+	s := testService(t)
 	unlock, err := s.Store.Lock(t.Context(), "box")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer unlock()
 	told := make(chan string, 1)
-	s.notify = func(text string) { told <- text }
+	s.Notify = func(text string) { told <- text }
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Stop(ctx, "box") }()

@@ -5,13 +5,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"forage"
 	"io"
 	"os"
 	"strings"
+	"sync"
+	"time"
 
+	"forage/internal/agent"
+	"forage/internal/screen"
 	"forage/internal/store"
 	"forage/internal/supervisor"
 	"forage/internal/tail"
+	"forage/internal/term"
 )
 
 // LogOptions says what Logs shows.
@@ -144,4 +150,151 @@ func seekLines(file *os.File, n int) (int64, error) {
 	}
 	_, err = file.Seek(0, io.SeekStart)
 	return end, err
+}
+
+// Bounds of what is drawn: bytes from the end of a log, and how long that may take.
+const (
+	maxDrawn   = 2 << 20
+	drawnLimit = 10 * time.Second
+)
+
+// The size of the agent's window, until the log says another.
+const (
+	drawnColumns = 200
+	drawnRows    = 50
+)
+
+// restTime is how long a screen is left alone before it is printed while it is followed.
+const restTime = 500 * time.Millisecond
+
+// drawnLog prints what is written to it: line after line, until something is drawn. From then on it
+// prints lines that have scrolled away, and what else the screen shows whenever it has come to
+// rest.
+type drawnLog struct {
+	screen *screen.Screen
+	plain  io.Writer // prints what is not drawn
+	out    io.Writer
+
+	mu    sync.Mutex
+	shown []string // what was printed, from screen's first line on
+	gone  int      // screen.Dropped, of then
+	timer *time.Timer
+}
+
+// drawLog draws what is in file now.
+func drawLog(ctx context.Context, file *os.File, out io.Writer) (*drawnLog, error) {
+	d := &drawnLog{screen: screen.New(drawnColumns, drawnRows), plain: term.NewWriter(out), out: out}
+	end, err := file.Seek(0, io.SeekEnd)
+	if err != nil {
+		return nil, err
+	}
+	from := max(0, end-maxDrawn)
+	ctx, cancel := context.WithTimeout(ctx, drawnLimit)
+	defer cancel()
+	buffer := make([]byte, 16<<10)
+	for part := io.NewSectionReader(file, from, end-from); ; {
+		n, err := part.Read(buffer)
+		if err == io.EOF {
+			return d, nil
+		}
+		if err == nil {
+			err = context.Cause(ctx)
+		}
+		if err == context.DeadlineExceeded {
+			err = forage.WithHint(forage.Errorf(forage.ErrRefused, "drawing it takes longer than %v", drawnLimit), "--raw shows the bytes")
+		}
+		if err != nil {
+			return nil, err
+		}
+		d.screen.Write(buffer[:n])
+	}
+}
+
+// Write draws or prints p.
+func (d *drawnLog) Write(p []byte) (int, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.screen.Drawn {
+		before := d.screen.Lines()
+		d.screen.Write(p)
+		if !d.screen.Drawn {
+			return d.plain.Write(p)
+		}
+		d.shown, d.gone = before, d.screen.Dropped
+	} else {
+		d.screen.Write(p)
+	}
+	if err := d.show(d.screen.Above()); err != nil {
+		return 0, err
+	}
+	if d.timer == nil {
+		d.timer = time.AfterFunc(restTime, func() { _ = d.rest() })
+	}
+	d.timer.Reset(restTime)
+	return len(p), nil
+}
+
+// rest prints what the screen shows now.
+func (d *drawnLog) rest() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.screen.Drawn {
+		return nil
+	}
+	return d.show(len(d.screen.Lines()))
+}
+
+// show prints the first n lines, from the first on that is not as it was printed.
+func (d *drawnLog) show(n int) error {
+	now := d.screen.Lines()
+	now = now[:min(n, len(now))]
+	d.shown = d.shown[min(d.screen.Dropped-d.gone, len(d.shown)):]
+	d.gone = d.screen.Dropped
+	same := 0
+	for same < len(now) && same < len(d.shown) && now[same] == d.shown[same] {
+		same++
+	}
+	if same == len(now) {
+		return nil
+	}
+	d.shown = now
+	return d.print(now[same:])
+}
+
+func (d *drawnLog) print(lines []string) error {
+	var b strings.Builder
+	for _, line := range lines {
+		b.WriteString(term.Escape(line) + "\n")
+	}
+	_, err := io.WriteString(d.out, b.String())
+	return err
+}
+
+// bellPause is how long a bell is still after it has rung.
+const bellPause = 5 * time.Second
+
+// bell rings w when what is written to it says that the agent waits after it has worked, or has
+// ended.
+func bell(record store.Record, w io.Writer) io.Writer {
+	var known agent.Agent
+	if argv := record.Plan.Spec.Command; len(argv) > 0 {
+		known, _ = agent.Lookup(argv[0])
+	}
+	worked, last := false, time.Time{}
+	return &agent.Watcher{Activity: known.Activity, Changed: func(state string, ended bool) {
+		if now := time.Now(); (ended || worked && state == agent.Waiting) && now.Sub(last) > bellPause {
+			last = now
+			_, _ = io.WriteString(w, "\a") // a terminal that has gone hears nothing
+		}
+		worked = state == agent.Working
+	}}
+}
+
+// ring rings the user's terminal while ctx lasts, if the user wants that.
+func (s *Service) ring(ctx context.Context, record store.Record, w io.Writer) {
+	if s.Config == nil || !s.Config.Notify.Bell || w == nil {
+		return
+	}
+	options := LogOptions{Lines: 0, Follow: true, Raw: true, Bell: w}
+	go func() { _ = s.followLog(ctx, record, s.Places.Of(record.Name).Log, options, io.Discard) }()
 }

@@ -12,6 +12,7 @@ import (
 
 	"forage"
 	"forage/internal/probe"
+	"forage/internal/sandbox/plan"
 )
 
 // Proof is what was found inside a sandbox of one runtime.
@@ -71,13 +72,13 @@ func (s *Service) prove(ctx context.Context, runtimeName string) ([]probe.Result
 	const inside = "/forage-probe"
 	var out, errOut bytes.Buffer
 	quiet := *s
-	quiet.notify = func(string) {} // the result says what was refused
+	quiet.Notify = func(string) {} // the result says what was refused
 	own := *s.Config
 	own.Templates = maps.Clone(own.Templates)
 	generic := own.Templates["generic"]
 	generic.Env = nil // the probes would take it for the host's
 	own.Templates["generic"], quiet.Config = generic, &own
-	exit, err := quiet.Run(ctx, Options{
+	exit, err := quiet.Run(ctx, plan.Options{
 		Template: "generic", Workspace: workspace, Runtime: runtimeName, Network: string(forage.NetworkNone),
 		Mounts:  []string{self + ":" + inside + ":ro"},
 		Command: []string{inside, probe.Argument},

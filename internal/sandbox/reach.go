@@ -32,10 +32,10 @@ const detachNote = "#{prefix} d detaches: the agent goes on"
 // says so first.
 func (s *Service) Attach(ctx context.Context, name string, stdio Stdio) (int, error) {
 	stdio.TTY = true
-	if record, err := s.Store.Load(name); err == nil && s.alive(name) { // one that does not answer says so when it is reached for
+	if record, err := s.Store.Load(name); err == nil && s.Alive(name) { // one that does not answer says so when it is reached for
 		answer, err := s.client(name).Status(ctx)
 		if err == nil {
-			refused := s.withSets(ctx, record.Plan, answer.Refused)
+			refused := s.WithSets(ctx, record.Plan, answer.Refused)
 			s.tellRefusals(name, refused)
 			s.shown(name, refused)
 			s.tellEnded(name, answer)
@@ -58,7 +58,7 @@ func (s *Service) tellEnded(name string, answer supervisor.Response) {
 	if answer.ExitCode != nil {
 		how = fmt.Sprintf(" with status %d", *answer.ExitCode)
 	}
-	s.notify(fmt.Sprintf("the agent has ended%s: `forage-ctl start %s` starts it again, `forage-ctl logs %s` shows what it printed, `forage-ctl shell %s` opens a shell",
+	s.Notify(fmt.Sprintf("the agent has ended%s: `forage-ctl start %s` starts it again, `forage-ctl logs %s` shows what it printed, `forage-ctl shell %s` opens a shell",
 		how, name, name, name))
 }
 
@@ -92,7 +92,7 @@ func (s *Service) reach(ctx context.Context, name, method string, argv []string,
 	}
 	exit, err := s.runOver(ctx, client, record.Plan.Spec.Dir, argv, stdio)
 	if ctx.Err() == nil {
-		s.bringSoon(ctx, record.Plan)
+		s.Work.BringSoon(ctx, record.Plan)
 	}
 	return exit, err
 }
@@ -103,7 +103,7 @@ func (s *Service) running(name string) (store.Record, error) {
 	if err != nil {
 		return store.Record{}, err
 	}
-	if !s.alive(name) {
+	if !s.Alive(name) {
 		return store.Record{}, forage.WithHint(
 			fmt.Errorf("sandbox %q is not running", name), "start it with `forage-ctl start "+name+"`")
 	}

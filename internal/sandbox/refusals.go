@@ -4,18 +4,15 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"net"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
 
 	"forage"
 	"forage/internal/egress"
-	"forage/internal/hostset"
 	"forage/internal/policy"
-	"forage/internal/provider"
+	"forage/internal/sandbox/plan"
 	"forage/internal/store"
 )
 
@@ -42,10 +39,10 @@ const maxRefusals = 5
 // tellRefusals says what was refused, and what allows it.
 func (s *Service) tellRefusals(name string, all []Refusal) {
 	for _, refusal := range all[:min(len(all), maxRefusals)] {
-		s.notify(RefusalLine(refusal))
+		s.Notify(RefusalLine(refusal))
 	}
 	if more := len(all) - maxRefusals; more > 0 {
-		s.notify(fmt.Sprintf("%d more were refused: `forage-ctl audit %s --denied` has them", more, name))
+		s.Notify(fmt.Sprintf("%d more were refused: `forage-ctl audit %s --denied` has them", more, name))
 	}
 }
 
@@ -53,79 +50,20 @@ func (s *Service) tellRefusals(name string, all []Refusal) {
 // moment before --allow-last. Without the note that asks once more.
 func (s *Service) shown(name string, all []Refusal) {
 	if len(all) > 0 {
-		_ = writeWhole(s.Places.Of(name).Shown, all[0].Allow, false)
+		_ = store.WriteWhole(s.Places.Of(name).Shown, all[0].Allow, false)
 	}
 }
 
 // refusals asks the supervisor what was refused.
 func (s *Service) refusals(ctx context.Context, record store.Record) ([]Refusal, error) {
 	answer, err := s.client(record.Name).Status(ctx)
-	return s.withSets(ctx, record.Plan, answer.Refused), err
-}
-
-// withSets has the sets allow what belongs to one. The sets that the project's files or the command
-// speak for are looked for once on this host, if there is something that could belong to them.
-func (s *Service) withSets(ctx context.Context, plan forage.Plan, all []Refusal) []Refusal {
-	if len(all) == 0 {
-		return nil
-	}
-	known := s.knownSets()
-	proposed, _ := proposedSets(plan.Workspaces())
-	if argv := plan.Spec.Command; len(argv) > 0 {
-		if set, ok := commandSets[path.Base(argv[0])]; ok {
-			proposed = append(proposed, set)
-		}
-	}
-	for _, set := range proposed {
-		if _, asked := known[set]; asked {
-			continue
-		}
-		caller := s.toolCaller(hostileOf(plan))
-		caller.Get = nil // the project's files are no reason to ask a server
-		found, _ := hostset.Resolve(ctx, set[1:], caller)
-		known[set] = append([]string{}, found.Hosts...) // none: it is not asked for again
-		s.rememberSets(known)
-	}
-	for _, name := range provider.SetNames() {
-		if hosts := provider.SetHosts(name); hosts != nil {
-			known["@"+name] = hosts
-		}
-	}
-	for name, hosts := range s.Config.HostSets {
-		if !slices.Contains(hosts, "@"+name) {
-			known["@"+name] = hosts
-		}
-	}
-	var entries []setPolicy
-	for _, name := range slices.Sorted(maps.Keys(known)) {
-		network := forage.Network{Mode: forage.NetworkRestricted, Allow: []string{name}, Sets: known}
-		if rules, err := policy.Compile(network); err == nil {
-			entries = append(entries, setPolicy{name, rules})
-		}
-	}
-	all = slices.Clone(all)
-	for i, r := range all {
-		asked := policy.Request{Host: r.Host, Port: cmp.Or(r.Port, 443)}
-		for _, set := range entries {
-			if r.Allow != "" && policy.Decide(set.rules, asked).Verdict == policy.Allow {
-				all[i].Allow = set.name
-				break
-			}
-		}
-	}
-	return all
-}
-
-// setPolicy is a policy that allows one set alone.
-type setPolicy struct {
-	name  string
-	rules policy.Policy
+	return s.WithSets(ctx, record.Plan, answer.Refused), err
 }
 
 // lastRefused is what allows what was refused last, beside what change allows.
-func (s *Service) lastRefused(ctx context.Context, record store.Record, change NetworkChange) ([]string, forage.NetworkMode, error) {
+func (s *Service) lastRefused(ctx context.Context, record store.Record, change plan.NetworkChange) ([]string, forage.NetworkMode, error) {
 	var all []Refusal
-	if s.alive(record.Name) {
+	if s.Alive(record.Name) {
 		var err error
 		if all, err = s.refusals(ctx, record); err != nil {
 			return nil, "", err
@@ -146,7 +84,7 @@ func (s *Service) lastRefused(ctx context.Context, record store.Record, change N
 			fmt.Sprintf("the agent decides what is last; if it is what you mean, name it: forage-ctl network %s --allow %s", record.Name, last.Allow))
 	}
 	var shown string
-	if readJSON(s.Places.Of(record.Name).Shown, &shown) != nil || shown != last.Allow {
+	if store.ReadJSON(s.Places.Of(record.Name).Shown, &shown) != nil || shown != last.Allow {
 		s.shown(record.Name, all)
 		if len(all) > 1 { // else there is nothing to take it for
 			return nil, "", forage.WithHint(

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	"forage"
 	"forage/internal/guest/guestclient"
+	"forage/internal/sandbox/plan"
 	"forage/internal/sshkeys"
 	"forage/internal/store"
 	"forage/internal/supervisor"
@@ -24,24 +26,31 @@ const notFound = 127
 // Run runs one command in a throw-away sandbox and returns its exit code, beside an error where
 // that needs explaining. This process is the sandbox's supervisor: however it ends, the sandbox
 // ends too.
-func (s *Service) Run(ctx context.Context, opts Options, stdio Stdio) (exit int, err error) {
+func (s *Service) Run(ctx context.Context, opts plan.Options, stdio Stdio) (exit int, err error) {
 	opts.Ephemeral = true
-	if err := s.tidy(ctx, opts.Name); err != nil {
+	opts.Name = cmp.Or(opts.Name, plan.RunName())
+	unlock, err := s.lock(ctx, opts.Name)
+	if err != nil {
+		return 0, err
+	}
+	unlock = sync.OnceFunc(unlock)
+	defer unlock()
+	if _, _, err := s.found(ctx, opts.Name); err != nil {
 		return 0, err
 	}
 	newHostKey := sync.OnceValues(sshkeys.NewHost)
 	go newHostKey() // beside the plan
-	planned, err := s.planned(ctx, opts)
+	planned, err := s.Plan(ctx, opts)
 	if err != nil {
 		return 0, err
 	}
-	if planned.missing != nil {
-		return notFound, planned.missing
+	if planned.Missing != nil {
+		return notFound, planned.Missing
 	}
-	plan := planned.plan
-	s.tell(planned.notes)
-	s.tellAlong(planned.along)
-	hostEnv, err := s.hostEnv(plan)
+	plan := planned.Plan
+	s.tell(planned.Notes)
+	s.tellDetail(planned.Detail)
+	hostEnv, err := s.HostEnv(plan)
 	if err != nil {
 		return 0, err
 	}
@@ -53,10 +62,15 @@ func (s *Service) Run(ctx context.Context, opts Options, stdio Stdio) (exit int,
 	if err != nil {
 		return 0, err
 	}
-	record, lock, err := s.claim(ctx, plan, hostKey)
+	record, err := s.newRecord(ctx, plan, hostKey)
 	if err != nil {
 		return 0, err
 	}
+	lock, err := supervisor.Acquire(s.Places.Of(plan.Name).Dir)
+	if err != nil {
+		return 0, errors.Join(err, s.Store.Delete(plan.Name, true))
+	}
+	unlock() // from here on it is known by the supervisor's lock
 	// What was made is taken away again, or kept, even when ctx has ended.
 	end := ending{lock: lock, hostKey: hostKey}
 	defer func() { err = errors.Join(err, s.endRun(context.WithoutCancel(ctx), record, end)) }()
@@ -66,7 +80,7 @@ func (s *Service) Run(ctx context.Context, opts Options, stdio Stdio) (exit int,
 	if err := makeVolumes(plan.Spec); err != nil {
 		return 0, err
 	}
-	before, err := s.look(ctx, plan, &plan.Spec)
+	before, err := s.Work.Look(ctx, plan, &plan.Spec)
 	if err != nil {
 		return 0, err
 	}
@@ -76,7 +90,7 @@ func (s *Service) Run(ctx context.Context, opts Options, stdio Stdio) (exit int,
 			return 0, err
 		}
 	}
-	defer func() { s.tellFindings(context.WithoutCancel(ctx), plan, before) }() // when nothing runs any more
+	defer func() { s.Work.TellFindings(context.WithoutCancel(ctx), plan, before) }() // when nothing runs any more
 
 	paths := s.Places.Of(plan.Name)
 	rt, err := s.Runtimes.New(plan.Runtime)
@@ -86,11 +100,11 @@ func (s *Service) Run(ctx context.Context, opts Options, stdio Stdio) (exit int,
 	logins := make(chan login, 1)
 	running := plan
 	running.Spec.Session = false // the command has our terminal
-	started := s.progress(starting(plan))
+	started := s.Progress(starting(plan))
 	sandbox, err := supervisor.Start(ctx, supervisor.Setup{
 		Plan: running, Runtime: rt, Dir: paths.Dir, Network: plan.Network,
 		LogPath: paths.Log, AuditPath: paths.Audit, ImageCache: paths.ImageCache,
-		HostKey: hostKey, ClientKey: sshkeys.Line(signer.PublicKey()), HostEnv: hostEnv, SecretEnv: s.secretEnv(plan),
+		HostKey: hostKey, ClientKey: sshkeys.Line(signer.PublicKey()), HostEnv: hostEnv, SecretEnv: s.SecretEnv(plan),
 		Reachable:  func() { go s.logIn(ctx, record, logins) }, // beside the rest of the start
 		Update:     func(change func(*store.Record)) error { change(&record); return s.Store.Save(record) },
 		Workspaces: s.Workspaces,
@@ -102,12 +116,12 @@ func (s *Service) Run(ctx context.Context, opts Options, stdio Stdio) (exit int,
 	end.started = true
 	defer func() { err = errors.Join(err, sandbox.Stop()) }()
 	exit, err = s.runIn(ctx, sandbox, plan.Spec, logins, opts, stdio)
-	s.tellRefusals(plan.Name, s.withSets(context.WithoutCancel(ctx), plan, sandbox.Refused()))
+	s.tellRefusals(plan.Name, s.WithSets(context.WithoutCancel(ctx), plan, sandbox.Refused()))
 	return exit, err
 }
 
 // runIn runs the plan's command in a sandbox that has just been started.
-func (s *Service) runIn(ctx context.Context, sandbox *supervisor.Sandbox, spec forage.Spec, logins <-chan login, opts Options, stdio Stdio) (int, error) {
+func (s *Service) runIn(ctx context.Context, sandbox *supervisor.Sandbox, spec forage.Spec, logins <-chan login, opts plan.Options, stdio Stdio) (int, error) {
 	if err := sandbox.Record(execEvent("run", spec.Command)); err != nil {
 		return 0, err
 	}
@@ -160,27 +174,6 @@ func (s *Service) logIn(ctx context.Context, record store.Record, logins chan<- 
 }
 
 var errTimeout = errors.New("out of time")
-
-// claim puts a run on record and takes its run-time folder.
-func (s *Service) claim(ctx context.Context, plan forage.Plan, hostKey []byte) (store.Record, *supervisor.Lock, error) {
-	unlock, err := s.lock(ctx, plan.Name)
-	if err != nil {
-		return store.Record{}, nil, err
-	}
-	defer unlock()
-	if _, err := s.settled(ctx, plan.Name); err != nil && !errors.Is(err, forage.ErrNotFound) {
-		return store.Record{}, nil, err
-	}
-	record, err := s.newRecord(ctx, plan, hostKey)
-	if err != nil {
-		return store.Record{}, nil, err
-	}
-	lock, err := supervisor.Acquire(s.Places.Of(plan.Name).Dir)
-	if err != nil {
-		return store.Record{}, nil, errors.Join(err, s.Store.Delete(plan.Name, true))
-	}
-	return record, lock, nil
-}
 
 // runOver runs a command over an open connection.
 func (s *Service) runOver(ctx context.Context, client *guestclient.Client, dir string, argv []string, stdio Stdio) (int, error) {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/sandbox/plan"
 	"forage/internal/sshkeys"
 	"forage/internal/store"
 )
@@ -47,7 +48,7 @@ func (s *Service) SSHConfig(names []string) (string, error) {
 	var records []store.Record
 	var failed error
 	if len(names) == 0 {
-		records, failed = s.readable()
+		records, failed = s.Readable()
 	}
 	for _, name := range names {
 		record, err := s.running(name)
@@ -61,7 +62,7 @@ func (s *Service) SSHConfig(names []string) (string, error) {
 	}
 	var text strings.Builder
 	for _, record := range records {
-		if record.Port != 0 && s.alive(record.Name) {
+		if record.Port != 0 && s.Alive(record.Name) {
 			text.WriteString(s.sshBlock(record))
 		}
 	}
@@ -110,11 +111,11 @@ func (s *Service) writeSSHConfig() error {
 
 // keepSSHConfig brings the file up to date, if there is one: sandboxes have come or gone.
 func (s *Service) keepSSHConfig() {
-	if !exists(s.sshConfigFile()) {
+	if !plan.Exists(s.sshConfigFile()) {
 		return
 	}
 	if err := s.writeSSHConfig(); err != nil {
-		s.notify(fmt.Sprintf("the configuration for ssh could not be brought up to date: %v", err))
+		s.Notify(fmt.Sprintf("the configuration for ssh could not be brought up to date: %v", err))
 	}
 }
 

@@ -5,7 +5,7 @@ import "testing"
 // TestTrafficWhileOneEnds: one that is starting or ending has used what it has, and is not among
 // those that run.
 func TestTrafficWhileOneEnds(t *testing.T) {
-	s := newService(t)
+	s := testService(t)
 	_, end := running(t, s)
 	if traffic, err := s.Traffic(t.Context(), nil); err != nil || len(traffic) > 0 {
 		t.Errorf("those that run: %v, %v", traffic, err)

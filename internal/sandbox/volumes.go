@@ -3,15 +3,14 @@ package sandbox
 import (
 	"errors"
 	"fmt"
+	"forage/internal/sandbox/plan"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"forage"
-	"forage/internal/workspace"
 )
 
 // A named volume is a folder of the state folder that the sandboxes which name it share. Like a
@@ -24,49 +23,6 @@ type Volume struct {
 	Path string `json:"path"` // on the host
 	// UsedBy are the sandboxes that have it, whether or not they run.
 	UsedBy []string `json:"usedBy"`
-}
-
-func (s *Service) volumes() string {
-	return filepath.Join(workspace.Resolved(s.Places.State), "volumes")
-}
-
-// isPath says whether --volume has a path before its colon, and not a name.
-func isPath(text string) bool { return strings.HasPrefix(text, "/") || strings.HasPrefix(text, ".") }
-
-// parseVolume reads NAME:DST[:ro|rw].
-func (p *planner) parseVolume(flag, text string) (forage.Mount, error) {
-	name, rest, _ := strings.Cut(text, ":")
-	target, readOnly := strings.CutSuffix(rest, ":ro")
-	err := forage.CheckTarget(strings.TrimSuffix(target, ":rw"))
-	if nameErr := checkVolume(name); nameErr != nil {
-		err = nameErr
-	}
-	if err != nil {
-		return forage.Mount{}, forage.WithHint(forage.Errorf(forage.ErrUsage, "%s %q: %w", flag, text, err),
-			"write NAME:DST or NAME:DST:ro; a folder of yours begins with / or ./")
-	}
-	return p.volume(name, strings.TrimSuffix(target, ":rw"), !readOnly), nil
-}
-
-func (p *planner) volume(name, target string, writable bool) forage.Mount {
-	return forage.Mount{Source: filepath.Join(p.service.volumes(), name), Target: target, Writable: writable, Volume: true}
-}
-
-func checkVolume(name string) error {
-	if err := forage.CheckName(name); err != nil {
-		return forage.WithHint(forage.Errorf(forage.ErrUsage, "%q is not a volume's name", name), forage.Hint(err))
-	}
-	return nil
-}
-
-// templateVolumes adds the template's volumes, where the flags show nothing else.
-func (p *planner) templateVolumes() {
-	spec := &p.plan.Spec
-	for _, name := range slices.Sorted(maps.Keys(p.chosen.Volumes)) {
-		if target := p.chosen.Volumes[name]; !isMounted(*spec, target) {
-			spec.Mounts = append(spec.Mounts, p.volume(name, target, true))
-		}
-	}
 }
 
 // makeVolumes makes the volumes that are not there yet.
@@ -84,14 +40,14 @@ func makeVolumes(spec forage.Spec) error {
 
 // Volumes lists the named volumes. With records that can't be read, it lists them beside an error.
 func (s *Service) Volumes() ([]Volume, error) {
-	entries, err := os.ReadDir(s.volumes())
+	entries, err := os.ReadDir(s.VolumesDir())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	records, readErr := s.readable()
+	records, readErr := s.Readable()
 	var volumes []Volume
 	for _, entry := range entries {
-		volume := Volume{Name: entry.Name(), Path: filepath.Join(s.volumes(), entry.Name()), UsedBy: []string{}}
+		volume := Volume{Name: entry.Name(), Path: filepath.Join(s.VolumesDir(), entry.Name()), UsedBy: []string{}}
 		if forage.CheckName(volume.Name) != nil {
 			continue // on its way out
 		}
@@ -107,7 +63,7 @@ func (s *Service) Volumes() ([]Volume, error) {
 
 // RemoveVolume removes a volume with all that is in it, unless a sandbox has it.
 func (s *Service) RemoveVolume(name string) error {
-	if err := checkVolume(name); err != nil {
+	if err := plan.CheckVolume(name); err != nil {
 		return err
 	}
 	volumes, err := s.Volumes()
