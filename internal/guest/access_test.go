@@ -28,9 +28,6 @@ func TestOnlyAuthorizedKeys(t *testing.T) {
 			t.Errorf("%s lets in", name)
 		}
 	}
-	if _, err := guestclient.Dial(t.Context(), sb.socket, sb.signer, other.PublicKey()); err == nil || !strings.Contains(err.Error(), "host key") {
-		t.Errorf("a guest with another key: %v", err)
-	}
 }
 
 // What is not offered is refused, and nothing breaks.
@@ -125,7 +122,7 @@ func TestHandshakesAreBounded(t *testing.T) {
 		conn.Close()
 	}
 	eventually(t, "others are let in again", func() bool {
-		client, err := guestclient.Dial(t.Context(), sb.socket, sb.signer, sb.host)
+		client, err := sb.login(ssh.PublicKeys(sb.signer))
 		if err == nil {
 			client.Close()
 		}
@@ -135,7 +132,8 @@ func TestHandshakesAreBounded(t *testing.T) {
 
 func TestGarbageInsteadOfSSH(t *testing.T) {
 	sb := up(t, setup{})
-	for _, garbage := range []string{"", "GET / HTTP/1.1\r\n\r\n", "SSH-2.0-x\r\n" + strings.Repeat("\xff", 100000), strings.Repeat("\x00", 1<<20)} {
+	for _, garbage := range []string{"", "GET / HTTP/1.1\r\n\r\n", "SSH-2.0-x\r\n", "sSSH-2.0-x\r\n" + strings.Repeat("\xff", 100000),
+		"s" + strings.Repeat("\x00", 1<<20), "p" + strings.Repeat("\x00", 1<<20), "p" + strings.Repeat("\xff", 100)} {
 		conn, err := net.Dial("unix", sb.socket)
 		must(t, err)
 		conn.Write([]byte(garbage))

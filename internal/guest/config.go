@@ -1,5 +1,14 @@
 package guest
 
+import (
+	"net"
+
+	"forage/internal/guest/wire"
+)
+
+// ForSSH says of a new connection to the guest that a client of SSH follows, who has to log in.
+func ForSSH(conn net.Conn) error { return wire.Dial(conn, wire.SSH) }
+
 // Config is what the host tells a guest to do, once the runtime has built its
 // surroundings. It travels in the runtime's boot frame and is never written to disk.
 type Config struct {

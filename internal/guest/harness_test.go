@@ -375,7 +375,7 @@ func (sb *sandbox) waitEnd() {
 
 func (sb *sandbox) dial() *guestclient.Client {
 	sb.t.Helper()
-	client, err := guestclient.Dial(sb.t.Context(), sb.socket, sb.signer, sb.host)
+	client, err := guestclient.Dial(sb.t.Context(), sb.socket)
 	must(sb.t, err)
 	sb.t.Cleanup(func() { client.Close() })
 	return client

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/sys/unix"
 
+	"forage/internal/guest/wire"
 	"forage/internal/testdir"
 )
 
@@ -44,6 +45,7 @@ func (sb *sandbox) openSSH() *openSSH {
 				conn.Close()
 				continue
 			}
+			wire.Dial(guest, wire.SSH)
 			go func() { io.Copy(guest, conn); guest.(*net.UnixConn).CloseWrite() }()
 			go func() { io.Copy(conn, guest); conn.Close(); guest.Close() }()
 		}
@@ -238,6 +240,7 @@ func (sb *sandbox) rawClient() *ssh.Client {
 func (sb *sandbox) login(auth ...ssh.AuthMethod) (*ssh.Client, error) {
 	conn, err := net.Dial("unix", sb.socket)
 	must(sb.t, err)
+	must(sb.t, wire.Dial(conn, wire.SSH))
 	client, channels, requests, err := ssh.NewClientConn(conn, "", &ssh.ClientConfig{User: "agent", Auth: auth, HostKeyCallback: ssh.FixedHostKey(sb.host)})
 	if err != nil {
 		return nil, err

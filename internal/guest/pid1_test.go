@@ -181,7 +181,7 @@ func TestInitCommandFails(t *testing.T) {
 
 func TestBadConfiguration(t *testing.T) {
 	for name, change := range map[string]func(*guest.Config){
-		"host key":           func(c *guest.Config) { c.HostKey = nil },
+		"host key":           func(c *guest.Config) { c.HostKey = c.HostKey[:5] },
 		"authorized key":     func(c *guest.Config) { c.AuthorizedKeys = []string{"nonsense"} },
 		"restricted key":     func(c *guest.Config) { c.AuthorizedKeys[0] = `command="true" ` + c.AuthorizedKeys[0] },
 		"tmux is not there":  func(c *guest.Config) { c.Session, c.Command, c.Env = true, []string{"true"}, []string{"PATH=/nowhere"} },

@@ -20,7 +20,6 @@ import (
 // ending is what the end of a run needs.
 type ending struct {
 	lock    *supervisor.Lock
-	hostKey []byte
 	before  work.Baselines
 	started bool // something may have run inside
 }
@@ -51,7 +50,7 @@ func (s *Service) endRun(ctx context.Context, record store.Record, end ending) e
 
 // keepFiles makes what a sandbox that stays has beside its record.
 func (s *Service) keepFiles(record store.Record, end ending) error {
-	if err := s.prepareFiles(record, end.hostKey); err != nil {
+	if err := s.prepareFiles(record.Name); err != nil {
 		return err
 	}
 	return store.WriteJSON(s.Work.LookFile(record.Name), end.before)

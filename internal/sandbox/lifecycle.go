@@ -97,15 +97,11 @@ func (s *Service) create(ctx context.Context, plan forage.Plan, fill func(contex
 	if err != nil {
 		return err
 	}
-	hostKey, err := sshkeys.NewHost()
+	record, err := s.newRecord(ctx, plan)
 	if err != nil {
 		return err
 	}
-	record, err := s.newRecord(ctx, plan, hostKey)
-	if err != nil {
-		return err
-	}
-	if err = errors.Join(s.prepareFiles(record, hostKey), s.removeHome(plan.Name)); err == nil { // of one whose record was lost
+	if err = errors.Join(s.prepareFiles(record.Name), s.removeHome(plan.Name)); err == nil { // of one whose record was lost
 		record, err = s.createWorkspaces(ctx, record, fill)
 	}
 	if err == nil {
@@ -151,11 +147,7 @@ func unmake(record store.Record) workspace.Removal {
 }
 
 // newRecord puts the sandbox on record, which reserves its name and its port.
-func (s *Service) newRecord(ctx context.Context, plan forage.Plan, hostKey []byte) (store.Record, error) {
-	hostLine, err := sshkeys.HostLine(hostKey)
-	if err != nil {
-		return store.Record{}, err
-	}
+func (s *Service) newRecord(ctx context.Context, plan forage.Plan) (store.Record, error) {
 	if err := s.Places.MakeRuntime(); err != nil {
 		return store.Record{}, err
 	}
@@ -171,20 +163,28 @@ func (s *Service) newRecord(ctx context.Context, plan forage.Plan, hostKey []byt
 	return s.Store.Create(ctx, withWorkspaces(store.Record{
 		Name: plan.Name, Template: plan.Template, Runtime: plan.Runtime,
 		CreatedAt: time.Now().UTC(), Phase: forage.PhaseCreating,
-		Plan: plan, HostKey: hostLine, Network: plan.Network,
+		Plan: plan, Network: plan.Network,
 	}), ports)
 }
 
-// prepareFiles makes what a sandbox that outlives its command keeps beside its record.
-func (s *Service) prepareFiles(record store.Record, hostKey []byte) error {
-	paths := s.Places.Of(record.Name)
+// prepareFiles makes what a sandbox that outlives its command keeps beside its record: the
+// host key of its SSH port is one of them.
+func (s *Service) prepareFiles(name string) error {
+	paths := s.Places.Of(name)
 	if err := os.MkdirAll(paths.Generated, 0o700); err != nil {
 		return fmt.Errorf("making the sandbox's folder: %w", err)
 	}
-	knownHost := hostAlias(record.Name) + " " + record.HostKey + "\n"
+	hostKey, err := sshkeys.NewHost()
+	if err != nil {
+		return err
+	}
+	hostLine, err := sshkeys.HostLine(hostKey)
+	if err != nil {
+		return err
+	}
 	return errors.Join(
 		sshkeys.SaveHost(paths.HostKey, hostKey),
-		os.WriteFile(paths.KnownHosts, []byte(knownHost), 0o600))
+		os.WriteFile(paths.KnownHosts, []byte(hostAlias(name)+" "+hostLine+"\n"), 0o600))
 }
 
 // Start starts a stopped sandbox from its frozen plan; in a running one it

@@ -6,8 +6,6 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"golang.org/x/crypto/ssh"
-
 	"forage"
 	"forage/internal/agent"
 	"forage/internal/audit"
@@ -116,17 +114,9 @@ func execEvent(method string, argv []string) audit.Event {
 	return audit.Event{Kind: audit.Exec, Verdict: "allow", Method: method, Path: argv[0]}
 }
 
-// connect opens the guest's SSH, holding it to the host key on record.
+// connect reaches the guest of a running sandbox.
 func (s *Service) connect(ctx context.Context, record store.Record) (*guestclient.Client, error) {
-	signer, err := sshkeys.Client(s.Places.State)
-	if err != nil {
-		return nil, err
-	}
-	hostKey, _, _, _, err := ssh.ParseAuthorizedKey([]byte(record.HostKey))
-	if err != nil {
-		return nil, fmt.Errorf("reading the host key on record: %w", err)
-	}
-	return guestclient.Dial(ctx, supervisor.SSHSocket(s.Places.Of(record.Name).Dir), signer, hostKey)
+	return guestclient.Dial(ctx, supervisor.SSHSocket(s.Places.Of(record.Name).Dir))
 }
 
 // SSHCommand is the OpenSSH command line that logs in to the sandbox. With

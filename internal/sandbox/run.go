@@ -9,10 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"forage"
 	"forage/internal/guest/guestclient"
 	"forage/internal/sandbox/plan"
-	"forage/internal/sshkeys"
 	"forage/internal/store"
 	"forage/internal/supervisor"
 )
@@ -38,8 +36,6 @@ func (s *Service) Run(ctx context.Context, opts plan.Options, stdio Stdio) (exit
 	if _, _, err := s.found(ctx, opts.Name); err != nil {
 		return 0, err
 	}
-	newHostKey := sync.OnceValues(sshkeys.NewHost)
-	go newHostKey() // beside the plan
 	planned, err := s.Plan(ctx, opts)
 	if err != nil {
 		return 0, err
@@ -54,15 +50,7 @@ func (s *Service) Run(ctx context.Context, opts plan.Options, stdio Stdio) (exit
 	if err != nil {
 		return 0, err
 	}
-	signer, err := sshkeys.Client(s.Places.State)
-	if err != nil {
-		return 0, err
-	}
-	hostKey, err := newHostKey()
-	if err != nil {
-		return 0, err
-	}
-	record, err := s.newRecord(ctx, plan, hostKey)
+	record, err := s.newRecord(ctx, plan)
 	if err != nil {
 		return 0, err
 	}
@@ -72,7 +60,7 @@ func (s *Service) Run(ctx context.Context, opts plan.Options, stdio Stdio) (exit
 	}
 	unlock() // from here on it is known by the supervisor's lock
 	// What was made is taken away again, or kept, even when ctx has ended.
-	end := ending{lock: lock, hostKey: hostKey}
+	end := ending{lock: lock}
 	defer func() { err = errors.Join(err, s.endRun(context.WithoutCancel(ctx), record, end)) }()
 	if record, err = s.createWorkspaces(ctx, record, nil); err != nil {
 		return 0, err
@@ -97,15 +85,13 @@ func (s *Service) Run(ctx context.Context, opts plan.Options, stdio Stdio) (exit
 	if err != nil {
 		return 0, err
 	}
-	logins := make(chan login, 1)
 	running := plan
 	running.Spec.Session = false // the command has our terminal
 	started := s.Progress(starting(plan))
 	sandbox, err := supervisor.Start(ctx, supervisor.Setup{
 		Plan: running, Runtime: rt, Dir: paths.Dir, Network: plan.Network,
 		LogPath: paths.Log, AuditPath: paths.Audit, ImageCache: paths.ImageCache,
-		HostKey: hostKey, ClientKey: sshkeys.Line(signer.PublicKey()), HostEnv: hostEnv, SecretEnv: s.SecretEnv(plan),
-		Reachable:  func() { go s.logIn(ctx, record, logins) }, // beside the rest of the start
+		HostEnv: hostEnv, SecretEnv: s.SecretEnv(plan),
 		Update:     func(change func(*store.Record)) error { change(&record); return s.Store.Save(record) },
 		Workspaces: s.Workspaces,
 	})
@@ -115,21 +101,21 @@ func (s *Service) Run(ctx context.Context, opts plan.Options, stdio Stdio) (exit
 	}
 	end.started = true
 	defer func() { err = errors.Join(err, sandbox.Stop()) }()
-	exit, err = s.runIn(ctx, sandbox, plan.Spec, logins, opts, stdio)
+	exit, err = s.runIn(ctx, sandbox, record, opts, stdio)
 	s.tellRefusals(plan.Name, s.WithSets(context.WithoutCancel(ctx), plan, sandbox.Refused()))
 	return exit, err
 }
 
 // runIn runs the plan's command in a sandbox that has just been started.
-func (s *Service) runIn(ctx context.Context, sandbox *supervisor.Sandbox, spec forage.Spec, logins <-chan login, opts plan.Options, stdio Stdio) (int, error) {
+func (s *Service) runIn(ctx context.Context, sandbox *supervisor.Sandbox, record store.Record, opts plan.Options, stdio Stdio) (int, error) {
+	spec := record.Plan.Spec
 	if err := sandbox.Record(execEvent("run", spec.Command)); err != nil {
 		return 0, err
 	}
-	login := <-logins
-	if login.err != nil {
-		return 0, login.err
+	client, err := s.connect(ctx, record)
+	if err != nil {
+		return 0, err
 	}
-	client := login.client
 	defer client.Close()
 	over := make(chan struct{})
 	defer close(over)
@@ -160,17 +146,6 @@ func (s *Service) runIn(ctx context.Context, sandbox *supervisor.Sandbox, spec f
 		}
 	}
 	return exit, err
-}
-
-// login is a connection to a guest, or why there is none.
-type login struct {
-	client *guestclient.Client
-	err    error
-}
-
-func (s *Service) logIn(ctx context.Context, record store.Record, logins chan<- login) {
-	client, err := s.connect(ctx, record)
-	logins <- login{client, err}
 }
 
 var errTimeout = errors.New("out of time")

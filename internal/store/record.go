@@ -41,8 +41,7 @@ type Record struct {
 	// Expires is when gc removes the result of a run; zero: never.
 	Expires time.Time   `json:"expires,omitzero"`
 	Plan    forage.Plan `json:"plan"`
-	// HostKey is the sandbox's SSH host key, pinned (authorized_keys form). Its
-	// private half is in NAME.generated/host_key.
+	// HostKey is in records of earlier versions; it is not read.
 	HostKey string `json:"hostKey,omitempty"`
 	// Trees are the folders of the image cache that it was last started from.
 	Trees []string `json:"trees,omitempty"`

@@ -83,10 +83,14 @@ func (s *Sandbox) guestConfig() guest.Config {
 		env = append(env, name+"="+value)
 	}
 	slices.Sort(env)
+	var keys []string
+	if s.setup.HostKey != nil {
+		keys = append([]string{s.setup.ClientKey}, s.setup.Plan.AuthorizedKeys...)
+	}
 	return guest.Config{
 		Name:           spec.Name,
 		HostKey:        s.setup.HostKey,
-		AuthorizedKeys: append([]string{s.setup.ClientKey}, s.setup.Plan.AuthorizedKeys...),
+		AuthorizedKeys: keys,
 		Env:            env,
 		Dir:            spec.Dir,
 		Init:           spec.Init,

@@ -11,6 +11,7 @@ import (
 	"forage"
 	"forage/internal/accept"
 	"forage/internal/audit"
+	"forage/internal/guest"
 	"forage/internal/mux"
 )
 
@@ -80,12 +81,14 @@ func (r *relay) serve(conn net.Conn) {
 	if r.record(audit.Event{Kind: audit.Exec, Verdict: "allow", Method: "ssh", Reason: "connection to the SSH port"}) != nil {
 		return
 	}
-	guest, err := r.dial(r.ctx)
+	inside, err := r.dial(r.ctx)
 	if err != nil {
 		return
 	}
-	defer guest.Close()
-	stop := context.AfterFunc(r.ctx, func() { conn.Close(); guest.Close() })
+	defer inside.Close()
+	stop := context.AfterFunc(r.ctx, func() { conn.Close(); inside.Close() })
 	defer stop()
-	mux.Join(conn, guest)
+	if guest.ForSSH(inside) == nil {
+		mux.Join(conn, inside)
+	}
 }

@@ -35,7 +35,7 @@ type Setup struct {
 	// Listen and Port are the address of the SSH port on the host; port 0 is none.
 	Listen string
 	Port   int
-	// HostKey is the guest's SSH host key (see sshkeys.NewHost).
+	// HostKey is the guest's SSH host key (see sshkeys.NewHost); nil without an SSH port.
 	HostKey []byte
 	// ClientKey may log in, beside the plan's keys (a line of authorized_keys).
 	ClientKey string
@@ -46,9 +46,6 @@ type Setup struct {
 	// UsagePath is where what the sandbox has used of the network is kept between its starts; "" is
 	// nowhere.
 	UsagePath string
-	// Reachable, if set, is called as soon as the guest can be logged in to; it
-	// must return at once. What is asked for before Start returns is held back by the guest.
-	Reachable func()
 	// Workspaces brings commits that are made inside to the host's repositories; its zero value
 	// doesn't.
 	Workspaces Workspaces
@@ -97,9 +94,6 @@ func Start(ctx context.Context, setup Setup) (_ *Sandbox, err error) {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}
-	}
-	if setup.Reachable != nil {
-		setup.Reachable()
 	}
 	s.engine.Serve(s.instance.Egress())
 	s.guest = newGuestLink(s.instance.Control())

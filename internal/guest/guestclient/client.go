@@ -1,8 +1,7 @@
-// Package guestclient is the host's end of the SSH connection to a guest: it runs
-// programs inside as if they were local, and reaches files. The guest is hostile: its
-// key is pinned, nothing is forwarded to it, what it opens is refused, and every wait
-// for it is bounded but the one for a program to end. Text in errors may be the guest's: it is
-// escaped where it is printed.
+// Package guestclient is the host's end of a connection to a guest: it runs programs inside as if
+// they were local, and reaches files. The guest is hostile: nothing is forwarded to it, it can open
+// nothing, and every wait for it is bounded but the one for a program to end. Text in errors may be
+// the guest's: it is escaped where it is printed.
 package guestclient
 
 import (
@@ -16,7 +15,6 @@ import (
 	"github.com/pkg/sftp"
 	"golang.org/x/crypto/ssh"
 
-	"forage"
 	"forage/internal/deadline"
 	"forage/internal/guest/wire"
 	"forage/internal/unixsock"
@@ -24,45 +22,26 @@ import (
 
 // Client is a connection to a guest. Several programs may run over it at once.
 type Client struct {
-	conn ssh.Conn
+	conn *wire.Conn
 	sock net.Conn // below conn
 }
 
-// Dial connects to the guest behind the unix socket at path, whatever its
-// length, and logs in as signer. The guest has to own hostKey.
-func Dial(ctx context.Context, path string, signer ssh.Signer, hostKey ssh.PublicKey) (*Client, error) {
+// Dial connects to the guest behind the unix socket at path, whatever its length. Who may reach
+// that socket is its user.
+func Dial(ctx context.Context, path string) (*Client, error) {
 	conn, err := unixsock.Dial(ctx, path)
 	if err != nil {
 		return nil, err
 	}
-	return New(ctx, conn, signer, hostKey)
+	return New(conn)
 }
 
-// New logs in over conn, which the client owns from then on.
-func New(ctx context.Context, conn net.Conn, signer ssh.Signer, hostKey ssh.PublicKey) (*Client, error) {
-	defer deadline.Drop(ctx, deadline.Answer, conn)()
-	client, channels, requests, err := ssh.NewClientConn(wire.Buffered(conn), "sandbox", &ssh.ClientConfig{
-		Config:            wire.Algorithms(),
-		User:              forage.UserName,
-		Auth:              []ssh.AuthMethod{ssh.PublicKeys(signer)},
-		HostKeyCallback:   ssh.FixedHostKey(hostKey),
-		HostKeyAlgorithms: []string{hostKey.Type()},
-		ClientVersion:     "SSH-2.0-forage",
-	})
-	if err != nil {
-		conn.Close()
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
-		return nil, fmt.Errorf("logging in to the sandbox: %w", err)
+// New speaks to the guest at the other end of conn, which the client owns from then on.
+func New(conn net.Conn) (*Client, error) {
+	if err := wire.Dial(conn, wire.Plain); err != nil {
+		return nil, err
 	}
-	go ssh.DiscardRequests(requests)
-	go func() {
-		for channel := range channels {
-			channel.Reject(ssh.Prohibited, "the host opens channels, not the sandbox")
-		}
-	}()
-	return &Client{conn: client, sock: conn}, nil
+	return &Client{wire.NewConn(conn, false), conn}, nil
 }
 
 // Close ends the connection and with it all programs that run over it.

@@ -12,6 +12,8 @@ import (
 
 	"github.com/pkg/sftp"
 	"golang.org/x/crypto/ssh"
+
+	"forage/internal/guest/wire"
 )
 
 // lyingFiles are the files of a hostile guest: what is said of a folder is said by name alone.
@@ -83,7 +85,7 @@ func TestCopyFromLyingGuest(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			client := hostileGuest(t, func(_ *ssh.ServerConn, channel ssh.NewChannel) {
+			client := hostileGuest(t, func(_ *wire.Conn, channel ssh.NewChannel) {
 				sftp.NewRequestServer(accept(channel), sftp.Handlers{FileGet: test.files, FilePut: test.files, FileCmd: test.files, FileList: test.files}).Serve()
 			})
 			copier, closed, err := client.Copier(t.Context())

@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/sys/unix"
+
+	"forage/internal/guest/wire"
 )
 
 // deaf is a connection of which nothing is read any more once it is told so, until it is closed.
@@ -40,7 +42,7 @@ func deafGuest(t *testing.T) (*Client, <-chan *deaf) {
 		far = &deaf{Conn: conn, closed: make(chan struct{})}
 		t.Cleanup(func() { close(far.closed) })
 		return far
-	}, func(_ *ssh.ServerConn, channel ssh.NewChannel) {
+	}, func(_ *wire.Conn, channel ssh.NewChannel) {
 		accept(channel)
 		far.told.Store(true)
 		granted <- far

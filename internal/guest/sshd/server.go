@@ -10,6 +10,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 	"time"
@@ -36,7 +37,7 @@ const version = "SSH-2.0-OpenSSH_forage"
 // Options is what a Server needs.
 type Options struct {
 	Program        string   // path inside of this program, which is also the SFTP server
-	HostKey        []byte   // ed25519.PrivateKey
+	HostKey        []byte   // ed25519.PrivateKey; nil where there is no SSH port
 	AuthorizedKeys []string // authorized_keys lines (sshd(8)), without options
 	Tree           *boot.Tree
 	Env            []string // environment of everything started
@@ -78,6 +79,9 @@ func New(options Options) (*Server, error) {
 		}
 		s.keys[string(key.Marshal())] = true
 	}
+	if len(options.HostKey) == 0 {
+		return s, nil
+	}
 	if len(options.HostKey) != ed25519.PrivateKeySize {
 		return nil, fmt.Errorf("a host key of %d bytes", len(options.HostKey))
 	}
@@ -86,7 +90,7 @@ func New(options Options) (*Server, error) {
 		return nil, err
 	}
 	s.config = &ssh.ServerConfig{
-		Config:            wire.ServerAlgorithms(),
+		Config:            wire.Algorithms(),
 		PublicKeyCallback: s.authorize,
 		MaxAuthTries:      6,
 		ServerVersion:     version,
@@ -161,6 +165,19 @@ func (s *Server) serve(conn net.Conn) {
 	defer s.forget(conn)
 	defer conn.Close()
 	conn.SetDeadline(time.Now().Add(deadline.Answer))
+	var kind [1]byte
+	if _, err := io.ReadFull(conn, kind[:]); err != nil {
+		return
+	}
+	if kind[0] == wire.Plain {
+		conn.SetDeadline(time.Time{})
+		s.loggedIn(conn)
+		s.channels(wire.NewConn(conn, true).Opened())
+		return
+	}
+	if kind[0] != wire.SSH || s.config == nil {
+		return
+	}
 	client, channels, requests, err := ssh.NewServerConn(wire.Buffered(conn), s.config)
 	if err != nil {
 		return
@@ -170,6 +187,12 @@ func (s *Server) serve(conn net.Conn) {
 	// No global request is granted: not tcpip-forward, not streamlocal-forward.
 	// Refusing keepalive@openssh.com answers it.
 	go ssh.DiscardRequests(requests)
+	s.channels(channels)
+	client.Wait()
+}
+
+// channels serves those of one connection.
+func (s *Server) channels(channels <-chan ssh.NewChannel) {
 	open := make(chan struct{}, maxChannels)
 	for channel := range channels {
 		select {
@@ -182,7 +205,6 @@ func (s *Server) serve(conn net.Conn) {
 			channel.Reject(ssh.ResourceShortage, "too many channels")
 		}
 	}
-	client.Wait()
 }
 
 // channel serves one channel, to its end.

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"forage/internal/guest/wire"
 )
 
 // crowdedListener has no descriptor for the first connection.
@@ -45,6 +47,9 @@ func TestServeOutlivesACrowd(t *testing.T) {
 	server.Serve(listener)
 	if listener.conn != nil {
 		t.Fatal("the server let nobody in after a moment without descriptors")
+	}
+	if err := wire.Dial(client, wire.SSH); err != nil {
+		t.Fatal(err)
 	}
 	greeting := make([]byte, len(version))
 	if _, err := io.ReadFull(client, greeting); err != nil || string(greeting) != version {

@@ -37,7 +37,9 @@ func (s *Server) session(channel ssh.NewChannel) {
 	session := &session{server: s, channel: accepted, env: s.options.Env}
 	for request := range requests {
 		ok := session.handle(request)
-		if request.WantReply {
+		if plain, is := accepted.(interface{ Reply(bool) error }); is {
+			plain.Reply(ok)
+		} else if request.WantReply {
 			request.Reply(ok, nil)
 		}
 		session.begin()

@@ -1,7 +1,6 @@
-// Package wire is what the guest's SSH server and the host's client agree on
-// beyond the SSH standards: the algorithms of the connection, a request that
-// starts a program from an exact argv, and the names of signals. It is data and
-// parsing only.
+// Package wire is what the guest and the host's client agree on beyond the SSH standards: SSH's
+// channels over a socket that needs no encryption (Conn), a request that starts a program from an
+// exact argv, and the names of signals.
 package wire
 
 import "golang.org/x/crypto/ssh"
@@ -23,19 +22,9 @@ const (
 // holds 256 KiB with everything around it.
 const PartSize = 192 << 10
 
-// Algorithms are what Forage's client and server choose between themselves:
-// the quickest of the good ones. The channel never leaves the machine.
+// Algorithms are what the SSH server accepts: what a stock OpenSSH client prefers, the quickest
+// first.
 func Algorithms() ssh.Config {
-	return ssh.Config{
-		KeyExchanges: []string{ssh.KeyExchangeCurve25519},
-		Ciphers:      []string{ssh.CipherAES128GCM, ssh.CipherChaCha20Poly1305},
-		MACs:         []string{ssh.HMACSHA256ETM},
-	}
-}
-
-// ServerAlgorithms are what the server accepts: Algorithms and what else a
-// stock OpenSSH client prefers.
-func ServerAlgorithms() ssh.Config {
 	return ssh.Config{
 		KeyExchanges: []string{ssh.KeyExchangeCurve25519, ssh.KeyExchangeMLKEM768X25519, ssh.KeyExchangeECDHP256},
 		Ciphers:      []string{ssh.CipherAES128GCM, ssh.CipherAES256GCM, ssh.CipherChaCha20Poly1305, ssh.CipherAES128CTR, ssh.CipherAES256CTR},

@@ -16,13 +16,10 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/crypto/ssh"
-
 	"forage"
 	"forage/internal/guest/guestclient"
 	"forage/internal/rootfs"
 	"forage/internal/runtime"
-	"forage/internal/sshkeys"
 	"forage/internal/supervisor"
 	"forage/internal/testdir"
 )
@@ -105,14 +102,6 @@ type box struct {
 // tryStart starts a sandbox, and leaves it to the test to like how that went.
 func (h *host) tryStart(plan forage.Plan) (*box, error) {
 	h.Helper()
-	signer, err := sshkeys.Client(h.state)
-	if err != nil {
-		h.Fatal(err)
-	}
-	hostKey, err := sshkeys.NewHost()
-	if err != nil {
-		h.Fatal(err)
-	}
 	dir := filepath.Join(h.runDir, plan.Name)
 	lock, err := supervisor.Acquire(dir)
 	if err != nil {
@@ -125,23 +114,14 @@ func (h *host) tryStart(plan forage.Plan) (*box, error) {
 		Plan: plan, Runtime: h.runtime, Dir: dir, Network: plan.Network,
 		LogPath: filepath.Join(h.state, plan.Name+".log"), AuditPath: filepath.Join(h.state, plan.Name+".audit.jsonl"),
 		ImageCache: filepath.Join(h.state, "images"),
-		HostKey:    hostKey, ClientKey: sshkeys.Line(signer.PublicKey()),
 	})
 	if err != nil {
 		return nil, err
 	}
 	b := &box{host: h, plan: plan, sandbox: sandbox, dir: dir}
 	h.Cleanup(func() { b.stop() })
-	line, err := sshkeys.HostLine(hostKey)
-	if err != nil {
-		h.Fatal(err)
-	}
-	key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(line))
-	if err != nil {
-		h.Fatal(err)
-	}
 	b.client = sync.OnceValues(func() (*guestclient.Client, error) {
-		client, err := guestclient.Dial(h.Context(), supervisor.SSHSocket(dir), signer, key)
+		client, err := guestclient.Dial(h.Context(), supervisor.SSHSocket(dir))
 		if err == nil {
 			h.Cleanup(func() { client.Close() })
 		}
