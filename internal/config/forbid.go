@@ -12,10 +12,6 @@ import (
 // forbiddableFlags is what [forbid] flags may name: no other flag loosens anything.
 var forbiddableFlags = [...]string{"allow", "branch", "clone", "env", "git-worktree", "mount", "network", "repo", "runtime", "ssh-key", "template", "volume"}
 
-// ForbiddableFlags are the names, without dashes, of the flags that a file can
-// forbid: whoever reads flags asks Forbid.CheckFlag about each that is used.
-func ForbiddableFlags() []string { return slices.Clone(forbiddableFlags[:]) }
-
 // Forbid is what the system's, the user's and a project's files forbid. The
 // zero value forbids nothing. Its checks read nothing from the system, and
 // return an ErrDenied that names the file.

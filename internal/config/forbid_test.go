@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -110,14 +109,5 @@ func TestCheckFlagNetworkRuntime(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
-	}
-	for _, flag := range config.ForbiddableFlags() {
-		c := mustLoad(t, fmt.Sprintf("[forbid]\nflags = [%q]", flag))
-		if c.Forbid.CheckFlag(flag) == nil {
-			t.Errorf("%s can't be forbidden", flag)
-		}
-	}
-	if slices.Contains(config.ForbiddableFlags(), "") {
-		t.Error("a flag without a name")
 	}
 }

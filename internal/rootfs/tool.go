@@ -114,16 +114,6 @@ func Tools(commands []string, caller Caller) (Tool, []Found, error) {
 	return s.done(), found, nil
 }
 
-// HostTool finds command on the caller's PATH. The zero Tool is for a command
-// that is not there, or that the host view shows and every sandbox looks for anyhow.
-func HostTool(command string, caller Caller) (Tool, error) {
-	s := newSearch(caller)
-	if err := s.command(command, 0); err != nil {
-		return Tool{}, fmt.Errorf("making %s visible: %w", command, err)
-	}
-	return s.done(), nil
-}
-
 type toolSearch struct {
 	caller   Caller
 	path     []string

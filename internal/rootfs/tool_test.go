@@ -70,6 +70,13 @@ func (tool Tool) lines(dir string) []string {
 	return list
 }
 
+// hostTool is what a command alone takes.
+func hostTool(command string, caller Caller) (Tool, error) {
+	s := newSearch(caller)
+	err := s.command(command, 0)
+	return s.done(), err
+}
+
 func TestHostTool(t *testing.T) {
 	const elf = "! \x7fELF"
 	for _, tc := range []struct {
@@ -130,7 +137,7 @@ func TestHostTool(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := home(t, append(tc.files, ".keep")...)
 			inHome := func(s string) string { return strings.ReplaceAll(s, "HOME", dir) }
-			tool, err := HostTool(inHome(tc.command), Caller{Path: inHome(tc.path), Home: dir, Hostile: []string{dir + "/work"}})
+			tool, err := hostTool(inHome(tc.command), Caller{Path: inHome(tc.path), Home: dir, Hostile: []string{dir + "/work"}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -149,10 +156,10 @@ func TestHostTool(t *testing.T) {
 func TestHostToolErrors(t *testing.T) {
 	dir := home(t, "a/x1! #!HOME/a/x2\\n", "a/x2! #!HOME/a/x1\\n", "bin/tool -> ../work/tool", "work/tool! \x7fELF")
 	caller := Caller{Path: dir + "/a:" + dir + "/bin", Home: dir, Hostile: []string{dir + "/work"}}
-	if _, err := HostTool("x1", caller); err == nil {
+	if _, err := hostTool("x1", caller); err == nil {
 		t.Error("interpreters that interpret each other")
 	}
-	if _, err := HostTool("tool", caller); err == nil {
+	if _, err := hostTool("tool", caller); err == nil {
 		t.Error("a link into the workspace")
 	}
 }
@@ -160,7 +167,7 @@ func TestHostToolErrors(t *testing.T) {
 // TestSystemTool: a folder of the system that no sandbox looks into by itself is added to its PATH.
 func TestSystemTool(t *testing.T) {
 	dir := home(t, "bin/tool -> /bin/sh")
-	tool, err := HostTool("tool", Caller{Path: dir + "/bin", Home: dir})
+	tool, err := hostTool("tool", Caller{Path: dir + "/bin", Home: dir})
 	must(t, err)
 	if len(tool.Mounts) != 0 || len(tool.Links) == 0 || len(tool.Dirs) != 1 {
 		t.Errorf("%+v", tool)

@@ -18,7 +18,7 @@ const memory = 60 * time.Second
 func Open(life context.Context, src forage.SecretSource, env map[string]string) (Source, error) {
 	switch {
 	case src.File != "":
-		return &file{path: src.File}, nil
+		return file{src.File}, nil
 	case src.Env != "":
 		return variable{src.Env, env[src.Env]}, nil
 	case len(src.Command) > 0:

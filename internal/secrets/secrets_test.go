@@ -309,14 +309,3 @@ func TestOneReadingForAll(t *testing.T) {
 		t.Errorf("read %d times", read)
 	}
 }
-
-// TestSettled: the stamp of a file that was changed a moment ago is not kept, since the next change
-// may leave the same. A moment that a busy machine can't miss is one to come.
-func TestSettled(t *testing.T) {
-	for age, kept := range map[time.Duration]bool{-time.Minute: false, 2 * settling: true, -time.Hour: false} {
-		s := Stamp{ino: 1, changed: syscall.NsecToTimespec(time.Now().Add(-age).UnixNano())}
-		if got := s.Settled(); (got == s) != kept {
-			t.Errorf("after %v: kept %t, want %t", age, got == s, kept)
-		}
-	}
-}

@@ -44,7 +44,7 @@ func (l *Login) Answer(ctx context.Context, host string, r *http.Request, access
 		return reply(r, http.StatusServiceUnavailable, oauthError("temporarily_unavailable",
 			"forage: the login of the host is not available")), err
 	}
-	raw, err := l.file.content()
+	_, raw, err := l.file.load()
 	if err != nil {
 		return reply(r, http.StatusServiceUnavailable, oauthError("temporarily_unavailable",
 			"forage: the login of the host is not available")), l.explain(err)

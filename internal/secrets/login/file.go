@@ -10,8 +10,6 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
-
-	"forage/internal/secrets"
 )
 
 // maxFile is how large a login file may be, in bytes.
@@ -20,99 +18,56 @@ const maxFile = 1 << 20
 // errNotJSON says no more, since a JSON error quotes what it read.
 var errNotJSON = errors.New("is not the JSON that it should be")
 
-// file is a login file, which others write to as well.
+// file is a login file, which others write to as well. It is read each time.
 type file struct {
 	path  string
 	parse func([]byte) (tokens, error)
 
-	mu   sync.Mutex
-	seen secrets.Stamp // when the rest was read
-	raw  []byte
-	held tokens
+	mu sync.Mutex
 	// unsaved is what could not be written, instead of the tokens that lost is.
 	unsaved, lost tokens
 }
 
 // read gives the tokens that are in the file now.
 func (f *file) read() (tokens, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if err := f.loadLocked(); err != nil {
-		return tokens{}, fmt.Errorf("the login in %s: %w", f.path, err)
-	}
-	if f.lost.access != "" && f.held.same(f.lost) {
-		return f.unsaved, nil
-	}
-	return f.held, nil
+	held, _, err := f.load()
+	return held, err
 }
 
-// content gives what is in the file now.
-func (f *file) content() ([]byte, error) {
+// load gives the tokens that are in the file now, and all of the file.
+func (f *file) load() (held tokens, raw []byte, err error) {
+	if raw, err = Read(f.path); err == nil {
+		held, err = f.parse(raw)
+	}
+	if err != nil {
+		return tokens{}, nil, fmt.Errorf("the login in %s: %w", f.path, err)
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := f.loadLocked(); err != nil {
-		return nil, fmt.Errorf("the login in %s: %w", f.path, err)
+	if f.lost.access != "" && held.same(f.lost) {
+		return f.unsaved, raw, nil
 	}
-	return f.raw, nil
+	return held, raw, nil
 }
 
 // Read reads a login file, whatever is in it. What is not a regular file is not waited for. The
 // error doesn't name the file.
 func Read(path string) ([]byte, error) {
-	fd, _, err := open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer fd.Close()
-	return readAll(fd)
-}
-
-// open opens a regular file.
-func open(path string) (*os.File, secrets.Stamp, error) {
 	fd, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, secrets.Stamp{}, bare(err)
+		return nil, bare(err)
 	}
-	info, err := fd.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = errors.New("is not a regular file")
+	defer fd.Close()
+	if info, err := fd.Stat(); err != nil {
+		return nil, bare(err)
+	} else if !info.Mode().IsRegular() {
+		return nil, errors.New("is not a regular file")
 	}
-	if err != nil {
-		fd.Close()
-		return nil, secrets.Stamp{}, bare(err)
-	}
-	return fd, secrets.StampOf(info), nil
-}
-
-// readAll reads a file that is not larger than a login.
-func readAll(fd *os.File) ([]byte, error) {
 	raw, err := io.ReadAll(io.LimitReader(fd, maxFile+1))
 	if err == nil && len(raw) > maxFile {
 		err = errors.New("is too large for a login")
 	}
 	return raw, bare(err)
-}
-
-// loadLocked reads the file, if it has changed since.
-func (f *file) loadLocked() error {
-	fd, now, err := open(f.path)
-	if err != nil {
-		return err
-	}
-	defer fd.Close()
-	if f.raw != nil && now == f.seen {
-		return nil
-	}
-	raw, err := readAll(fd)
-	if err != nil {
-		return err
-	}
-	held, err := f.parse(raw)
-	if err != nil {
-		return err
-	}
-	f.seen, f.raw, f.held = now.Settled(), raw, held
-	return nil
 }
 
 // keep remembers tokens that could not be written, so that at least this process goes on.

@@ -63,7 +63,7 @@ func (l *Login) renew(ctx context.Context, refused string) (tokens, error) {
 
 // exchange asks for new tokens and writes them to the file, which is locked.
 func (l *Login) exchange(ctx context.Context, have tokens, good func(tokens) bool) (tokens, error) {
-	raw, err := l.file.content()
+	_, raw, err := l.file.load()
 	if err == nil { // tokens that could not be put into the file would be lost, and with them the login
 		_, err = l.form.merge(raw, grant{Access: have.access}, l.now())
 	}
@@ -88,7 +88,7 @@ func (l *Login) exchange(ctx context.Context, have tokens, good func(tokens) boo
 	if err != nil {
 		return tokens{}, l.fail(have, l.expired(err))
 	}
-	raw, err = l.file.content()
+	_, raw, err = l.file.load()
 	if err != nil {
 		return tokens{}, l.explain(err)
 	}
