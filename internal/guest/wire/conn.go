@@ -130,10 +130,12 @@ func (c *Conn) OpenChannel(kind string, extra []byte) (ssh.Channel, <-chan *ssh.
 	}
 	select {
 	case <-ch.taken:
-		return ch, ch.requests, nil
 	case <-ch.gone:
+	}
+	if !ch.isTaken() { // it may have ended at once
 		return nil, nil, ch.why
 	}
+	return ch, ch.requests, nil
 }
 
 func (c *Conn) send(kind byte, id uint32, body []byte) error {
@@ -337,6 +339,7 @@ func (ch *channel) end(why error) {
 	ch.mu.Unlock()
 	ch.why = why
 	close(ch.gone)
+	close(ch.replies) // one that has come can still be taken
 	close(ch.requests)
 }
 
@@ -422,12 +425,11 @@ func (ch *channel) SendRequest(name string, wantReply bool, payload []byte) (boo
 	if err := ch.send(frameRequest, ssh.Marshal(requestBody{wantReply, name, payload})); err != nil || !wantReply {
 		return false, err
 	}
-	select {
-	case ok := <-ch.replies:
-		return ok, nil
-	case <-ch.gone:
+	ok, answered := <-ch.replies
+	if !answered {
 		return false, io.EOF
 	}
+	return ok, nil
 }
 
 // Reply answers the oldest request that was not answered.

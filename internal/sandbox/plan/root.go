@@ -191,12 +191,13 @@ type GitIdentity struct {
 	Name, Email string
 }
 
-// CallersGit asks git whose name that is. Only the caller's global configuration is read: the
-// workspace's could name programs to run.
+// CallersGit finds whose name that is, and asks git where the files are not simple. Only the
+// caller's global configuration is read: the workspace's could name programs to run.
 func CallersGit(ctx context.Context, caller Caller) GitIdentity {
 	xdg := caller.configHome()
-	if !Exists(filepath.Join(caller.Home, ".gitconfig")) && !Exists(filepath.Join(xdg, "git/config")) {
-		return GitIdentity{} // nothing to ask git about
+	var simple GitIdentity
+	if simple.readSimple(filepath.Join(xdg, "git/config")) && simple.readSimple(filepath.Join(caller.Home, ".gitconfig")) {
+		return simple
 	}
 	out, err := hostexec.Run(ctx, hostexec.Command{
 		Argv: []string{"git", "config", "--global", "--null", "--get-regexp", `^user\.(name|email)$`},
@@ -215,6 +216,42 @@ func CallersGit(ctx context.Context, caller Caller) GitIdentity {
 		}
 	}
 	return identity
+}
+
+// readSimple reads a file of git's configuration that is absent or has no quotes, comments within
+// lines, continued lines or includes. It reports whether it is one: to start git takes longer than
+// the rest of a plan.
+func (g *GitIdentity) readSimple(file string) bool {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return errors.Is(err, os.ErrNotExist)
+	}
+	section := ""
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		key, value, assigned := strings.Cut(line, "=")
+		key, value = strings.ToLower(strings.TrimSpace(key)), strings.TrimSpace(value)
+		switch {
+		case line == "" || line[0] == '#' || line[0] == ';':
+		case strings.HasSuffix(line, "\\") || strings.HasPrefix(strings.ToLower(line), "[include"):
+			return false
+		case line[0] == '[':
+			if strings.IndexByte(line, ']') != len(line)-1 {
+				return false
+			}
+			section = strings.ToLower(line)
+		case section == "":
+			return false
+		case section != "[user]":
+		case !assigned || strings.ContainsAny(value, "\"\\#;"):
+			return false
+		case key == "name":
+			g.Name = value
+		case key == "email":
+			g.Email = value
+		}
+	}
+	return true
 }
 
 // signing is the environment in which gpg and ssh-keygen find keys and ask for a passphrase.

@@ -1,0 +1,62 @@
+package wire
+
+import (
+	"io"
+	"net"
+	"testing"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// A program that ends at once has been granted, and all that it said arrives, in both directions and
+// beyond the window.
+func TestChannels(t *testing.T) {
+	near, far := net.Pipe()
+	host, guest := NewConn(near, false), NewConn(far, true)
+	defer host.Close()
+	go func() {
+		for opened := range guest.Opened() {
+			if opened.ChannelType() != "session" {
+				opened.Reject(ssh.Prohibited, "no "+string(opened.ExtraData()))
+				continue
+			}
+			go func() {
+				channel, requests, _ := opened.Accept()
+				<-requests
+				channel.(interface{ Reply(bool) error }).Reply(true)
+				go io.Copy(channel.Stderr(), io.LimitReader(zeros{}, 3))
+				io.Copy(channel, channel)
+				channel.Close()
+			}()
+		}
+	}()
+	if _, _, err := host.OpenChannel("x11", []byte("screen")); err == nil || err.Error() != `ssh: rejected: administratively prohibited ("no screen")` {
+		t.Errorf("a refused channel: %v", err)
+	}
+	for range 200 {
+		channel, requests, err := host.OpenChannel("session", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go ssh.DiscardRequests(requests)
+		channel.CloseWrite() // it ends at once
+		if ok, err := channel.SendRequest("go", true, nil); !ok || err != nil {
+			t.Fatalf("got %v, %v", ok, err)
+		}
+	}
+	channel, requests, err := host.OpenChannel("session", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go ssh.DiscardRequests(requests)
+	channel.SendRequest("go", false, nil)
+	const sent = 3*window + 5
+	go func() { io.Copy(channel, io.LimitReader(zeros{}, sent)); channel.CloseWrite() }()
+	if n, err := io.Copy(io.Discard, channel); n != sent || err != nil {
+		t.Errorf("%d bytes of %d came back, %v", n, sent, err)
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
