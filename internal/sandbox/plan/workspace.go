@@ -4,12 +4,15 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"forage"
 	"forage/internal/config"
+	"forage/internal/term"
 	"forage/internal/workspace"
 	"forage/internal/workspace/gitrepo"
 )
@@ -80,7 +83,13 @@ func (p *planner) askedMain() (main forage.Part, flag string, err error) {
 		err = forage.WithHint(forage.Errorf(forage.ErrUsage, "--workspace: there is no folder %s", main.Repo), "-w names a folder of this machine; inside it is always /workspace")
 	}
 	if err == nil && main.Mode != forage.WorkspaceDirect && forage.IsURL(asked) && !Exists(main.Repo) {
-		err = forage.WithHint(forage.Errorf(forage.ErrUsage, "--%s: %s is no repository on this machine", flag, asked), "--clone takes URLs")
+		hint := "--clone takes URLs"
+		if folder, is := strings.CutPrefix(asked, "file://"); is {
+			hint = fmt.Sprintf("name the folder: --%s %s", flag, term.ShellWord(folder))
+		} else if main.Mode == forage.WorkspaceJJ {
+			hint = "`jj git clone` makes one on this machine; to work with git, --clone takes URLs"
+		}
+		err = forage.WithHint(forage.Errorf(forage.ErrUsage, "--%s: %s is no repository on this machine", flag, asked), hint)
 	}
 	return main, flag, err
 }

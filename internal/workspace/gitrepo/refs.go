@@ -491,8 +491,9 @@ func (s *Shadow) published(except ...string) []string {
 	return append(append(args, "--exclude=refs/forage/*", "--exclude=refs/stash", "--exclude=refs/jj/*", "--exclude=HEAD", "--all"), s.shown...)
 }
 
-// lacks are those of ids that the repository does not have, or that none of its refs leads to.
-func (s *Shadow) lacks(ctx context.Context, ids []string) (map[string]bool, error) {
+// lacks are those of ids that the repository does not have, or that neither a branch, tag or remote
+// of it nor one of the ids in also leads to.
+func (s *Shadow) lacks(ctx context.Context, ids []string, also ...string) (map[string]bool, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
@@ -510,7 +511,8 @@ func (s *Shadow) lacks(ctx context.Context, ids []string) (map[string]bool, erro
 	if len(commits) == 0 {
 		return lacks, nil
 	}
-	out, err := s.Git(ctx, Call{Args: append([]string{"rev-list", "--stdin", "--not"}, s.published()...), Stdin: []byte(strings.Join(commits, "\n") + "\n")})
+	args := append([]string{"rev-list", "--stdin", "--not"}, s.published()...)
+	out, err := s.Git(ctx, Call{Args: append(args, also...), Stdin: []byte(strings.Join(commits, "\n") + "\n")})
 	for line := range strings.Lines(string(out)) {
 		lacks[strings.TrimSpace(line)] = true
 	}

@@ -206,7 +206,11 @@ func (i *importing) lost(ctx context.Context, refs map[string]string) ([]string,
 	}
 	refs = maps.Clone(refs)
 	maps.DeleteFunc(refs, func(_, id string) bool { return kept[id] })
-	missing, err := i.host.lacks(ctx, slices.Sorted(maps.Values(refs)))
+	var also []string
+	if tip := host.Values[TipRef(i.w)]; tip != "" { // jj's is on no branch
+		also = []string{tip}
+	}
+	missing, err := i.host.lacks(ctx, slices.Sorted(maps.Values(refs)), also...)
 	if err != nil {
 		return nil, err
 	}

@@ -116,7 +116,11 @@ func (r *Repository) openGit(ctx context.Context) error {
 		target = filepath.Dir(target)
 	}
 	if r.Git, err = gitrepo.Open(ctx, target); err != nil {
-		return fmt.Errorf("opening the git repository below %s: %w", r.Dir, err)
+		err = fmt.Errorf("opening the git repository below %s: %w", r.Dir, err)
+		if hint := forage.Hint(err); hint != "" {
+			err = forage.WithHint(err, "jj has no command for it: in "+target+", "+hint)
+		}
+		return err
 	}
 	if own, err := gitrepo.Open(ctx, r.Root); err == nil && own.Common == r.Git.Common {
 		r.Colocated, r.Git = true, own

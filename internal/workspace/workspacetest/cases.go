@@ -118,7 +118,7 @@ func knowsUnsaved(m *Made) {
 	if m.jj {
 		i.Commit("file.txt", "more\n")
 		m.update()
-		if status := m.status(); status.CommitsCount != 1 {
+		if status := m.status(); status.CommitsCount != 1 || len(status.Elsewhere) > 0 {
 			m.Errorf("after a commit this is unsaved: %+v", status)
 		}
 		return
