@@ -63,7 +63,6 @@ type Engine struct {
 	running sync.WaitGroup
 	slots   chan struct{}
 	denials *rate.Limiter
-	turning atomic.Int64 // connections that are being turned away
 	unsaid  atomic.Int64 // those that have no line in the audit log
 	heads   *sniff.Budget
 	names   dns.Names
@@ -123,8 +122,8 @@ func New(config Config) (*Engine, error) {
 	e.secrets.Store(config.Credentials)
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.http = newHTTPSide(e)
-	e.host = e.http.newTransports().secure
-	e.host.DialContext = e.dialForHost
+	e.host = e.http.newTransport()
+	e.host.Proxy, e.host.DialContext = nil, e.dialForHost
 	return e, nil
 }
 

@@ -84,18 +84,13 @@ func (e *Engine) start(conn net.Conn, serve func(*flow)) {
 	}()
 }
 
-// maxTurnedAway bounds the connections whose refusal waits for its turn, where there is no room
-// for one more.
-const maxTurnedAway = 64
-
 // turnAway refuses a connection that there is no room for. It is reset first: crowds must
-// not hold open files while their refusals wait. Those beyond the bound are counted in the line of
+// not hold open files while their refusals wait. Those whose line would have to wait are counted in
 // the next one.
 func (e *Engine) turnAway(f *flow) {
 	defer f.cancel()
 	relay.Reset(f.client)
-	defer e.turning.Add(-1)
-	if e.turning.Add(1) > maxTurnedAway {
+	if e.denials.Tokens() < 1 {
 		e.unsaid.Add(1)
 		e.mu.Lock()
 		e.total.Denied++

@@ -35,7 +35,7 @@ type httpSide struct {
 	// bodies are the long bodies of requests that are under way: for each of them HTTP/2
 	// keeps as much room as the server's frames may be long, up to 512 KiB.
 	bodies chan struct{}
-	outs   atomic.Pointer[transports]
+	out    atomic.Pointer[http.Transport] // to servers
 }
 
 // Bounds of HTTP with clients, beside those of sniff.Gate for HTTP/1.
@@ -71,7 +71,7 @@ func newHTTPSide(e *Engine) *httpSide {
 		ModifyResponse: h.answered,
 		ErrorHandler:   h.failed,
 	}
-	h.outs.Store(h.newTransports())
+	h.out.Store(h.newTransport())
 	return h
 }
 
@@ -85,7 +85,7 @@ func (h *httpSide) malformed(what string) {
 func (h *httpSide) close() {
 	h.server.Close()
 	h.feed.Close()
-	h.outs.Load().close()
+	h.out.Load().CloseIdleConnections()
 }
 
 // serve serves HTTP on a session's connection, and returns when that is closed.

@@ -116,7 +116,7 @@ func TestInterceptedContinue(t *testing.T) {
 			}
 			io.Copy(w, r.Body)
 		}), outside...)
-		s.engine.http.outs.Load().secure.ExpectContinueTimeout = patience // on a slow machine a second is over before the server is heard
+		s.engine.http.out.Load().ExpectContinueTimeout = patience // on a slow machine a second is over before the server is heard
 		conn, r := s.secure("a.example")
 		io.WriteString(conn, "POST /yes HTTP/1.1\r\nHost: a.example\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n")
 		expectLine(t, r, "HTTP/1.1 100 Continue\r\n")

@@ -55,7 +55,7 @@ func (h *httpSide) roundTrip(r *http.Request) (*http.Response, error) {
 		j.sent = newFreeBody(r.Body, r.ContentLength)
 		r.Body = j.sent
 	}
-	res, err := h.outs.Load().of(j.scheme, isWebSocket(r.Header)).RoundTrip(r)
+	res, err := h.out.Load().RoundTrip(r)
 	if err != nil {
 		j.unanswered(r)
 		return nil, err

@@ -24,40 +24,26 @@ const (
 	connWindow      = 2 << 20          // of all answers on a connection
 )
 
-// transports send requests to servers, and keep connections for later ones.
-type transports struct {
-	clear   *http.Transport // HTTP/1 without TLS
-	secure  *http.Transport // TLS, and HTTP/2 where the server has it
-	upgrade *http.Transport // TLS with HTTP/1 alone: WebSocket is asked for in that
-}
-
-func (h *httpSide) newTransports() *transports {
-	h2 := new(http.Protocols)
-	h2.SetHTTP1(true)
-	h2.SetHTTP2(true)
-	h1 := new(http.Protocols)
-	h1.SetHTTP1(true)
-	t := &transports{h.newTransport(h1), h.newTransport(h2), h.newTransport(h1)}
-	t.clear.Proxy, t.clear.ReadBufferSize = h.proxyFor, 32<<10
-	t.clear.DialContext = h.dialClear
-	return t
-}
-
 // renew forgets connections that were kept: an earlier policy has allowed them. Those in use end
 // when their requests do.
 func (h *httpSide) renew() {
-	old := h.outs.Swap(h.newTransports())
+	old := h.out.Swap(h.newTransport())
 	if h.e.enter() {
 		go func() { // a server that takes no goodbye is not waited for: there is something to cut
 			defer h.e.running.Done()
-			old.close()
+			old.CloseIdleConnections()
 		}()
 	}
 }
 
-func (h *httpSide) newTransport(protocols *http.Protocols) *http.Transport {
+// newTransport sends requests to servers, and keeps connections for later ones.
+func (h *httpSide) newTransport() *http.Transport {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
 	return &http.Transport{
 		DialContext:         h.dial,
+		Proxy:               h.proxyFor,
 		TLSClientConfig:     &tls.Config{RootCAs: h.e.config.RootCAs, MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(64)},
 		TLSHandshakeTimeout: dialTimeout,
 		Protocols:           protocols,
@@ -75,62 +61,36 @@ func (h *httpSide) newTransport(protocols *http.Protocols) *http.Transport {
 	}
 }
 
-// of is the transport for a request.
-func (t *transports) of(scheme string, webSocket bool) *http.Transport {
-	switch {
-	case scheme == "http":
-		return t.clear
-	case webSocket:
-		return t.upgrade
-	}
-	return t.secure
-}
-
-func (t *transports) close() {
-	for _, transport := range []*http.Transport{t.clear, t.secure, t.upgrade} {
-		transport.CloseIdleConnections()
-	}
-}
-
 // proxyFor sends requests in the clear through the upstream proxy where there is one.
 func (h *httpSide) proxyFor(r *http.Request) (*url.URL, error) {
-	if h.e.direct(exchangeOf(r).to) {
+	if j := exchangeOf(r); j.scheme == "https" || h.e.direct(j.to) { // TLS goes through a tunnel: see dialRoute
 		return nil, nil
 	}
 	return h.e.config.UpstreamProxy, nil
 }
 
-// dialClear connects for a request in the clear: to the upstream proxy where there is one.
-func (h *httpSide) dialClear(ctx context.Context, network, addr string) (net.Conn, error) {
-	j := ctx.Value(exchangeKey{}).(*exchange)
-	if h.e.config.UpstreamProxy == nil || h.e.direct(j.to) {
-		return h.dial(ctx, network, addr)
-	}
-	if !h.e.enter() {
-		return nil, net.ErrClosed
-	}
-	defer h.e.running.Done()
-	if err := j.permit.leadsTo(netip.AddrPort{}); err != nil {
-		return nil, err
-	}
-	ctx, cancel := j.permit.bound(ctx)
-	defer cancel()
-	conn, err := h.e.dialProxy(ctx)
-	return h.e.keep(conn, netip.AddrPort{}, err)
-}
-
 // dial connects for a request, which may then use another connection to the same place.
 func (h *httpSide) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	c := ctx.Value(exchangeKey{}).(*exchange).permit
-	if !h.e.enter() {
+	j := ctx.Value(exchangeKey{}).(*exchange)
+	e, c := h.e, j.permit
+	if !e.enter() {
 		return nil, net.ErrClosed
 	}
-	defer h.e.running.Done()
+	defer e.running.Done()
+	if j.scheme == "http" && e.config.UpstreamProxy != nil && !e.direct(j.to) { // which is asked by the request itself
+		if err := c.leadsTo(netip.AddrPort{}); err != nil {
+			return nil, err
+		}
+		ctx, cancel := c.bound(ctx)
+		defer cancel()
+		conn, err := e.dialProxy(ctx)
+		return e.keep(conn, netip.AddrPort{}, err)
+	}
 	conn, err := c.dial(ctx)
-	h.e.mu.Lock()
+	e.mu.Lock()
 	addr := c.addr
-	h.e.mu.Unlock()
-	return h.e.keep(conn, addr, err)
+	e.mu.Unlock()
+	return e.keep(conn, addr, err)
 }
 
 // dialledConn is a connection of a transport to a server. It knows the address that
