@@ -190,7 +190,7 @@ func (s *Service) newClient(p plan) (_ *client, err error) {
 	c.life, c.end = context.WithCancel(context.Background())
 	defer func() {
 		if err != nil {
-			err = errors.Join(forage.WithHint(fmt.Errorf("proxy.clients.%s: %w", p.name, err), forage.Hint(err)), c.close())
+			err = errors.Join(err, c.close())
 		}
 	}()
 	if c.log, err = audit.Open(filepath.Join(s.dir, p.name+".audit.jsonl"), p.name); err != nil {

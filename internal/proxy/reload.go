@@ -16,7 +16,6 @@ import (
 	"forage"
 	"forage/internal/audit"
 	"forage/internal/config"
-	"forage/internal/egress"
 	"forage/internal/secrets"
 )
 
@@ -57,14 +56,11 @@ func (s *Service) reload(why string) {
 
 // next is a configuration that is ready to be in force.
 type next struct {
-	plans     map[string]plan
 	who       *identities
 	tls       *tlsSide
-	made      map[string]*client            // clients that there were not
-	engines   map[string]*egress.Engine     // of clients that are not what they were
-	listeners map[string]net.Listener       // new ones
-	listen    map[string]config.ProxyListen // all of them
-	published []func() error                // write authorities to where they are expected
+	clients   map[string]*client
+	listeners map[string]net.Listener
+	undo      []func() error // takes back what was made for it
 }
 
 // apply puts a configuration in force: all of it, or, with an error, nothing.
@@ -72,34 +68,18 @@ func (s *Service) apply(loaded *config.Config) error {
 	if loaded.Proxy.AuditDir != s.dir {
 		return forage.Errorf(forage.ErrUsage, "proxy.auditDir can't be changed while the proxy runs")
 	}
-	n := &next{
-		plans: map[string]plan{}, made: map[string]*client{}, engines: map[string]*egress.Engine{},
-		listeners: map[string]net.Listener{}, listen: map[string]config.ProxyListen{},
-	}
+	n := &next{who: &identities{}, clients: map[string]*client{}, listeners: map[string]net.Listener{}}
 	if err := s.prepare(n, loaded); err != nil {
-		return errors.Join(err, n.discard())
+		for _, undo := range n.undo {
+			err = errors.Join(err, undo())
+		}
+		return err
 	}
-	removed := s.swap(n)
-	for _, err := range removed {
-		s.log.Error("ending what was removed", "error", err)
-	}
+	s.swap(n, loaded.Proxy.Listen)
 	if err := s.files.Set(s.watched(loaded, n)); err != nil {
 		s.log.Warn("not all files are watched: send SIGHUP after a change", "error", err)
 	}
 	return nil
-}
-
-// discard takes back what was made for a configuration that will not be.
-func (n *next) discard() error {
-	closeAll(n.listeners)
-	var errs []error
-	for _, c := range n.made {
-		errs = append(errs, c.close())
-	}
-	for _, e := range n.engines {
-		errs = append(errs, e.Close())
-	}
-	return errors.Join(errs...)
 }
 
 // prepare makes everything that may fail.
@@ -110,33 +90,72 @@ func (s *Service) prepare(n *next, loaded *config.Config) (err error) {
 	for _, note := range secrets.Notes(forage.SecretSource{File: loaded.Proxy.Key}) {
 		s.log.Warn(note)
 	}
-	n.who = &identities{}
+	var plans []plan
 	for _, name := range slices.Sorted(maps.Keys(loaded.Proxy.Clients)) {
-		if n.plans[name], err = s.planClient(loaded, name); err != nil {
+		p, err := s.planClient(loaded, name)
+		if err != nil {
 			return err
 		}
-		token, err := s.token(n.plans[name].client)
+		token, err := s.token(p.client)
 		if err != nil {
 			return forage.WithHint(fmt.Errorf("proxy.clients.%s.token: %w", name, err), forage.Hint(err))
 		}
-		if err := n.who.add(name, n.plans[name].client, token); err != nil {
+		if err := n.who.add(name, p.client, token); err != nil {
 			return forage.Errorf(forage.ErrUsage, "%w", err)
 		}
+		plans = append(plans, p)
 	}
-	for name, p := range n.plans {
-		if err := s.prepareClient(n, name, p); err != nil {
-			return err
+	for _, p := range plans {
+		if n.clients[p.name], err = s.prepareClient(n, p); err != nil {
+			return forage.WithHint(fmt.Errorf("proxy.clients.%s: %w", p.name, err), forage.Hint(err))
 		}
 	}
-	if err := s.prepareListeners(n, loaded.Proxy); err != nil {
-		return err
-	}
-	for _, publish := range n.published { // last: discard does not take it back
-		if err := publish(); err != nil {
+	for _, at := range loaded.Proxy.Listen {
+		name := at.String()
+		if n.listeners[name] != nil { // it is there twice
+			continue
+		}
+		if n.listeners[name] = s.listeners[name]; n.listeners[name] != nil { // this goroutine alone changes them
+			continue
+		}
+		listener, err := s.listenAt(at, loaded.Proxy.SocketMode)
+		if err != nil {
 			return err
+		}
+		n.listeners[name] = listener
+		n.undo = append(n.undo, func() error { closeListener(listener); return nil })
+	}
+	for name, c := range n.clients { // last: it is not taken back
+		if before := s.clients[name]; before == nil || before.plan.client.CAFile != c.plan.client.CAFile {
+			if err := publish(c.plan, c.authority); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// prepareClient makes what a client is to be, of what it is: one that has changed has another engine.
+func (s *Service) prepareClient(n *next, p plan) (*client, error) {
+	before := s.clients[p.name]
+	if before == nil {
+		c, err := s.newClient(p)
+		if err == nil {
+			n.undo = append(n.undo, c.close)
+		}
+		return c, err
+	}
+	c := *before
+	c.plan = p
+	if before.plan.sum != p.sum {
+		engine, err := s.newEngine(&c, p)
+		if err != nil {
+			return nil, err
+		}
+		c.engine = engine
+		n.undo = append(n.undo, engine.Close)
+	}
+	return &c, nil
 }
 
 // token reads a client's token; "" where it has none.
@@ -159,87 +178,39 @@ func (s *Service) token(c config.ProxyClient) (string, error) {
 	return token.Reveal(), err
 }
 
-func (s *Service) prepareClient(n *next, name string, p plan) (err error) {
-	c := s.clients[name] // this goroutine alone changes them
-	if c == nil {
-		if c, err = s.newClient(p); err != nil {
-			return err
-		}
-		n.made[name] = c
-		n.published = append(n.published, func() error { return publish(p, c.authority) })
-		return nil
-	}
-	if c.plan.client.CAFile != p.client.CAFile {
-		n.published = append(n.published, func() error { return publish(p, c.authority) })
-	}
-	if c.plan.sum == p.sum {
-		return nil
-	}
-	if n.engines[name], err = s.newEngine(c, p); err != nil {
-		delete(n.engines, name)
-		return forage.WithHint(fmt.Errorf("proxy.clients.%s: %w", name, err), forage.Hint(err))
-	}
-	return nil
-}
-
-func (s *Service) prepareListeners(n *next, p *config.Proxy) error {
-	for _, at := range p.Listen {
-		n.listen[at.String()] = at
-		if s.listeners[at.String()] != nil || n.listeners[at.String()] != nil {
-			continue
-		}
-		listener, err := s.listenAt(at, p.SocketMode)
-		if err != nil {
-			return err
-		}
-		n.listeners[at.String()] = listener
-	}
-	return nil
-}
-
 // swap puts in force what is ready, and ends what is not wanted any more: clients that are
 // removed, and connections of those that are not what they were.
-func (s *Service) swap(n *next) (errs []error) {
-	var gone []*client
-	var replaced []*egress.Engine
+func (s *Service) swap(n *next, listen []config.ProxyListen) {
 	s.mu.Lock()
-	for name, c := range s.clients {
-		if _, ok := n.plans[name]; !ok {
-			gone = append(gone, c)
-			delete(s.clients, name)
-		}
-	}
-	for name, c := range n.made {
-		s.clients[name] = c
-	}
-	s.who.Store(n.who) // before the policies: a former client has none
+	clients, listeners := s.clients, s.listeners
+	s.who.Store(n.who)
 	s.tls.Store(n.tls)
-	for name, c := range s.clients {
-		if engine := n.engines[name]; engine != nil {
-			replaced = append(replaced, c.engine)
-			c.engine = engine
-		}
-		c.plan = n.plans[name]
+	s.clients, s.listeners = n.clients, n.listeners
+	s.mu.Unlock()
+	for _, c := range n.clients {
 		c.account.SetBounds(c.plan.traffic)
 	}
-	for name, listener := range s.listeners {
-		if _, ok := n.listen[name]; !ok {
-			closeListener(listener)
-			delete(s.listeners, name)
+	for _, at := range listen {
+		if listener := n.listeners[at.String()]; listeners[at.String()] != listener {
+			s.running.Go(func() { s.accept(listener, at) })
 		}
 	}
-	for name, listener := range n.listeners {
-		s.listeners[name] = listener
-		s.running.Go(func() { s.accept(listener, n.listen[name]) })
+	for name, listener := range listeners {
+		if n.listeners[name] == nil {
+			closeListener(listener)
+		}
 	}
-	s.mu.Unlock()
-	for _, e := range replaced {
-		errs = append(errs, e.Close())
+	for name, before := range clients {
+		var err error
+		if now := n.clients[name]; now == nil {
+			err = before.close()
+		} else if now.engine != before.engine {
+			err = before.engine.Close()
+		}
+		if err != nil {
+			s.log.Error("ending what was removed", "error", err)
+		}
 	}
-	for _, c := range gone {
-		errs = append(errs, c.close())
-	}
-	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 }
 
 // watched are all the files that the configuration depends on.
@@ -250,8 +221,8 @@ func (s *Service) watched(loaded *config.Config, n *next) []string {
 			files = append(files, file)
 		}
 	}
-	for _, p := range n.plans {
-		files = append(files, p.filesOf()...)
+	for _, c := range n.clients {
+		files = append(files, c.plan.filesOf()...)
 	}
 	return files
 }
