@@ -26,7 +26,7 @@ func TestGitIdentity(t *testing.T) {
 		"[user] name = A\n":                            {Name: "A"},
 		"[user]\nname = A \\\nB":                       {Name: "A B"},
 		"\ufeff[user]\nname = A":                       {Name: "A"},
-		"[user]\nname = A\n[include]\npath = other":    {Name: "other"},
+		"[user]\nname = A\n[include]\npath = other":    {Name: "A"}, // as of git config --global
 		"[user]\nname = A\n[core]\npager = \"a\\\nb\"": {Name: "A"},
 	} {
 		home := t.TempDir()

@@ -219,8 +219,8 @@ func CallersGit(ctx context.Context, caller Caller) GitIdentity {
 }
 
 // readSimple reads a file of git's configuration that is absent or has no quotes, comments within
-// lines, continued lines or includes. It reports whether it is one: to start git takes longer than
-// the rest of a plan.
+// lines or continued lines. It reports whether it is one: to start git takes longer than the rest of
+// a plan.
 func (g *GitIdentity) readSimple(file string) bool {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -233,7 +233,7 @@ func (g *GitIdentity) readSimple(file string) bool {
 		key, value = strings.ToLower(strings.TrimSpace(key)), strings.TrimSpace(value)
 		switch {
 		case line == "" || line[0] == '#' || line[0] == ';':
-		case strings.HasSuffix(line, "\\") || strings.HasPrefix(strings.ToLower(line), "[include"):
+		case strings.HasSuffix(line, "\\"):
 			return false
 		case line[0] == '[':
 			if strings.IndexByte(line, ']') != len(line)-1 {
