@@ -7,9 +7,7 @@ import (
 	"forage"
 	"forage/internal/sandbox/work"
 	"forage/internal/store"
-	"forage/internal/workspace"
 	"forage/internal/workspace/gitrepo"
-	"io/fs"
 )
 
 // Fork makes a second sandbox, other, as the first was made, and from the state of its workspace:
@@ -44,13 +42,10 @@ func (s *Service) Fork(ctx context.Context, name, other string) (_ Status, err e
 			}
 		}
 	}()
-	fork, err := s.Host.Fork(ctx, from.Record, other, func(folder string) error {
-		err := workspace.MakeFolder(folder)
+	fork, err := s.Host.Fork(ctx, from.Record, other, func(part, folder string) error {
+		err := s.Work.CopyTo(ctx, from, part, folder)
 		if err == nil {
 			copies = append(copies, folder)
-		}
-		if errors.Is(err, fs.ErrExist) {
-			err = forage.WithHint(forage.Errorf(forage.ErrRefused, "%s is there already, where the copy would be made", folder), "move it away, or choose another name")
 		}
 		return err
 	})
@@ -58,9 +53,7 @@ func (s *Service) Fork(ctx context.Context, name, other string) (_ Status, err e
 		return Status{}, err
 	}
 	s.tell(s.MissingSecrets(fork.Plan))
-	fill := func(ctx context.Context, record store.Record) error {
-		return s.Work.TakeOver(ctx, record, from, fork.Parts)
-	}
+	fill := func(ctx context.Context, _ store.Record) error { return s.Work.TakeOver(ctx, from, fork.Parts) }
 	if err := s.create(ctx, fork.Plan, fill); err != nil {
 		return Status{}, err
 	}

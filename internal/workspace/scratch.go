@@ -40,15 +40,15 @@ func AbandonedScratch(scratch string) ([]string, error) {
 		if err != nil {
 			continue // it is gone meanwhile
 		}
-		if ended(entry.Name()) || time.Since(info.ModTime()) > scratchKept {
+		if Abandoned(entry.Name()) || time.Since(info.ModTime()) > scratchKept {
 			abandoned = append(abandoned, filepath.Join(scratch, entry.Name()))
 		}
 	}
 	return abandoned, err
 }
 
-// ended says whether the process that a scratch folder is named after has ended.
-func ended(name string) bool {
+// Abandoned says whether the process that a scratch folder is named after has ended.
+func Abandoned(name string) bool {
 	parts := strings.Split(name, "-")
 	if len(parts) < 3 {
 		return false

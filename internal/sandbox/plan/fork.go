@@ -1,25 +1,27 @@
 package plan
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"forage"
 	"forage/internal/rootfs"
 	"forage/internal/store"
+	"forage/internal/workspace"
 	"slices"
 )
 
-// Fork is the plan of a second sandbox, and the parts of the first and of the second that are not
-// the same folder.
+// Fork is the plan of a second sandbox, and the parts of the first and of the second whose work the
+// second takes over.
 type Fork struct {
 	Plan  forage.Plan
 	Parts [][2]forage.Workspace
 }
 
 // Fork plans other as first was made, with the other's name wherever a plan depends on it. makeCopy
-// makes the folder for a copy of one of the user's.
-func (h *Host) Fork(ctx context.Context, first store.Record, other string, makeCopy func(folder string) error) (Fork, error) {
+// makes a copy of the folder of a part.
+func (h *Host) Fork(ctx context.Context, first store.Record, other string, makeCopy func(part, folder string) error) (Fork, error) {
 	var fork Fork
 	text, err := json.Marshal(first.Plan) // a copy that shares nothing
 	if err == nil {
@@ -35,7 +37,7 @@ func (h *Host) Fork(ctx context.Context, first store.Record, other string, makeC
 	for i, w := range first.Plan.Workspaces() {
 		part := forkedPart(w, other)
 		if part.Mode == forage.WorkspaceDirect && !part.ReadOnly {
-			if err := makeCopy(part.Repo); err != nil {
+			if err := makeCopy(cmp.Or(w.Name, workspace.Main), part.Repo); err != nil {
 				return fork, err
 			}
 		}
@@ -43,13 +45,14 @@ func (h *Host) Fork(ctx context.Context, first store.Record, other string, makeC
 		if err != nil {
 			return fork, err
 		}
+		if next.Mode != forage.WorkspaceDirect {
+			next.Empty = true
+			fork.Parts = append(fork.Parts, [2]forage.Workspace{w, next})
+		}
 		if i == 0 {
 			p.plan.Workspace = next
 		} else {
 			p.plan.Parts = append(p.plan.Parts, next)
-		}
-		if next.Path != w.Path {
-			fork.Parts = append(fork.Parts, [2]forage.Workspace{w, next})
 		}
 	}
 	if err := p.rename(ctx, first.Plan); err != nil {

@@ -1,16 +1,22 @@
 package work
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
-	"forage"
-	"forage/internal/store"
-	"forage/internal/workspace/gitrepo"
-	"forage/internal/workspace/snapshot"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+
+	"forage"
+	"forage/internal/hostile"
+	"forage/internal/store"
+	"forage/internal/workspace"
+	"forage/internal/workspace/gitrepo"
+	"forage/internal/workspace/snapshot"
 )
 
 // State is that of a sandbox's work, which another takes over.
@@ -61,24 +67,83 @@ func (k *Keeper) Remember(other string, from State) error {
 	return store.WriteJSON(k.LookFile(other), from.before)
 }
 
+// halfCopy begins the name of a copy that is not whole yet, beside the folder that it becomes.
+const halfCopy = ".forage-fork"
+
+// CopyTo makes a copy of a part that is one of the user's folders, which is the user's too. It has
+// its name once it is whole.
+func (k *Keeper) CopyTo(ctx context.Context, from State, part, folder string) error {
+	if _, err := os.Lstat(folder); !errors.Is(err, fs.ErrNotExist) {
+		return cmp.Or(err, forage.WithHint(
+			forage.Errorf(forage.ErrRefused, "%s is there already, where the copy would be made", folder), "move it away, or choose another name"))
+	}
+	above := filepath.Dir(folder)
+	for _, left := range halfCopies(above) {
+		if err := hostile.RemoveAll(left); err != nil {
+			return err
+		}
+	}
+	half := filepath.Join(above, fmt.Sprintf("%s-%d-%s", halfCopy, os.Getpid(), rand.Text()))
+	err := workspace.MakeFolder(half)
+	if err != nil {
+		return err
+	}
+	end := k.Progress("copying the workspace of " + from.Record.Name)
+	err = k.snapshots().Fill(ctx, from.Record.Name, from.snapshot.ID, []snapshot.Folder{{Name: part, Path: half}})
+	if end(); err == nil {
+		err = os.Rename(half, folder) // which replaces no folder with files
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("copying to %s: %w", folder, err), hostile.RemoveAll(half))
+	}
+	return nil
+}
+
+// halfCopies are what forks that were killed left in a folder.
+func halfCopies(folder string) (left []string) {
+	entries, _ := os.ReadDir(folder)
+	for _, e := range entries {
+		if e.IsDir() && strings.HasPrefix(e.Name(), halfCopy+"-") && workspace.Abandoned(e.Name()) {
+			left = append(left, filepath.Join(folder, e.Name()))
+		}
+	}
+	return left
+}
+
+// halfCopies removes what killed forks left beside the folders of sandboxes.
+func (c *Collector) halfCopies() error {
+	records, _, err := c.Store.List()
+	errs := []error{err}
+	for _, record := range records {
+		for _, w := range record.Plan.Workspaces() {
+			if w.Mode != forage.WorkspaceDirect || w.Repository != nil {
+				continue
+			}
+			for _, left := range halfCopies(filepath.Dir(w.Path)) {
+				errs = append(errs, c.Do(record.Name, "removed the copy "+left+" that was not finished", func() error { return hostile.RemoveAll(left) }))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // TakeOver gives the other's workspaces, which were made already, the state of the first one's.
-func (k *Keeper) TakeOver(ctx context.Context, record store.Record, from State, parts [][2]forage.Workspace) error {
+func (k *Keeper) TakeOver(ctx context.Context, from State, parts [][2]forage.Workspace) error {
 	name := from.Record.Name
-	request := snapshot.Request{Sandbox: record.Name, Of: record.CreatedAt, Label: "fork of " + name, Automatic: true}
+	var folders []snapshot.Folder
 	alternates := make(map[string][]byte)
 	for _, pair := range parts {
-		folders, err := k.foldersOf(ctx, pair[1], true)
+		more, err := k.foldersOf(ctx, pair[1], true)
 		if err != nil {
 			return err
 		}
-		request.Folders = append(request.Folders, folders...)
+		folders = append(folders, more...)
 		if err := borrowed(pair[1], alternates); err != nil {
 			return err
 		}
 	}
 	defer k.Progress("copying the workspace of " + name)()
-	before, err := k.snapshots().Restore(ctx, name, from.snapshot.ID, request)
-	if err != nil {
+	if err := k.snapshots().Fill(ctx, name, from.snapshot.ID, folders); err != nil {
 		return fmt.Errorf("taking over the state of %s: %w", name, err)
 	}
 	for file, text := range alternates {
@@ -91,7 +156,7 @@ func (k *Keeper) TakeOver(ctx context.Context, record store.Record, from State, 
 			return err
 		}
 	}
-	return k.snapshots().Delete(record.Name, before.ID) // no agent was at work there
+	return nil
 }
 
 // adopt changes the private state that came with the snapshot from that of the part w to that of

@@ -33,7 +33,7 @@ type Collector struct {
 
 // Collect removes what is left of work, unless it exists nowhere else, and what was kept long enough.
 func (c *Collector) Collect(ctx context.Context) error {
-	return errors.Join(c.workspaces(ctx), c.oldSnapshots(), c.quarantines())
+	return errors.Join(c.workspaces(ctx), c.oldSnapshots(), c.quarantines(), c.halfCopies())
 }
 
 // Do notes an action and, unless this is a rehearsal, carries it out.

@@ -20,6 +20,7 @@ type Worktree struct {
 	Branch string // that it is on
 	Base   string // its commit, in hex; "" is a branch without a commit
 	Lock   string // why `git worktree remove` and `prune` must leave it alone
+	Empty  bool   // its files come from elsewhere: none are checked out
 }
 
 // admin is the folder in the repository that stands for the worktree.
@@ -39,7 +40,11 @@ func (s *Shadow) AddWorktree(ctx context.Context, t Worktree) error {
 		return err
 	}
 	index := filepath.Join(s.Repository.admin(t.Name), "index")
-	if _, err := s.Git(ctx, Call{Args: []string{"read-tree", "-m", "-u", t.Base}, WorkTree: t.Path, Index: index}); err != nil {
+	how := "-u"
+	if t.Empty {
+		how = "-i"
+	}
+	if _, err := s.Git(ctx, Call{Args: []string{"read-tree", "-m", how, t.Base}, WorkTree: t.Path, Index: index}); err != nil {
 		return fmt.Errorf("checking out %s: %w", t.Base, err)
 	}
 	return nil

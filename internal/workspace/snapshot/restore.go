@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/hostile"
 	"forage/internal/workspace"
 )
 
@@ -95,6 +96,32 @@ func (s Store) Export(ctx context.Context, sandbox, id string, folders []Folder)
 		}
 	}
 	return nil
+}
+
+// Fill makes folders that nobody has used yet what a snapshot has. All in them goes but what Ignored names at the top.
+func (s Store) Fill(ctx context.Context, sandbox, id string, folders []Folder) error {
+	dir, err := s.existing(sandbox, id)
+	for i := 0; err == nil && i < len(folders); i++ {
+		if err = empty(folders[i]); err == nil {
+			err = put(ctx, folders[i], dir, nil)
+		}
+	}
+	return explain(err)
+}
+
+func empty(f Folder) error {
+	root, err := workspace.OpenFolder(f.Path)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	names, err := root.Readdirnames(-1)
+	for i := 0; err == nil && i < len(names); i++ {
+		if f.Ignored == nil || !f.Ignored(names[i]) {
+			err = hostile.RemoveAt(int(root.Fd()), names[i], nil)
+		}
+	}
+	return err
 }
 
 // put makes the folder f what the snapshot in dir has, if it has one. present is what it is now.

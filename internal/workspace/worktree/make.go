@@ -59,7 +59,7 @@ func Build(ctx context.Context, r *gitrepo.Repository, w forage.Workspace, scrat
 // describe is the worktree as gitrepo knows it. Its name in the repository is that of the branch, which is as unique.
 func describe(w forage.Workspace) gitrepo.Worktree {
 	return gitrepo.Worktree{
-		Name: w.Branch, Path: w.Path, Branch: w.Branch, Base: w.Base,
+		Name: w.Branch, Path: w.Path, Branch: w.Branch, Base: w.Base, Empty: w.Empty,
 		Lock: "a sandbox works on it; `forage-ctl down` removes it",
 	}
 }
