@@ -70,6 +70,8 @@ func walk(fd int, at string, depth int, visit func(string, *unix.Stat_t) error) 
 			var inner int
 			if inner, err = unix.Openat(fd, name, folderFlags, 0); err == nil {
 				err = walk(inner, rel, depth+1, visit)
+			} else if errors.Is(err, unix.ENOENT) {
+				err = nil
 			}
 		}
 		if err != nil && !errors.Is(err, fs.SkipDir) {

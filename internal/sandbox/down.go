@@ -22,7 +22,7 @@ func (s *Service) Down(ctx context.Context, name string, force bool) error {
 		how = workspace.RemoveForced
 	}
 	err := s.locked(ctx, name, func(record store.Record) error {
-		if !force { // before it is stopped
+		if !force && supervisor.Alive(s.Places.Of(name).Dir) { // before it is stopped
 			if err := s.Work.NothingUnsaved(ctx, name, record.Plan.Workspaces()); err != nil {
 				return err
 			}
@@ -71,6 +71,7 @@ func (s *Service) downOrphan(ctx context.Context, name string, how workspace.Rem
 		if err := s.Work.NothingUnsaved(ctx, name, made); err != nil {
 			return err
 		}
+		how = workspace.RemoveChecked
 	}
 	if err := s.Work.Remove(ctx, name, made, how); err != nil {
 		return err
@@ -170,6 +171,7 @@ func (s *Service) clear(ctx context.Context, record store.Record, how workspace.
 		if err := s.Work.NothingUnsaved(ctx, record.Name, parts); err != nil {
 			return err
 		}
+		how = workspace.RemoveChecked
 	}
 	if !record.Plan.Ephemeral { // a run's record always says that it has to go
 		record.Phase = forage.PhaseRemoving

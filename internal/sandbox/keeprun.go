@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"forage"
 	"forage/internal/hostile"
 	"forage/internal/sandbox/work"
@@ -79,10 +77,8 @@ func sizeOnDisk(workspaces []forage.Workspace) (size int64) {
 		if w.Mode == forage.WorkspaceDirect {
 			continue
 		}
-		_ = hostile.Walk(w.Path, func(_ string, st *unix.Stat_t) error {
-			size += st.Blocks * 512
-			return nil
-		})
+		has, _ := hostile.Measure(w.Path, "")
+		size += has.OnDisk
 	}
 	return size
 }

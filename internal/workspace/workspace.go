@@ -38,7 +38,9 @@ type Removal int
 // The ways of removing.
 const (
 	RemoveSaved  Removal = iota // refuses with ErrRefused when work would be lost, says which, and changes nothing
-	RemoveForced                // keeps that work for RecoveryKept, and says where
+	// RemoveChecked is RemoveSaved for a caller to whom Status has just said that nothing would be lost: it isn't asked again.
+	RemoveChecked
+	RemoveForced // keeps that work for RecoveryKept, and says where
 	// RemoveButBranch is for the end of a run: Branch stays while it has commits that nothing else has, and the rest
 	// is kept as with RemoveForced. The Recovery of a branch that stays has its full name as Ref.
 	RemoveButBranch

@@ -162,9 +162,14 @@ func isBranch(ref string) bool { return strings.HasPrefix(ref, branchRefs) }
 // says where that may be, and gc lets it go in its time.
 const removing = ".removing.json"
 
+// keeps says whether a removal keeps work that would be lost.
+func keeps(how workspace.Removal) bool {
+	return how == workspace.RemoveForced || how == workspace.RemoveButBranch
+}
+
 // beginRemoval writes that note. end takes it back, unless an earlier removal was killed.
 func (k *Keeper) beginRemoval(name string, parts []forage.Workspace, how workspace.Removal) (end func() error, err error) {
-	if how == workspace.RemoveSaved || how == workspace.RemoveUnused || len(parts) == 0 {
+	if !keeps(how) || len(parts) == 0 {
 		return func() error { return nil }, nil
 	}
 	file := filepath.Join(k.Workspaces.Places.Recovery(), name+removing)

@@ -89,7 +89,7 @@ func (k *Keeper) recoverApply(ctx context.Context, name string, w forage.Workspa
 // sandbox.
 func (k *Keeper) removePart(ctx context.Context, provider workspace.Provider, name string, w forage.Workspace, how workspace.Removal) ([]workspace.Recovery, error) {
 	kept, err := provider.Remove(ctx, w, how)
-	if err == nil || how == workspace.RemoveSaved || how == workspace.RemoveUnused || ctx.Err() != nil {
+	if err == nil || !keeps(how) || ctx.Err() != nil {
 		return kept, err
 	}
 	folder, asideErr := k.setAside(name, w)

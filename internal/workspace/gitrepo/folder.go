@@ -21,6 +21,7 @@ import (
 
 	"forage"
 	"forage/internal/hostexec"
+	"forage/internal/hostile"
 	"forage/internal/jail"
 	"forage/internal/workspace"
 )
@@ -116,6 +117,7 @@ type looking struct {
 	hidden           []string // what only rules ignore that are new; folders have a slash at their end
 	begins           string   // with an index that is kept, seeded by one of the host's, or new
 	began            time.Time
+	newest           int64 // the second in which the last file of the index was changed
 }
 
 func (l *looking) close() error { return errors.Join(l.root.Close(), removeAll(l.dir)) }
@@ -144,7 +146,9 @@ func (s *Shadow) openLook(ctx context.Context, folder Folder) (_ *looking, err e
 		return nil, err
 	}
 	head := "ref: refs/heads/none"
-	if folder.Base != "" {
+	if isHex(folder.Base) {
+		head = folder.Base
+	} else if folder.Base != "" {
 		if head, err = s.Line(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", folder.Base+"^{commit}"); err != nil {
 			return nil, fmt.Errorf("the base %s is not in the repository: %w", folder.Base, err)
 		}
@@ -181,7 +185,7 @@ func CopyIndex(from, to string) error { return workspace.CopyFile(from, to, maxI
 // damaged is made anew. A new one knows no sizes: git would read a file of any length to the end.
 const lookScript = `git read-tree -m "$1" 2>/dev/null || { rm -f "$GIT_INDEX_FILE"; git read-tree "$1"; }
 case $2 in
-seeded) git ls-files -z | git update-index -z --no-assume-unchanged --stdin ;;
+seeded) git update-index -q --really-refresh >/dev/null || : ;;
 new)
 	git ls-files -z | sed -z 's|^|./|' | xargs -0 -r sh -c 'find "$@" -maxdepth 0 -size +"$0"c -print0 2>/dev/null || :' "$3" | sed -z 's|^\./||' >"$GIT_DIR/large"
 	git update-index -z --assume-unchanged --stdin <"$GIT_DIR/large"
@@ -190,7 +194,7 @@ esac
 git status --porcelain -z --no-renames --untracked-files=all --ignored=matching --ignore-submodules=all
 printf '\000'
 [ ! -s "$GIT_DIR/large" ] || git update-index -z --no-assume-unchanged --stdin <"$GIT_DIR/large"
-git ls-files -s -z`
+git ls-files -s --debug -z`
 
 // look finds out what in a folder is not as its base has it.
 func (s *Shadow) look(ctx context.Context, folder Folder) (_ *looking, err error) {
@@ -230,6 +234,14 @@ func (s *Shadow) look(ctx context.Context, folder Folder) (_ *looking, err error
 	}
 	seen := map[string]bool{".": true}
 	for entry := range fields(entries) {
+		if times, is := strings.CutPrefix(entry, "  ctime: "); is { // of the one before, in five lines
+			second, _, _ := strings.Cut(times, ":")
+			changed, _ := strconv.ParseInt(second, 10, 64)
+			l.newest = max(l.newest, changed)
+			if parts := strings.SplitN(times, "\n", 6); len(parts) == 6 {
+				entry = parts[5]
+			}
+		}
 		head, name, _ := strings.Cut(entry, "\t")
 		if strings.HasPrefix(head, "160000 ") { // a submodule, or what was committed as if it were one
 			switch is, file := l.repository(name); {
@@ -316,13 +328,11 @@ func (l *looking) hasFiles(folder string) (is bool) {
 	return is
 }
 
-// keep keeps the index for the next time. That it can't be kept only costs time.
+// keep keeps the index for the next time, unless it has a file that was changed so short a time
+// before that a change after the look may leave the same times: git compares the seconds. That it
+// can't be kept only costs time.
 func (l *looking) keep() {
-	if l.folder.Index == "" {
-		return
-	}
-	index, err := workspace.ReadFile(l.index(), unix.O_NOFOLLOW, maxIndex)
-	if err != nil || racyIndex(index, len(emptyID(l.shadow.Repository.ObjectFormat))/2, l.began) {
+	if l.folder.Index == "" || workspace.Racy(unix.Timespec{Sec: l.newest}, l.began) {
 		return
 	}
 	if temporary := l.folder.Index + "." + filepath.Base(l.dir); CopyIndex(l.index(), temporary) == nil {
@@ -340,12 +350,12 @@ func (l *looking) names() []string {
 	return slices.Compact(all)
 }
 
-// recordScript puts files into the index, and writes the names in it, an empty field, the id of its
+// recordScript puts files into the index, and writes what is in it, an empty field, the id of its
 // tree and a pack with what the base has not. Without an index it begins with the base's.
 const recordScript = `[ -e "$GIT_INDEX_FILE" ] || git read-tree "${1:---empty}"
 git update-index -z --force-remove --stdin < "$GIT_DIR/removed"
 git update-index -z --add --replace --stdin < "$GIT_DIR/added"
-git ls-files -z
+git ls-files -s -z
 printf '\000'
 tree=$(git write-tree)
 echo "$tree"
@@ -394,33 +404,51 @@ func (l *looking) record(ctx context.Context) (Tree, error) {
 	if err != nil {
 		return tree, err
 	}
-	passed := make(map[string]bool) // names that git passes over, such as a link .gitmodules
-	tree.ID, err = l.write(ctx, passed, added, size)
+	ids := make(map[string]string) // "": git passes over a name, such as a link .gitmodules
+	tree.ID, err = l.write(ctx, ids, added, size)
 	if err != nil && tree.ID == "" && ctx.Err() == nil { // an attribute may name an encoding that a file isn't in
 		const none = "* !text !eol !crlf !ident !working-tree-encoding\n"
 		err = os.WriteFile(filepath.Join(l.dir, "info/attributes"), []byte(none), 0o600)
 		if err == nil {
-			tree.ID, err = l.write(ctx, passed, added, size)
+			tree.ID, err = l.write(ctx, ids, added, size)
 		}
 	}
-	if err != nil && tree.ID != "" && ctx.Err() == nil { // the tree was made, and git's checks don't pass it
-		checked := slices.DeleteFunc(slices.Clone(added), func(name string) bool { return !isChecked(path.Base(name)) })
-		if len(checked) == 0 {
-			return tree, err
+	for try := range maxChecks {
+		if err == nil || tree.ID == "" || ctx.Err() != nil { // else the tree was made, and git's checks don't pass it
+			break
 		}
-		for _, name := range checked {
-			tree.Left = append(tree.Left, Left{name, "git's checks refuse it, or a file like it"})
-		}
-		added = slices.DeleteFunc(added, func(name string) bool { return isChecked(path.Base(name)) })
-		if err = os.Remove(l.index()); err == nil {
-			tree.ID, err = l.write(ctx, passed, added, size)
+		said, all := err.Error(), len(added)
+		added = slices.DeleteFunc(added, func(name string) bool {
+			why, named := "git's checks refuse it, or a file like it", false
+			if id := ids[name]; id != "" {
+				_, found, _ := strings.Cut(said, "object "+id+": ")
+				if check, _, is := strings.Cut(found, ":"); is { // a name of git-fsck(1)'s; what follows may be from inside
+					why, named = "git's checks refuse it: "+check, true
+				}
+			}
+			if named = named || try == maxChecks-1; named && isChecked(path.Base(name)) {
+				tree.Left = append(tree.Left, Left{name, why})
+				return true
+			}
+			return false
+		})
+		if len(added) < all {
+			if err = os.Remove(l.index()); err == nil {
+				tree.ID, err = l.write(ctx, ids, added, size)
+			}
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(passed)) {
-		tree.Left = append(tree.Left, Left{name, "git adds no file or link of that name"})
+	for _, name := range slices.Sorted(maps.Keys(ids)) {
+		if ids[name] == "" {
+			tree.Left = append(tree.Left, Left{name, "git adds no file or link of that name"})
+		}
 	}
 	return tree, err
 }
+
+// maxChecks is how often a tree is made anew without what git's checks have refused. The last time
+// all that they look into is left out.
+const maxChecks = 3
 
 // unfit says why a file is left out of a tree.
 func (l *looking) unfit(name string, info fs.FileInfo, most int64) string {
@@ -440,14 +468,14 @@ func (l *looking) unfit(name string, info fs.FileInfo, most int64) string {
 	return ""
 }
 
-// write runs recordScript and takes its pack. size is how many bytes the files have. Of the names
-// that were to be added, those that git passes over are left in passed. With an error, an id says
-// that only the pack was refused.
-func (l *looking) write(ctx context.Context, passed map[string]bool, added []string, size int64) (id string, err error) {
-	clear(passed)
+// write runs recordScript and takes its pack. size is how many bytes the files have. ids become
+// those of what was added, "" of what git passes over. With an error, an id says that only the pack
+// was refused.
+func (l *looking) write(ctx context.Context, ids map[string]string, added []string, size int64) (id string, err error) {
+	clear(ids)
 	var list strings.Builder
 	for _, name := range added {
-		passed[name] = true
+		ids[name] = ""
 		list.WriteString(name + "\x00")
 	}
 	if err := os.WriteFile(filepath.Join(l.dir, "added"), []byte(list.String()), 0o600); err != nil {
@@ -457,9 +485,14 @@ func (l *looking) write(ctx context.Context, passed map[string]bool, added []str
 	c.Args = []string{"sh", "-ec", recordScript, "sh", l.folder.Base}
 	c.Limits.Time = fetchPatience
 	err = l.shadow.unpack(ctx, c, size, func(out *bufio.Reader) error {
-		name, err := out.ReadString(0)
-		for ; err == nil && name != "\x00"; name, err = out.ReadString(0) {
-			delete(passed, strings.TrimSuffix(name, "\x00"))
+		entry, err := out.ReadString(0)
+		for ; err == nil && entry != "\x00"; entry, err = out.ReadString(0) { // mode, id, stage, and the name
+			head, name, _ := strings.Cut(strings.TrimSuffix(entry, "\x00"), "\t")
+			if parts := strings.Fields(head); len(parts) == 3 {
+				if _, is := ids[name]; is {
+					ids[name] = parts[1]
+				}
+			}
 		}
 		if err != nil {
 			return err
@@ -513,7 +546,7 @@ func (s *Shadow) Rules(ctx context.Context, w forage.Workspace) []string {
 	if commit, _, err := Taken(w); err == nil && commit != "" {
 		rules = append(rules, commit)
 	}
-	if on, err := s.Line(ctx, "rev-parse", "--symbolic-full-name", "HEAD"); err == nil && on != TipRef(w) {
+	if branchRef(s.Repository.Head) != TipRef(w) {
 		rules = append(rules, "HEAD")
 	}
 	return rules
@@ -592,34 +625,16 @@ func (s *Shadow) withoutIgnored(ctx context.Context, from string, names map[stri
 	return nil
 }
 
-// maxCounted is how many files of a folder are counted.
-const maxCounted = 100_000
-
-// CountFiles says how many files are in a folder, repositories' own left out. Nothing is opened but
-// folders.
+// CountFiles says how many files are in a folder, repositories' own left out.
 func CountFiles(folder string) string {
-	count := 0
-	_ = filepath.WalkDir(folder, func(_ string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return nil // it can't be read, or is gone
-		case entry.Name() == ".git":
-			return fs.SkipDir
-		case !entry.IsDir():
-			count++
-		}
-		if count >= maxCounted {
-			return fs.SkipAll
-		}
-		return nil
-	})
+	has, err := hostile.Measure(folder, ".git")
 	switch {
-	case count == 1:
+	case err != nil:
+		return fmt.Sprintf("%d files or more", has.Files)
+	case has.Files == 1:
 		return "1 file"
-	case count >= maxCounted:
-		return fmt.Sprintf("%d files or more", count)
 	}
-	return fmt.Sprintf("%d files", count)
+	return fmt.Sprintf("%d files", has.Files)
 }
 
 // onlyInIndex are the files whose staged content is neither in the commit that is checked out

@@ -86,23 +86,3 @@ func TestNoIndexIsKeptThatMayHideAChange(t *testing.T) {
 		t.Errorf("uncommitted: %q", got)
 	}
 }
-
-func TestRacyIndex(t *testing.T) {
-	t.Parallel()
-	host := newHost(t)
-	host.Git("update-index", "--skip-worktree", "a")
-	for _, version := range []string{"3", "4"} {
-		host.Git("update-index", "--index-version", version)
-		index, err := os.ReadFile(filepath.Join(host.Dir, ".git/index"))
-		must(t, err)
-		now := time.Now()
-		for after, want := range map[time.Duration]bool{0: true, time.Minute: false} {
-			if got := racyIndex(index, 20, now.Add(after)); got != want {
-				t.Errorf("version %s, %s after the files: racy %v", version, after, got)
-			}
-		}
-		if !racyIndex(index[:40], 20, now.Add(time.Minute)) {
-			t.Errorf("version %s: one that is cut off is not racy", version)
-		}
-	}
-}

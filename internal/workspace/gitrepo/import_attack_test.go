@@ -49,6 +49,30 @@ func TestAttacksOnImport(t *testing.T) {
 	}
 }
 
+// TestNothingIsPutOverTheUsersObjects: of two files of one name the user's stays.
+func TestNothingIsPutOverTheUsersObjects(t *testing.T) {
+	t.Parallel()
+	host := newHost(t)
+	r, err := Open(t.Context(), host.Dir)
+	must(t, err)
+	s, err := r.quarantine(filepath.Join(t.TempDir(), "scratch"))
+	must(t, err)
+	commit := host.Git("rev-parse", "HEAD")
+	name := filepath.Join(commit[:2], commit[2:])
+	fresh := filepath.Join("00", strings.Repeat("0", 38))
+	for _, file := range []string{name, fresh} {
+		write(t, filepath.Join(s.passing, file), "the agent's")
+	}
+	must(t, s.admit())
+	must(t, s.Close())
+	if _, err := os.Stat(filepath.Join(r.Common, "objects", fresh)); err != nil {
+		t.Errorf("a new object has not come: %v", err)
+	}
+	if got := host.Git("cat-file", "-t", commit); got != "commit" {
+		t.Errorf("the user's object was replaced: %q", got)
+	}
+}
+
 // plain makes a name of a text.
 func plain(r rune) rune {
 	if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {

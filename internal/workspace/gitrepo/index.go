@@ -1,9 +1,7 @@
 package gitrepo
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,10 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
-
-	"forage/internal/workspace"
 )
 
 // Gitlinks are the paths at which an index file of the host's has submodules, populated or not.
@@ -127,42 +121,4 @@ func (s *Shadow) mark(ctx context.Context, folder, index string, names []string,
 		}
 	}
 	return nil
-}
-
-// racyIndex says whether an index has a file that was changed so short a time before a look began
-// that a change after it may leave the same times: git compares the seconds. What can't be read is
-// racy. The format is that of gitformat-index(5), with ids of idSize bytes.
-func racyIndex(index []byte, idSize int, began time.Time) bool {
-	const header, stat, extended = 12, 40, 0x4000
-	if len(index) < header {
-		return true
-	}
-	version, count := binary.BigEndian.Uint32(index[4:]), binary.BigEndian.Uint32(index[8:])
-	for rest := index[header:]; count > 0; count-- {
-		at := stat + idSize + 2 // where the name begins
-		if len(rest) < at || workspace.Racy(unix.Timespec{Sec: int64(binary.BigEndian.Uint32(rest))}, began) {
-			return true
-		}
-		if binary.BigEndian.Uint16(rest[at-2:])&extended != 0 {
-			at += 2
-		}
-		if version == 4 { // a number of bytes of the name before comes first
-			for at < len(rest) && rest[at]&0x80 != 0 {
-				at++
-			}
-			at++
-		}
-		if at > len(rest) {
-			return true
-		}
-		end := bytes.IndexByte(rest[at:], 0)
-		if end < 0 {
-			return true
-		}
-		if at += end + 1; version != 4 { // to a multiple of eight
-			at = (at + 7) &^ 7
-		}
-		rest = rest[min(at, len(rest)):]
-	}
-	return false
 }

@@ -196,17 +196,8 @@ const maxAside = 1 << 30
 // madeInside says whether objects were made inside: after a reset no ref leads to them. In a
 // repository that jj has, too, jj keeps them.
 func (k *keeping) madeInside() bool {
-	var size int64
-	objects := filepath.Join(k.w.Repository.Dir, "git/objects")
-	_ = filepath.WalkDir(objects, func(path string, entry fs.DirEntry, err error) error {
-		if err == nil && entry.Type().IsRegular() && filepath.Base(filepath.Dir(path)) != "info" {
-			if info, err := entry.Info(); err == nil {
-				size += info.Size()
-			}
-		}
-		return nil
-	})
-	return hasTree(k.w) && size > 0 && size <= maxAside
+	made, _ := hostile.Measure(filepath.Join(k.private(), "objects"), "info")
+	return hasTree(k.w) && made.Bytes > 0 && made.Bytes <= maxAside
 }
 
 // stashed are the commits of the stash but its newest, which is refs/stash: newest first.
@@ -395,15 +386,17 @@ func keptName(ref, id string) string {
 func BeforeRemoval(
 	ctx context.Context, p workspace.Provider, w forage.Workspace, how workspace.Removal, places workspace.Places,
 ) (kept []workspace.Recovery, branch string, err error) {
-	looking, enough := context.WithTimeout(ctx, keepPatience)
-	defer enough()
-	_, updateErr := p.Update(looking, w)
-	status, err := p.Status(looking, w)
-	if err != nil {
-		return nil, "", err
-	}
-	if updateErr != nil && status.Problem == "" {
-		status.Problem = updateErr.Error()
+	var status workspace.Status
+	if how != workspace.RemoveChecked {
+		looking, enough := context.WithTimeout(ctx, keepPatience)
+		defer enough()
+		_, updateErr := p.Update(looking, w)
+		if status, err = p.Status(looking, w); err != nil {
+			return nil, "", err
+		}
+		if updateErr != nil && status.Problem == "" {
+			status.Problem = updateErr.Error()
+		}
 	}
 	if how == workspace.RemoveSaved && status.Unsaved() {
 		return nil, "", unsavedError(w, status)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -185,24 +186,34 @@ func readPointer(file, prefix string) (string, error) {
 	return path, nil
 }
 
+// settingsOf is what git has found in a text of configuration. The files are read again and again,
+// and a process each time would be half the time of a short command.
+var settingsOf sync.Map
+
 // readConfig has git say what is in one configuration file, which it gets as data. A file that is
 // not there is empty.
 func readConfig(ctx context.Context, file string) (map[string][]string, error) {
 	text, err := workspace.ReadFile(file, 0, maxConfig)
-	if errors.Is(err, fs.ErrNotExist) {
-		return map[string][]string{}, nil
+	found := make(map[string][]string)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(text) == 0 {
+		return found, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	out, err := hostexec.Run(ctx, hostexec.Command{
-		Argv: []string{"git", "config", "--null", "--no-includes", "--file", "-", "--list"}, Env: environment(), Stdin: text, Output: 2 * maxConfig,
-	})
-	if err != nil {
-		return nil, forage.Errorf(forage.ErrUnsupported, "reading %s: %w", file, gitError(err, out))
+	list, known := settingsOf.Load(string(text))
+	if !known {
+		out, err := hostexec.Run(ctx, hostexec.Command{
+			Argv: []string{"git", "config", "--null", "--no-includes", "--file", "-", "--list"}, Env: environment(), Stdin: text, Output: 2 * maxConfig,
+		})
+		if err != nil {
+			return nil, forage.Errorf(forage.ErrUnsupported, "reading %s: %w", file, gitError(err, out))
+		}
+		if list = out.Stdout; len(text) <= maxPointer {
+			settingsOf.Store(string(text), list)
+		}
 	}
-	found := make(map[string][]string)
-	for setting := range fields(out.Stdout) {
+	for setting := range fields(list.([]byte)) {
 		key, value, valued := strings.Cut(setting, "\n")
 		if !valued {
 			value = "true"

@@ -18,6 +18,7 @@ import (
 	"github.com/google/renameio/v2"
 
 	"forage"
+	"forage/internal/hostile"
 	"forage/internal/jail"
 	"forage/internal/workspace"
 )
@@ -83,36 +84,17 @@ func (s *Shadow) bareOver(dir, head, config string, objects ...string) (readOnly
 // ours: without refs and configuration from inside. It is made once.
 func (s *Shadow) inside(private string) (c jail.Command, err error) {
 	dir := filepath.Join(workspace.Resolved(s.Dir), "inside")
-	size, err := sizeOf(filepath.Join(private, "objects"))
+	has, err := hostile.Measure(filepath.Join(private, "objects"), "")
+	if err == nil && has.Odd != "" { // such as a FIFO, which git would wait for
+		err = forage.Errorf(forage.ErrRefused, "%s among the objects is neither a file nor a folder: %w", has.Odd, errIrregular)
+	}
 	if err != nil {
 		return c, err
 	}
 	readOnly, err := s.bareOver(dir, "ref: refs/heads/none", "", append(slices.Clone(s.objects), filepath.Join(workspace.Resolved(private), "objects"))...)
 	c = s.jailed(dir, readOnly)
-	c.Limits.Time += time.Duration(size/fetchSpeed) * time.Second
+	c.Limits.Time += time.Duration(has.Bytes/fetchSpeed) * time.Second
 	return c, err
-}
-
-// sizeOf is how many bytes are in a folder from inside. It refuses what git would wait for, such as
-// a FIFO.
-func sizeOf(folder string) (size int64, err error) {
-	err = filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
-		switch {
-		case errors.Is(err, fs.ErrNotExist) && path != folder: // packed meanwhile
-			return nil
-		case err != nil:
-			return err
-		case entry.IsDir():
-		case !entry.Type().IsRegular():
-			return forage.Errorf(forage.ErrRefused, "%s is neither a file nor a folder: %w", path, errIrregular)
-		default:
-			if info, err := entry.Info(); err == nil {
-				size += info.Size()
-			}
-		}
-		return nil
-	})
-	return size, err
 }
 
 // asks asks the objects inside what git answers with its exit status. The answer may be a lie.
@@ -340,13 +322,23 @@ func (s *Shadow) admit() error {
 			}
 		}
 		if err == nil {
-			err = os.Rename(filepath.Join(s.passing, name), to)
+			err = placeObject(filepath.Join(s.passing, name), to)
 		}
 	}
 	if err != nil {
 		return fmt.Errorf("bringing objects to %s: %w", s.Repository.Common, err)
 	}
 	return nil
+}
+
+// placeObject gives a file its place among the user's objects. One that is there stays: nothing from
+// inside comes in its stead, whatever its bytes are.
+func placeObject(from, to string) error {
+	err := os.Link(from, to)
+	if err == nil || !gone(to) {
+		return nil
+	}
+	return os.Rename(from, to) // the file system has no hard links
 }
 
 // Bring copies what a commit needs to another repository, wherever that is. have are commits that

@@ -295,7 +295,7 @@ func TestNamesOfGitAreLeftOut(t *testing.T) {
 	}
 }
 
-// TestWhatFailsChecksIsLeftOut: such a file alone, as it would be of a commit.
+// TestWhatFailsChecksIsLeftOut: such files alone, with the check that refuses them.
 func TestWhatFailsChecksIsLeftOut(t *testing.T) {
 	t.Parallel()
 	f := newFolderTest(t, map[string]string{".gitattributes": "a text\n", "gone": "x"})
@@ -303,13 +303,20 @@ func TestWhatFailsChecksIsLeftOut(t *testing.T) {
 	writeFile(t, filepath.Join(f.work, ".gitmodules"), "[submodule \"../../x\"]\n path = -y\n url = --upload-pack=touch\n")
 	writeFile(t, filepath.Join(f.work, ".gitattributes"), strings.Repeat("a", 3000)+" text\n")
 	writeFile(t, filepath.Join(f.work, "fine"), "x")
+	writeFile(t, filepath.Join(f.work, "sub/.gitattributes"), "b text\n")
+	writeFile(t, filepath.Join(f.work, ".gitignore"), "*.o\n")
 	must(t, os.Symlink("fine", filepath.Join(f.work, "GITMOD~1")))
 	got, tree := f.tree()
-	if diff := cmp.Diff(map[string]string{"fine": "100644 x", ".gitattributes": "100644 a text\n"}, got); diff != "" {
+	want := map[string]string{"fine": "100644 x", ".gitattributes": "100644 a text\n", "sub/.gitattributes": "100644 b text\n", ".gitignore": "100644 *.o\n"}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("tree (-want +got):\n%s", diff)
 	}
-	if len(tree.Left) != 3 {
-		t.Errorf("left out are %v", tree.Left)
+	left := []gitrepo.Left{
+		{".gitattributes", "git's checks refuse it: gitattributesLineLength"}, {".gitmodules", "git's checks refuse it: gitmodulesName"},
+		{"GITMOD~1", "git adds no file or link of that name"},
+	}
+	if diff := cmp.Diff(left, tree.Left); diff != "" {
+		t.Errorf("left out (-want +got):\n%s", diff)
 	}
 }
 
