@@ -37,7 +37,7 @@ type Removal int
 
 // The ways of removing.
 const (
-	RemoveSaved  Removal = iota // refuses with ErrRefused when work would be lost, says which, and changes nothing
+	RemoveSaved Removal = iota // refuses with ErrRefused when work would be lost, says which, and changes nothing
 	// RemoveChecked is RemoveSaved for a caller to whom Status has just said that nothing would be lost: it isn't asked again.
 	RemoveChecked
 	RemoveForced // keeps that work for RecoveryKept, and says where
