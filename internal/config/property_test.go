@@ -140,14 +140,3 @@ func FuzzProject(f *testing.F) {
 		}
 	})
 }
-
-func FuzzJSON(f *testing.F) {
-	f.Add(`{"templates": {"x": {"allowedHosts": ["a.b", 1e3, null]}}}`)
-	f.Add(`{"user": "\ud800", "user": {}`)
-	f.Fuzz(func(t *testing.T, text string) {
-		_, err := load(t, "config.json", text)
-		if err != nil && !strings.Contains(err.Error(), "config.json") {
-			t.Errorf("%q: %v", text, err)
-		}
-	})
-}

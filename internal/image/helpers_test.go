@@ -8,10 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -186,52 +183,4 @@ func describe(t testing.TB, p string, info fs.FileInfo) string {
 		return "file " + info.Mode().String() + " " + string(raw)
 	}
 	return "special " + info.Mode().String()
-}
-
-// asOrdinaryUser runs the calling test again as an ordinary user, when root runs it, and
-// reports whether this is still the root's process, which then has nothing more to do.
-func asOrdinaryUser(t *testing.T) bool {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		return false
-	}
-	dir, err := os.MkdirTemp("", "forage-image-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	const uid = 54321
-	exe := filepath.Join(dir, "image.test")
-	raw, err := os.ReadFile("/proc/self/exe")
-	if err == nil {
-		err = os.WriteFile(exe, raw, 0o755)
-	}
-	if err == nil {
-		err = os.Chown(dir, uid, uid)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(exe, "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$", "-test.v")
-	cmd.Dir = dir
-	cmd.Env = []string{"TMPDIR=" + dir, "HOME=" + dir, "PATH=/usr/bin:/bin"}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
-	out, err := cmd.CombinedOutput()
-	if err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name())) {
-		t.Fatalf("as an ordinary user: %v\n%s", err, out)
-	}
-	return true
-}
-
-// bothUsers runs f as the tests' user and, if that is root, as an ordinary user.
-func bothUsers(t *testing.T, f func(t *testing.T)) {
-	t.Helper()
-	t.Run("ordinary", func(t *testing.T) {
-		if !asOrdinaryUser(t) {
-			f(t)
-		}
-	})
-	if os.Geteuid() == 0 {
-		t.Run("root", f)
-	}
 }

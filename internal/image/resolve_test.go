@@ -109,10 +109,6 @@ func (s *registryServer) push(t testing.TB, img v1.Image) string {
 }
 
 func TestResolve(t *testing.T) {
-	bothUsers(t, testResolve)
-}
-
-func testResolve(t *testing.T) {
 	img, want := sample(t)
 	dir := writeLayout(t, mutate.IndexAddendum{Add: img})
 	server := newRegistry(t)
