@@ -64,13 +64,7 @@ func (v converter) bind(t forage.Template, name string, taken map[entry]string, 
 // reach is where a secret goes, and the variables of its service: what the file says, and what is built in
 // where it says nothing.
 func reach(name string, s Secret) (hosts, variables []string) {
-	p, ok := provider.Lookup(s.Preset)
-	if !ok {
-		p, ok = provider.Lookup(name)
-	}
-	if !ok {
-		p, _ = provider.ForLogin(s.Login)
-	}
+	p := provider.Of(s.Preset, name, s.Login)
 	if len(s.Hosts) > 0 {
 		return s.Hosts, slices.Clone(p.Env)
 	}

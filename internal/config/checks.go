@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"forage"
@@ -30,56 +31,59 @@ type surroundings struct {
 // check says what is wrong with a text, or what it stands for: most stand for themselves.
 type check func(text string, in surroundings) (string, error)
 
-// checks are the checks that the tags of raw types name.
-var checks = map[string]check{
-	"address":        plain(checkListen),
-	"argument":       plain(checkArgument),
-	"basicUser":      plain(checkBasicUser),
-	"cache":          oneOf(forage.CacheNames()...),
-	"certificate":    plain(checkCertificate),
-	"dollars":        plain(checkDollars),
-	"duration":       parsed(parseDuration),
-	"flag":           known("a flag that can be forbidden", forbiddableFlags[:]),
-	"forbidNetwork":  oneOf("full", "restricted", "none", string(MonitorNetwork)),
-	"format":         plain(checkFormat),
-	"header":         plain(checkHeader),
-	"home":           oneOf("kept", ephemeralHome),
-	"host":           plain(checkHost),
-	"inject":         oneOf("header", "bearer", "basic", "query", "placeholder", "aws-sigv4"),
-	"key":            plain(checkKey),
-	"keyring":        plain(checkKeyring),
-	"listen":         listenText,
-	"login":          oneOf("claude", "chatgpt"),
-	"name":           plain(checkName),
-	"network":        oneOf("full", "restricted", "none"),
-	"octal":          plain(checkOctal),
-	"partMode":       oneOf("direct", "git-worktree", "jj", "clone"),
-	"path":           resolvePath,
-	"pathOrNone":     orNone(resolvePath),
-	"pattern":        plain(checkPattern),
-	"percent":        parsed(parsePercent),
-	"port":           between(1, 65535, "a port, 1 to 65535"),
-	"positive":       between(1, math.MaxInt64, "at least 1"),
-	"prefix":         plain(checkPrefix),
-	"preset":         known("a preset", provider.Names()),
-	"privateHost":    plain(checkPrivateHost),
-	"proxy":          plain(checkProxy),
-	"query":          plain(checkQuery),
-	"repo":           repoText,
-	"rootfs":         rootfsText,
-	"runtime":        known("a runtime", runtimes[:]),
-	"secretHost":     plain(checkSecretHost),
-	"secretMode":     oneOf("inject", string(forage.SecretsWrapped)),
-	"set":            plain(checkSetName),
-	"size":           parsed(parseSize),
-	"target":         plain(forage.CheckTarget),
-	"terminal":       oneOf("clipboard", "title"),
-	"text":           plain(checkText),
-	"uid":            between(0, math.MaxUint32-1, "a user's number"),
-	"user":           plain(checkUser),
-	"variable":       plain(checkVariable),
-	"variableOrNone": orNone(plain(checkVariable)),
-}
+// checks are the checks that the tags of raw types name. Only who reads a configuration pays for
+// making them.
+var checks = sync.OnceValue(func() map[string]check {
+	return map[string]check{
+		"address":        plain(checkListen),
+		"argument":       plain(checkArgument),
+		"basicUser":      plain(checkBasicUser),
+		"cache":          oneOf(forage.CacheNames()...),
+		"certificate":    plain(checkCertificate),
+		"dollars":        plain(checkDollars),
+		"duration":       parsed(parseDuration),
+		"flag":           known("a flag that can be forbidden", forbiddableFlags[:]),
+		"forbidNetwork":  oneOf("full", "restricted", "none", string(MonitorNetwork)),
+		"format":         plain(checkFormat),
+		"header":         plain(checkHeader),
+		"home":           oneOf("kept", ephemeralHome),
+		"host":           plain(checkHost),
+		"inject":         oneOf("header", "bearer", "basic", "query", "placeholder", "aws-sigv4"),
+		"key":            plain(checkKey),
+		"keyring":        plain(checkKeyring),
+		"listen":         listenText,
+		"login":          oneOf("claude", "chatgpt"),
+		"name":           plain(checkName),
+		"network":        oneOf("full", "restricted", "none"),
+		"octal":          plain(checkOctal),
+		"partMode":       oneOf("direct", "git-worktree", "jj", "clone"),
+		"path":           resolvePath,
+		"pathOrNone":     orNone(resolvePath),
+		"pattern":        plain(checkPattern),
+		"percent":        parsed(parsePercent),
+		"port":           between(1, 65535, "a port, 1 to 65535"),
+		"positive":       between(1, math.MaxInt64, "at least 1"),
+		"prefix":         plain(checkPrefix),
+		"preset":         known("a preset", provider.Names()),
+		"privateHost":    plain(checkPrivateHost),
+		"proxy":          plain(checkProxy),
+		"query":          plain(checkQuery),
+		"repo":           repoText,
+		"rootfs":         rootfsText,
+		"runtime":        known("a runtime", runtimes[:]),
+		"secretHost":     plain(checkSecretHost),
+		"secretMode":     oneOf("inject", string(forage.SecretsWrapped)),
+		"set":            plain(checkSetName),
+		"size":           parsed(parseSize),
+		"target":         plain(forage.CheckTarget),
+		"terminal":       oneOf("clipboard", "title"),
+		"text":           plain(checkText),
+		"uid":            between(0, math.MaxUint32-1, "a user's number"),
+		"user":           plain(checkUser),
+		"variable":       plain(checkVariable),
+		"variableOrNone": orNone(plain(checkVariable)),
+	}
+})
 
 func plain(is func(string) error) check {
 	return func(text string, _ surroundings) (string, error) { return text, is(text) }

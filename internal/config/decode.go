@@ -396,7 +396,7 @@ func (b binder) check(path, name, text string) string {
 	if name == "" {
 		return text
 	}
-	means, err := checks[name](text, surroundings{filepath.Dir(b.place(path).file.path), b.home})
+	means, err := checks()[name](text, surroundings{filepath.Dir(b.place(path).file.path), b.home})
 	if err != nil {
 		b.add(b.place(path), "%s: %v", path, err)
 		return text

@@ -231,15 +231,6 @@ func write(t testing.TB, path, content string) {
 	}
 }
 
-// FuzzApplyTar feeds bytes as two layers.
-func FuzzApplyTar(f *testing.F) {
-	f.Add(tarOf(f, file("a/b", "1"), symlink("l", "/a"), file("l/c", "2"), hardlink("h", "a/b")), tarOf(f, file("a/.wh.b", ""), file(".wh.h", "")))
-	f.Add(tarOf(f, symlink("l", ".."), file("l/../x", "1")), tarOf(f, file("l/.wh..wh..opq", "")))
-	f.Add(gzipped(f, tarOf(f, dir("d"), symlink("d", "..")))[:40], []byte{})
-	f.Add(tarOf(f, symlink("l", " ")), []byte{})
-	f.Fuzz(func(t *testing.T, one, two []byte) { unpackHostile(t, one, two) })
-}
-
 // FuzzEntries feeds well-formed layers of entries that get in each other's way: each
 // three bytes are a kind, a name and a target.
 func FuzzEntries(f *testing.F) {

@@ -10,7 +10,6 @@ import (
 	"forage/internal/config"
 	"forage/internal/provider"
 	"forage/internal/secrets/login"
-	"forage/internal/term"
 )
 
 // Scope is for whom secrets are bound.
@@ -24,10 +23,7 @@ type Scope struct {
 // Binding is what a secret's configuration comes to, with what is built in for
 // its service where it says nothing.
 func Binding(name string, secret config.Secret, scope Scope) (forage.Binding, error) {
-	service, err := ServiceOf(name, secret)
-	if err != nil {
-		return forage.Binding{}, err
-	}
+	service := ServiceOf(name, secret)
 	source, err := sourceOf(name, secret, service, scope)
 	if err != nil {
 		return forage.Binding{}, err
@@ -74,35 +70,12 @@ func (s Scope) findHosts(secret string, uses []forage.SecretUse) error {
 // ServiceOf is the service that a secret names, or that of its own name or login;
 // the zero Service is none. A secret of another name for other hosts has no part in the
 // variables of the service, which are the service's own secret's.
-func ServiceOf(name string, secret config.Secret) (provider.Service, error) {
-	p, err := serviceOf(name, secret)
+func ServiceOf(name string, secret config.Secret) provider.Service {
+	p := provider.Of(secret.Preset, name, secret.Login)
 	if name != p.Name && len(secret.Hosts) > 0 {
 		p.Env = nil
 	}
-	return p, err
-}
-
-func serviceOf(name string, secret config.Secret) (provider.Service, error) {
-	if secret.Preset != "" {
-		p, ok := provider.Lookup(secret.Preset)
-		if !ok {
-			return p, forage.WithHint(
-				forage.Errorf(forage.ErrUsage, "secret %s: there is no preset %q", name, secret.Preset), nearest(secret.Preset, provider.Names()))
-		}
-		return p, nil
-	}
-	if p, ok := provider.Lookup(name); ok {
-		return p, nil
-	}
-	p, _ := provider.ForLogin(secret.Login)
-	return p, nil
-}
-
-func nearest(name string, known []string) string {
-	if near := term.Nearest(name, known); near != "" {
-		return `did you mean "` + near + `"?`
-	}
-	return "there are: " + strings.Join(known, ", ")
+	return p
 }
 
 // sourceOf says where the value is.
@@ -119,11 +92,6 @@ func sourceOf(name string, secret config.Secret, service provider.Service, scope
 			file = filepath.Join(scope.Home, own.LoginFile)
 		}
 		source.Login = &forage.Login{Kind: secret.Login, File: file}
-	}
-	if source.File == "" && source.Env == "" && len(source.Command) == 0 && source.Keyring == "" && source.Login == nil {
-		return source, forage.WithHint(
-			forage.Errorf(forage.ErrUsage, "secret %s says nothing of where its value is", name),
-			"add file, env, command, keyring or login to [secrets."+name+"]")
 	}
 	return source, nil
 }

@@ -118,10 +118,8 @@ func TestBindingRefused(t *testing.T) {
 		config config.Secret
 		want   string
 	}{
-		"no source":       {config.Secret{Hosts: []string{"a.test"}, Place: forage.PlaceBearer}, "nothing of where its value is"},
 		"no hosts":        {config.Secret{Env: "X"}, "where it may go"},
 		"a place alone":   {config.Secret{Env: "X", Header: "X-Key"}, "where it may go"},
-		"unknown preset":  {config.Secret{Env: "X", Preset: "antropic"}, `no preset "antropic"`},
 		"a login nowhere": {config.Secret{Login: "other"}, "usual place"},
 	} {
 		_, err := Binding("mine", test.config, Scope{Sandbox: "box", Home: "/home/me"})

@@ -60,15 +60,6 @@ func TestGitConfig(t *testing.T) {
 	}
 }
 
-// TestGitIsNothingForOthers.
-func TestGitIsNothingForOthers(t *testing.T) {
-	t.Parallel()
-	got := Git(forage.Binding{Secret: "model", Uses: []forage.SecretUse{{Hosts: []string{"api.example.com"}, Place: forage.PlaceBearer}}})
-	if diff := cmp.Diff(Contribution{From: "secret model"}, got); diff != "" {
-		t.Error(diff)
-	}
-}
-
 // TestGitConfigKeepsToItsLines quotes what no host should have.
 func TestGitConfigKeepsToItsLines(t *testing.T) {
 	t.Parallel()

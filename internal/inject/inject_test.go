@@ -51,11 +51,7 @@ func TestPlaceholders(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.Placeholder = "PLACEHOLDER"
-		service, err := ServiceOf(name, secret)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b, service
+		return b, ServiceOf(name, secret)
 	}
 	for name, test := range map[string]struct {
 		secret config.Secret

@@ -149,25 +149,6 @@ func TestDetect(t *testing.T) {
 	}
 }
 
-func TestParseMount(t *testing.T) {
-	for line, want := range map[string]hierarchy{
-		"30 23 0:26 /a /sys/fs/cgroup rw shared:9 master:1 - cgroup2 cgroup2 rw": {unified: true, mount: "/sys/fs/cgroup"},
-		"35 31 0:32 / /m rw - cgroup cgroup rw,memory":                           {controllers: []string{"memory"}, mount: "/m"},
-		"35 31 0:32 / /m rw - cgroup cgroup rw,xattr,name=systemd":               {mount: "/m"},
-		"35 31 0:32 / /m rw - tmpfs tmpfs rw":                                    {},
-		"35 31 - cgroup2":                                                        {},
-		"":                                                                       {},
-	} {
-		got, _, ok := parseMount(line)
-		if !ok {
-			got = hierarchy{}
-		}
-		if diff := cmp.Diff(want, got, cmp.AllowUnexported(hierarchy{})); diff != "" {
-			t.Errorf("%q: %s", line, diff)
-		}
-	}
-}
-
 func TestOwnFolder(t *testing.T) {
 	h := hierarchy{unified: true, mount: "/cg"}
 	for _, tc := range []struct{ root, cgroup, want string }{

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,7 +14,6 @@ import (
 	"time"
 
 	"forage"
-	"forage/internal/testdir"
 
 	"golang.org/x/sys/unix"
 )
@@ -185,27 +183,6 @@ func TestApplyTakesNamesOnly(t *testing.T) {
 			t.Errorf("%v: %v, %v", e, g, err)
 		}
 	}
-}
-
-// A bus that accepts and is silent, or gone, is no manager.
-func TestDialManager(t *testing.T) {
-	dir := testdir.Plain(t)
-	if _, err := dialManager(dir + "/bus"); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("got %v", err)
-	}
-	ln, err := net.Listen("unix", dir+"/bus")
-	if err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		if c, err := ln.Accept(); err == nil {
-			c.Close()
-		}
-	}()
-	if _, err := dialManager(dir + "/bus"); err == nil {
-		t.Error("connected to a bus that hung up")
-	}
-	ln.Close()
 }
 
 func TestApplyUndoes(t *testing.T) {

@@ -44,6 +44,17 @@ func Lookup(name string) (Service, bool) {
 	return Service{}, false
 }
 
+// Of is the service of a secret: the one of its preset, else of its own name, else of its login.
+func Of(preset, name string, login forage.LoginKind) Service {
+	for _, known := range []string{preset, name} {
+		if p, ok := Lookup(known); ok {
+			return p
+		}
+	}
+	p, _ := ForLogin(login)
+	return p
+}
+
 // ForLogin is the service whose login is of that kind.
 func ForLogin(kind forage.LoginKind) (Service, bool) {
 	for _, p := range services() {

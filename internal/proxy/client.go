@@ -149,10 +149,7 @@ func placeholders(loaded *config.Config, template forage.Template, bindings []fo
 	}
 	var parts []inject.Contribution
 	for _, b := range bindings {
-		service, err := inject.ServiceOf(b.Secret, loaded.Secrets[b.Secret])
-		if err != nil {
-			return nil, err
-		}
+		service := inject.ServiceOf(b.Secret, loaded.Secrets[b.Secret])
 		part, err := inject.Placeholders(b, service, agents)
 		if err != nil {
 			return nil, err

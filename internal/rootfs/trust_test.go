@@ -23,18 +23,6 @@ import (
 	"forage"
 )
 
-func TestSystemBundle(t *testing.T) {
-	for want, h := range map[string]fstest.MapFS{
-		"/etc/ssl/certs/ca-certificates.crt": host("etc/ssl/certs/ca-certificates.crt", "etc/ssl/cert.pem"),
-		"/etc/ssl/cert.pem":                  host("etc/ssl/cert.pem -> certs.pem", "etc/ssl/certs.pem"),
-		"":                                   host("etc/ssl/cert.pem 0600"),
-	} {
-		if got := SystemBundle(h); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
-	}
-}
-
 func TestTrustFiles(t *testing.T) {
 	withText := func(m fstest.MapFS, name, text string) fstest.MapFS {
 		m[name].Data = []byte(text)

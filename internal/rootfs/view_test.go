@@ -128,12 +128,6 @@ func TestHost(t *testing.T) {
 	}
 }
 
-func TestHostWithoutSystem(t *testing.T) {
-	if _, err := Host(host("etc/passwd"), "box", agent); err == nil {
-		t.Error("a host without /usr has a view")
-	}
-}
-
 // TestThisHost: on the machine at hand, every source is there, without links, and nothing private
 // is in the view.
 func TestThisHost(t *testing.T) {

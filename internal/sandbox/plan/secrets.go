@@ -85,10 +85,7 @@ func (p *planner) bind(ctx context.Context, name string) (boundSecret, bool, err
 		return boundSecret{}, false, err
 	}
 	_, configured := p.host.Config.Secrets[name]
-	service, err := inject.ServiceOf(name, secret)
-	if err != nil {
-		return boundSecret{}, false, err
-	}
+	service := inject.ServiceOf(name, secret)
 	if variable, where := p.explicit(inject.Variables(name, service, p.agents())); where != "" {
 		p.note("%s sets %s inside: the secret %s is not used", where, variable, name)
 		return boundSecret{}, false, nil
