@@ -43,6 +43,12 @@ type Runtime interface {
 	List(ctx context.Context) ([]string, error)
 }
 
+// Preparer is a Runtime that can begin a guest before it knows what to build: Start is quicker then.
+// The guest ends with ctx if Start did not take it.
+type Preparer interface {
+	Prepare(ctx context.Context, who forage.Identity)
+}
+
 // Capabilities is what a runtime can enforce. The zero value can nothing.
 type Capabilities struct {
 	Rootfs           []forage.RootfsKind `json:"rootfs"`

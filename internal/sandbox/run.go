@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"forage/internal/guest/guestclient"
+	"forage/internal/runtime"
 	"forage/internal/sandbox/plan"
 	"forage/internal/store"
 	"forage/internal/supervisor"
@@ -46,6 +47,15 @@ func (s *Service) Run(ctx context.Context, opts plan.Options, stdio Stdio) (exit
 	plan := planned.Plan
 	s.tell(planned.Notes)
 	s.tellDetail(planned.Detail)
+	rt, err := s.Runtimes.New(plan.Runtime)
+	if err != nil {
+		return 0, err
+	}
+	if early, can := rt.(runtime.Preparer); can {
+		using, done := context.WithCancel(ctx)
+		defer done()
+		early.Prepare(using, plan.Spec.Identity)
+	}
 	hostEnv, err := s.HostEnv(plan)
 	if err != nil {
 		return 0, err
@@ -81,10 +91,6 @@ func (s *Service) Run(ctx context.Context, opts plan.Options, stdio Stdio) (exit
 	defer func() { s.Work.TellFindings(context.WithoutCancel(ctx), plan, before) }() // when nothing runs any more
 
 	paths := s.Places.Of(plan.Name)
-	rt, err := s.Runtimes.New(plan.Runtime)
-	if err != nil {
-		return 0, err
-	}
 	running := plan
 	running.Spec.Session = false // the command has our terminal
 	started := s.Progress(starting(plan))

@@ -65,13 +65,14 @@ type Config struct {
 
 // Runtime is a runtime of this kernel.
 type Runtime struct {
-	config Config
+	config   Config
+	prepared chan waiting // see Prepare; closed once it was taken
 }
 
 var _ runtime.Runtime = (*Runtime)(nil)
 
 // New makes the runtime. It touches nothing.
-func New(config Config) *Runtime { return &Runtime{config} }
+func New(config Config) *Runtime { return &Runtime{config: config} }
 
 // Info says what the runtime can enforce.
 func (r *Runtime) Info() runtime.Info {

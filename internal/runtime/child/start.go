@@ -13,6 +13,7 @@ import (
 
 	"forage"
 	"forage/internal/control"
+	"forage/internal/limits"
 	"forage/internal/netns"
 	"forage/internal/runtime"
 )
@@ -39,37 +40,81 @@ func (r *Runtime) Start(ctx context.Context, req runtime.Request) (_ runtime.Ins
 	defer p.close()
 	planned := make(chan error, 1)
 	go func() { planned <- p.open(r.program()) }()
-	i, err := r.launch(req)
-	if planErr := <-planned; err != nil || planErr != nil {
-		if i != nil {
-			err = i.abandon()
-		}
-		return nil, errors.Join(planErr, err)
+	w, err := r.waiting(ctx, req.Spec.Identity)
+	err = errors.Join(<-planned, err)
+	var group limits.Group
+	if err == nil {
+		group, err = newCgroup(req.Spec)
 	}
+	if err != nil {
+		w.end()
+		return nil, err
+	}
+	i := newInstance(r.config.Name, w.process, w.link, group, req)
 	if err := i.boot(ctx, p); err != nil {
 		return nil, errors.Join(err, i.abandon())
 	}
 	return i, nil
 }
 
-// launch starts a guest that waits to be told what to build.
-func (r *Runtime) launch(req runtime.Request) (*instance, error) {
-	l, guest, err := r.newLink()
+// waiting is a guest that waits to be told what to build.
+type waiting struct {
+	process *process
+	link
+	err error // why there is none
+}
+
+// end ends a guest that came to nothing.
+func (w waiting) end() {
+	if w.process != nil {
+		w.process.kill()
+		<-w.process.done
+		w.link.close()
+	}
+}
+
+// Prepare begins a guest for the next Start, with the same identity. It takes a while until it can
+// be told something. If it was not told until ctx ends, it ends too.
+func (r *Runtime) Prepare(ctx context.Context, who forage.Identity) {
+	prepared := make(chan waiting, 1)
+	r.prepared = prepared
+	go func() { prepared <- r.launch(who) }()
+	context.AfterFunc(ctx, func() {
+		w, left := <-prepared
+		if left {
+			close(prepared)
+			w.end()
+		}
+	})
+}
+
+// waiting returns the guest that was prepared, or a new one.
+func (r *Runtime) waiting(ctx context.Context, who forage.Identity) (waiting, error) {
+	if r.prepared == nil {
+		w := r.launch(who)
+		return w, w.err
+	}
+	w, left := <-r.prepared
+	if !left {
+		return w, context.Cause(ctx)
+	}
+	close(r.prepared)
+	r.prepared = nil
+	return w, w.err
+}
+
+func (r *Runtime) launch(who forage.Identity) (w waiting) {
+	link, guest, err := r.newLink()
 	if err != nil {
-		return nil, err
+		return waiting{err: err}
 	}
 	defer guest.Close() // so that the guest's end is seen as the end
-	group, err := newCgroup(req.Spec)
+	process, err := r.spawn(who, guest)
 	if err != nil {
-		l.close()
-		return nil, err
+		link.close()
+		return waiting{err: diagnose(fmt.Errorf("starting the guest: %w", err))}
 	}
-	process, err := r.spawn(req.Spec.Identity, guest)
-	if err != nil {
-		l.close()
-		return nil, errors.Join(diagnose(fmt.Errorf("starting the guest: %w", err)), group.Remove())
-	}
-	return newInstance(r.config.Name, process, l, group, req), nil
+	return waiting{process: process, link: link}
 }
 
 // boot sends the guest all it needs and waits for its listening sockets.
