@@ -3,7 +3,6 @@ package direct
 import (
 	"context"
 	"errors"
-	"path/filepath"
 
 	"forage"
 	"forage/internal/workspace"
@@ -37,11 +36,6 @@ func planJJ(ctx context.Context, request workspace.Request, w *forage.Workspace)
 		w.Repository.Mounts = append(w.Repository.Mounts, jjrepo.MountPrivate(layout))
 		return nil
 	}
-	if request.Branch != "" {
-		return forage.WithHint(
-			forage.Errorf(forage.ErrUsage, "the user's own folder is where it is: --branch has no meaning there"),
-			"use --repo for a workspace of its own")
-	}
 	if w.Repository, err = r.PlanPrivate(layout); err != nil {
 		return err
 	}
@@ -67,21 +61,6 @@ func (p Provider) createJJ(ctx context.Context, w forage.Workspace) error {
 		return nil
 	}
 	return jjrepo.In(ctx, w, p.Places.Scratch, func(s *jjrepo.Shadow) error {
-		if isJJ(w) {
-			refs, err := s.Refs(ctx)
-			if err != nil {
-				return err
-			}
-			err = gitrepo.CreatePrivate(ctx, s.Repository.Git, gitrepo.Private{
-				Repository: *w.Repository, Branch: w.Branch, Remotes: true, Refs: refs, Scratch: p.Places.Scratch,
-			})
-			if err != nil {
-				return err
-			}
-		}
-		return s.CreatePrivate(ctx, jjrepo.Private{
-			Repository: *w.Repository, Workspace: "default", Base: w.Base,
-			TreeState: filepath.Join(w.Path, ".jj/working_copy/tree_state"),
-		})
+		return s.CreatePrivate(ctx, w)
 	})
 }

@@ -46,53 +46,57 @@ func Has(r *forage.Repository) bool {
 	return r != nil && slices.ContainsFunc(r.Mounts, func(m forage.Mount) bool { return m.Source == filepath.Join(r.Dir, jjFolder) })
 }
 
-// Private is what CreatePrivate makes.
-type Private struct {
-	Repository forage.Repository // its private git directory is there already
-	Workspace  string            // what the workspace is called inside
-	Base       string            // the commit that the working copy is based on; "" is the root
-	TreeState  string            // a working_copy/tree_state of the host's whose tree is that of Base
-}
+// alone says whether jj alone has the repository of w.
+func alone(w forage.Workspace) bool { return w.Repository.Kind == forage.RepositoryJJ }
 
-// CreatePrivate makes a private jj repository over a private git directory that nobody has
-// had in hands yet: the bookmarks are the branches of that directory, the commits have the change ids that they
-// have on the host, the operation log begins here.
-func (s *Shadow) CreatePrivate(ctx context.Context, p Private) (err error) {
-	work := filepath.Join(p.Repository.Dir, "new") // beside its place
+// CreatePrivate makes the private jj repository of w, and the git directory below it if jj alone has the user's: else that is
+// there already. The bookmarks are the branches of that directory, the commits have the change ids that they have on the
+// host, the operation log begins here.
+func (s *Shadow) CreatePrivate(ctx context.Context, w forage.Workspace) (err error) {
+	if alone(w) {
+		refs, err := s.Refs(ctx)
+		if err != nil {
+			return err
+		}
+		private := gitrepo.Private{Repository: *w.Repository, Branch: w.Branch, Remotes: true, Refs: refs, Scratch: s.scratch}
+		if err := gitrepo.CreatePrivate(ctx, s.Repository.Git, private); err != nil {
+			return err
+		}
+	}
+	work := filepath.Join(w.Repository.Dir, "new") // beside its place
 	if err := os.Mkdir(work, 0o700); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
-	git := filepath.Join(p.Repository.Dir, gitFolder)
+	git := filepath.Join(w.Repository.Dir, gitFolder)
 	for _, change := range []struct{ file, text string }{
-		{"objects/info/alternates", filepath.Join(p.Repository.Store, "objects") + "\n"}, // as the host calls them
+		{"objects/info/alternates", filepath.Join(w.Repository.Store, "objects") + "\n"}, // as the host calls them
 		{"HEAD", "ref: refs/heads/forage-none\n"},                                        // jj would check it out
 	} {
-		restore, err := forNow(filepath.Join(git, change.file), change.text)
-		if err != nil {
-			return err
+		file := filepath.Join(git, change.file)
+		before, failed := os.ReadFile(file)
+		if failed == nil {
+			failed = write(file, change.text)
 		}
-		defer func() { err = errors.Join(err, restore()) }()
+		if failed != nil {
+			return failed
+		}
+		defer func() { err = errors.Join(err, write(file, string(before))) }()
 	}
-	if err := s.initPrivate(ctx, work, p); err != nil {
+	if err := s.initPrivate(ctx, work, w); err != nil {
 		return fmt.Errorf("making the private jj repository: %w", err)
 	}
 	made := filepath.Join(work, ".jj")
 	err = errors.Join(
-		write(filepath.Join(made, "repo/store/git_target"), target(p.Repository)),
-		write(filepath.Join(made, ".gitignore"), "/*\n")) // git's status shows nothing of it, as jj has it
+		write(filepath.Join(made, "repo/store/git_target"), target(*w.Repository)),
+		write(filepath.Join(made, ".gitignore"), "/*\n"), // git's status shows nothing of it, as jj has it
+		// The tree of the user's working copy is that of the base: jj need not read the files again.
+		workspace.CopyFile(filepath.Join(w.Path, ".jj/working_copy/tree_state"), filepath.Join(made, "working_copy/tree_state"), maxTable),
+		os.CopyFS(filepath.Join(w.Repository.Dir, "index"), os.DirFS(filepath.Join(made, "repo/index")))) // see ask
 	if err != nil {
 		return err
 	}
-	if p.TreeState != "" {
-		if err := workspace.CopyFile(p.TreeState, filepath.Join(made, "working_copy/tree_state"), maxTable); err != nil {
-			return err
-		}
-	}
-	if err := os.CopyFS(filepath.Join(p.Repository.Dir, "index"), os.DirFS(filepath.Join(made, "repo/index"))); err != nil { // see ask
-		return err
-	}
-	return os.Rename(made, filepath.Join(p.Repository.Dir, jjFolder))
+	return os.Rename(made, filepath.Join(w.Repository.Dir, jjFolder))
 }
 
 // baseRef leads to the commit that the work starts from, while the repository is made: jj takes in what refs lead to, and a
@@ -100,14 +104,14 @@ func (s *Shadow) CreatePrivate(ctx context.Context, p Private) (err error) {
 const baseRef = "refs/heads/forage-base"
 
 // initPrivate has jj make the repository in work, where no file is checked out.
-func (s *Shadow) initPrivate(ctx context.Context, work string, p Private) error {
+func (s *Shadow) initPrivate(ctx context.Context, work string, w forage.Workspace) error {
 	jj := func(args ...string) error {
 		_, err := s.run(ctx, work, hostexec.Command{Argv: args})
 		return err
 	}
-	git := filepath.Join(p.Repository.Dir, gitFolder)
-	if p.Base != "" {
-		if err := write(filepath.Join(git, baseRef), p.Base+"\n"); err != nil {
+	git := filepath.Join(w.Repository.Dir, gitFolder)
+	if w.Base != "" {
+		if err := write(filepath.Join(git, baseRef), w.Base+"\n"); err != nil {
 			return err
 		}
 	}
@@ -117,8 +121,8 @@ func (s *Shadow) initPrivate(ctx context.Context, work string, p Private) error 
 	if err := s.copyExtra(filepath.Join(work, ".jj/repo")); err != nil {
 		return err
 	}
-	if p.Workspace != "default" {
-		if err := jj("workspace", "rename", p.Workspace); err != nil {
+	if w.Mode != forage.WorkspaceDirect {
+		if err := jj("workspace", "rename", filepath.Base(w.Path)); err != nil {
 			return err
 		}
 	}
@@ -128,8 +132,8 @@ func (s *Shadow) initPrivate(ctx context.Context, work string, p Private) error 
 	if err := jj("sparse", "set", "--clear"); err != nil {
 		return err
 	}
-	if p.Base != "" {
-		err := errors.Join(jj("new", p.Base), os.Remove(filepath.Join(git, baseRef)))
+	if w.Base != "" {
+		err := errors.Join(jj("new", w.Base), os.Remove(filepath.Join(git, baseRef)))
 		if err = errors.Join(err, jj("git", "import")); err != nil {
 			return err
 		}
@@ -201,25 +205,9 @@ func emptyIndex(dir string) error {
 
 // target is what .jj/repo/store/git_target says: where the private git directory is shown.
 func target(r forage.Repository) string {
-	for _, m := range r.Mounts {
-		if m.Source == filepath.Join(r.Dir, gitFolder) {
-			if path.Base(m.Target) == ".git" { // colocated
-				return "../../../.git"
-			}
-			return m.Target
-		}
+	at := slices.IndexFunc(r.Mounts, func(m forage.Mount) bool { return m.Source == filepath.Join(r.Dir, gitFolder) })
+	if shown := r.Mounts[at].Target; path.Base(shown) != ".git" {
+		return shown
 	}
-	return ""
-}
-
-// forNow gives a file another content, until restore is called.
-func forNow(file, text string) (restore func() error, err error) {
-	before, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	if err := write(file, text); err != nil {
-		return nil, err
-	}
-	return func() error { return write(file, string(before)) }, nil
+	return "../../../.git" // colocated
 }
