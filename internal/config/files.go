@@ -111,11 +111,15 @@ func (e Env) files() ([]file, error) {
 		found = append(found, system...)
 	}
 	if named := e.named(); named != "" {
-		own, err := readNamed(named)
+		path, err := filepath.Abs(named)
 		if err != nil {
-			return nil, err
+			return nil, unreadable(named, err)
 		}
-		return append(found, own), nil
+		data, err := readBounded(path, maxFile, 0)
+		if err != nil {
+			return nil, unreadable(path, err)
+		}
+		return append(found, file{path, data}), nil
 	}
 	dir, err := e.OwnDir()
 	if err != nil {
@@ -153,18 +157,6 @@ func readPlace(dir string) ([]file, error) {
 			"keep one of them")
 	}
 	return found, nil
-}
-
-func readNamed(path string) (file, error) {
-	absolute, err := filepath.Abs(path)
-	if err != nil {
-		return file{}, unreadable(path, err)
-	}
-	data, err := readBounded(absolute, maxFile, 0)
-	if err != nil {
-		return file{}, unreadable(absolute, err)
-	}
-	return file{absolute, data}, nil
 }
 
 func unreadable(path string, err error) error {

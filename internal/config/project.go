@@ -46,9 +46,9 @@ func LoadProject(workspace string) (Project, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return Project{}, nil
 	case errors.Is(err, unix.ELOOP):
-		return Project{}, forage.Errorf(forage.ErrUsage, "reading the project's file: %s is a link, which is not followed", path)
+		return Project{}, unreadable(path, errors.New("it is a link, which is not followed"))
 	case err != nil:
-		return Project{}, forage.Errorf(forage.ErrUsage, "reading the project's file: %w", namePath(path, err))
+		return Project{}, unreadable(path, err)
 	}
 	var p problems
 	said, ok := read(file{path, data}, &p)
@@ -73,14 +73,6 @@ func LoadProject(workspace string) (Project, error) {
 		}
 	}
 	return project, nil
-}
-
-func namePath(path string, err error) error {
-	var located *fs.PathError
-	if errors.As(err, &located) {
-		return err
-	}
-	return forage.Errorf(nil, "%s: %w", path, err)
 }
 
 // checkProjectKeys denies keys that exist and are not for a project to set.

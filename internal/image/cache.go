@@ -23,8 +23,9 @@ import (
 //	trees-1/HEX/rootfs      an unpacked image, HEX being the chain ID of its layers; the mtime of
 //	                        the folder HEX is the last use
 //	refs-2/HEX.json         what a reference meant when it was pulled (refRecord)
-//	locks/HEX               held while a tree is made or removed
-//	tmp/*                   trees in the making, each locked by who makes it
+//	locks/HEX               held while a tree is made or removed, shared while it is given out
+//	locks/tmp               shared while a process works in tmp
+//	tmp/*                   trees in the making
 //
 // A tree gets its name by a rename when it is complete, verified and on disk; nothing
 // in tmp is ever believed.
@@ -83,7 +84,7 @@ func unpackOnce(ctx context.Context, cacheDir string, p *picture, name string, l
 	if tree, ok := c.use(id); ok {
 		return tree, nil
 	}
-	unlock, err := c.lock(ctx, id)
+	unlock, err := c.lock(ctx, id, unix.LOCK_EX)
 	if err != nil {
 		return "", fmt.Errorf("waiting for another process to unpack %s: %w", name, err)
 	}
@@ -99,7 +100,7 @@ func unpackOnce(ctx context.Context, cacheDir string, p *picture, name string, l
 
 // unpack makes a tree aside and then gives it its name.
 func (c cache) unpack(ctx context.Context, p *picture, id string, limits Limits) (err error) {
-	tmp, done, err := c.temporary()
+	tmp, done, err := c.temporary(ctx)
 	if err != nil {
 		return err
 	}
@@ -130,32 +131,25 @@ func (c cache) unpack(ctx context.Context, p *picture, id string, limits Limits)
 	return os.Rename(fresh, c.tree(id))
 }
 
-// temporary makes a folder that is known to be in use while this process holds it, and removed
-// afterwards. Prune removes those that no process holds.
-func (c cache) temporary() (path string, done func() error, err error) {
-	const tries = 100 // Prune may take a folder for left over before it is locked
-	for range tries {
-		if path, err = os.MkdirTemp(filepath.Join(c.dir, "tmp"), "unpack-"); err != nil {
-			return "", nil, err
-		}
-		f, err := os.Open(path)
-		if err != nil {
-			continue
-		}
-		var st unix.Stat_t
-		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil && unix.Fstat(int(f.Fd()), &st) == nil && st.Nlink > 0 {
-			return path, func() error { return errors.Join(hostile.RemoveAll(path), f.Close()) }, nil
-		}
-		f.Close()
+// temporary makes a folder to work in, which is removed afterwards. Prune removes what is left of
+// others while no process works in any.
+func (c cache) temporary(ctx context.Context) (path string, done func() error, err error) {
+	unlock, err := c.lock(ctx, "tmp", unix.LOCK_SH)
+	if err != nil {
+		return "", nil, err
 	}
-	return "", nil, fmt.Errorf("making a folder in %s: something removes it at once", c.dir)
+	if path, err = os.MkdirTemp(filepath.Join(c.dir, "tmp"), "unpack-"); err != nil {
+		unlock()
+		return "", nil, err
+	}
+	return path, func() error { defer unlock(); return hostile.RemoveAll(path) }, nil
 }
 
-// lock waits until this process alone may make or remove a tree.
-func (c cache) lock(ctx context.Context, id string) (unlock func(), err error) {
+// lock waits for a lock: of a tree to make or remove it, or of the folder tmp.
+func (c cache) lock(ctx context.Context, name string, how int) (unlock func(), err error) {
 	const between = 50 * time.Millisecond
 	for {
-		unlock, ok, err := c.tryLock(id, unix.LOCK_EX)
+		unlock, ok, err := c.tryLock(name, how)
 		if ok || err != nil {
 			return unlock, err
 		}
@@ -167,7 +161,7 @@ func (c cache) lock(ctx context.Context, id string) (unlock func(), err error) {
 	}
 }
 
-// tryLock takes the lock of a tree, unix.LOCK_SH or LOCK_EX, if it is free. The lock's file stays:
+// tryLock takes a lock, unix.LOCK_SH or LOCK_EX, if it is free. The lock's file stays:
 // taking it away would let two processes lock different files of the same name.
 func (c cache) tryLock(id string, how int) (unlock func(), ok bool, err error) {
 	f, err := os.OpenFile(filepath.Join(c.dir, "locks", id), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)

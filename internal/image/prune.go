@@ -1,6 +1,7 @@
 package image
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -66,7 +67,7 @@ func (c cache) pruneTree(id string, used time.Time, dryRun bool) (bool, error) {
 	if dryRun {
 		return true, nil
 	}
-	tmp, done, err := c.temporary()
+	tmp, done, err := c.temporary(context.Background())
 	if err != nil {
 		return false, err
 	}
@@ -76,25 +77,19 @@ func (c cache) pruneTree(id string, used time.Time, dryRun bool) (bool, error) {
 
 // pruneLeftovers removes what no process works in.
 func (c cache) pruneLeftovers(dryRun bool) (removed []string, err error) {
-	entries, err := os.ReadDir(filepath.Join(c.dir, "tmp"))
-	if err != nil {
+	unlock, ok, err := c.tryLock("tmp", unix.LOCK_EX)
+	if !ok {
 		return nil, ignoreMissing(err)
 	}
-	var errs []error
+	defer unlock()
+	entries, err := os.ReadDir(filepath.Join(c.dir, "tmp"))
+	errs := []error{ignoreMissing(err)}
 	for _, e := range entries {
 		path := filepath.Join(c.dir, "tmp", e.Name())
-		f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
-		if err != nil {
-			errs = append(errs, ignoreMissing(err))
-			continue
+		removed = append(removed, path)
+		if !dryRun {
+			errs = append(errs, hostile.RemoveAll(path))
 		}
-		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
-			if !dryRun {
-				errs = append(errs, hostile.RemoveAll(path))
-			}
-			removed = append(removed, path)
-		}
-		f.Close()
 	}
 	return removed, errors.Join(errs...)
 }

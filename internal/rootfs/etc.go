@@ -1,11 +1,9 @@
 package rootfs
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"path"
-	"slices"
 	"strings"
 
 	"forage"
@@ -38,40 +36,24 @@ var linkerEntries = []string{"ld.so.cache", "ld-musl-x86_64.path", "ld-musl-aarc
 
 // etc adds the allowed entries of /etc.
 func (p *planner) etc() error {
-	entries, err := fs.ReadDir(p.host, "etc")
-	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		return fmt.Errorf("reading /etc: %w", err)
-	}
-	info, err := fs.Lstat(p.host, "etc")
-	p.plainEtc = err == nil && info.IsDir()
 	for _, pattern := range etcEntries {
-		first, _, nested := strings.Cut(pattern, "/")
-		if nested {
-			if _, ok := slices.BinarySearchFunc(entries, first, byName); ok {
-				p.etcEntry(path.Join("etc", pattern))
+		names, err := []string{path.Join("etc", pattern)}, error(nil)
+		if strings.Contains(pattern, "*") {
+			if names, err = fs.Glob(p.host, names[0]); err != nil {
+				return fmt.Errorf("reading /etc: %w", err)
 			}
-			continue
 		}
-		prefix, _, wild := strings.Cut(pattern, "*")
-		at, _ := slices.BinarySearchFunc(entries, prefix, byName)
-		for ; at < len(entries) && strings.HasPrefix(entries[at].Name(), prefix); at++ {
-			if wild || entries[at].Name() == pattern {
-				p.etcEntry(path.Join("etc", entries[at].Name()))
-			}
+		for _, name := range names {
+			p.etcEntry(name)
 		}
 	}
 	return nil
 }
 
-func byName(e fs.DirEntry, name string) int { return strings.Compare(e.Name(), name) }
-
 // etcEntry shows one entry of /etc. A link is kept as one where what it leads
 // to is shown; otherwise what it leads to takes its place.
 func (p *planner) etcEntry(name string) {
-	target, info, err := p.resolveEtc(name)
+	target, info, err := resolve(p.host, name)
 	if err != nil || !readableByAll(info) {
 		return
 	}
@@ -89,16 +71,6 @@ func (p *planner) etcEntry(name string) {
 	if !p.shown("/" + name) {
 		p.view.Links = append(p.view.Links, forage.Link{Path: "/" + name, Target: target})
 	}
-}
-
-// resolveEtc is resolve, quicker for most of what is in /etc.
-func (p *planner) resolveEtc(name string) (string, fs.FileInfo, error) {
-	if p.plainEtc && path.Dir(name) == "etc" {
-		if info, err := fs.Lstat(p.host, name); err != nil || info.Mode()&fs.ModeSymlink == 0 {
-			return "/" + name, info, err
-		}
-	}
-	return resolve(p.host, name)
 }
 
 // readableByAll says whether every user of the host can read the file or list

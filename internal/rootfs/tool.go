@@ -166,8 +166,13 @@ func (s *toolSearch) command(name string, depth int) error {
 	if path == "" {
 		return nil
 	}
-	if target, ok := pyenvTarget(path); ok {
-		path = target
+	if m, ok := s.shimsOf(filepath.Dir(path)); ok { // which look for a version that is not visible inside
+		for _, bin := range m.resolve(s, m) {
+			if target := filepath.Join(bin, filepath.Base(path)); executable(target) {
+				path = target
+				break
+			}
+		}
 	}
 	if !filepath.IsAbs(name) {
 		if err := s.lookIn(filepath.Dir(path)); err != nil {

@@ -86,24 +86,3 @@ var privateFolders = []string{
 }
 
 func private(tree string) bool { return slices.Contains(privateFolders, filepath.Base(tree)) }
-
-// pyenvTarget is the program that a shim of pyenv's stands for, by the version
-// that pyenv uses everywhere (its file "version"). Shims themselves search the
-// caller's folders for a version and start pyenv, none of which is visible inside.
-func pyenvTarget(path string) (string, bool) {
-	root, name := filepath.Dir(filepath.Dir(path)), filepath.Base(path)
-	if filepath.Base(filepath.Dir(path)) != "shims" {
-		return "", false
-	}
-	text, err := os.ReadFile(filepath.Join(root, "version"))
-	if err != nil {
-		return "", false
-	}
-	for _, version := range strings.Fields(string(text)) {
-		target := filepath.Join(root, "versions", version, "bin", name)
-		if !strings.ContainsRune(version, '/') && executable(target) {
-			return target, true
-		}
-	}
-	return "", false
-}

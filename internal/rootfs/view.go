@@ -66,9 +66,8 @@ func System(host fs.FS) (View, error) {
 }
 
 type planner struct {
-	host     fs.FS
-	view     View
-	plainEtc bool // /etc is a folder and no link to one
+	host fs.FS
+	view View
 }
 
 // system shows the system's trees, and the links into them.
