@@ -47,6 +47,7 @@ func entries() []entry {
 		{"ssh-config", groupReach, newSSHConfig},
 		{"cp", groupReach, newCp},
 		{"forward", groupReach, newForward},
+		{"gateway", groupReach, newGateway},
 		{"diff", groupWork, newDiff},
 		{"apply", groupWork, newApply},
 		{"snapshot", groupWork, newSnapshot},
@@ -69,7 +70,7 @@ func entries() []entry {
 
 // laterCommands belong to the interface and are not in this version.
 var laterCommands = []string{
-	"pick", "gateway", "requests", "approve", "deny", "grants",
+	"pick", "requests", "approve", "deny", "grants",
 	"agent", "monitor", "web", "mcp",
 }
 

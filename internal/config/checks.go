@@ -1,7 +1,6 @@
 package config
 
 import (
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"math"
@@ -17,6 +16,7 @@ import (
 	"forage"
 	"forage/internal/policy"
 	"forage/internal/provider"
+	"forage/internal/sshkeys"
 )
 
 // runtimes are the names that a runtime may have, whether or not this version has it.
@@ -335,17 +335,12 @@ func checkSetName(name string) error {
 	return nil
 }
 
-// checkKey checks an authorized_keys line without options (sshd(8)).
+// checkKey checks an authorized_keys line (sshd(8)).
 func checkKey(line string) error {
-	words := strings.Fields(line)
-	if len(words) >= 2 && !strings.ContainsAny(line, "\n\r\x00") {
-		blob, err := base64.StdEncoding.DecodeString(words[1])
-		// A blob begins with its type as a string (RFC 4253, 6.6).
-		if err == nil && len(blob) > 4+len(words[0]) && string(blob[4:4+len(words[0])]) == words[0] {
-			return nil
-		}
+	if _, err := sshkeys.ParseAuthorized(line); err != nil {
+		return fmt.Errorf("%.40q: expected an OpenSSH public key such as \"ssh-ed25519 AAAA...\": %w", line, err)
 	}
-	return fmt.Errorf("%.40q: expected an OpenSSH public key such as \"ssh-ed25519 AAAA...\"", line)
+	return nil
 }
 
 // parseResolve reads an entry of network.resolve; the name is returned in canonical form.

@@ -16,7 +16,6 @@ type operation struct {
 const (
 	inWorktree = `$forage up box --git-worktree $repo && `
 	inClone    = `$forage up box --clone $repo && `
-	inCopy     = `$forage up first -w $files && $forage fork first box && echo uncommitted-work > $state/workspaces/box/new && $forage stop box && $forage down first`
 	jjInit     = "jj git init $repo --git-repo $repo 2>&1 || jj git init --colocate $repo"
 	inJJ       = `$forage up box --repo $repo && $forage exec box -- sh -c 'echo committed-work > done; jj commit -m said-work && echo uncommitted-work > new' && $forage stop box`
 	noTree     = `! test -e $state/workspaces/box`
@@ -56,7 +55,6 @@ var operations = []operation{
 		name: "down --force of a jj workspace", jj: true, before: []string{jjInit, inJJ},
 		do: "$forage down --force box", work: theWork, done: removed, check: noTree,
 	},
-	{name: "down --force of a copy", before: []string{inCopy}, do: "$forage down --force box", work: theWork[2:], done: removed, check: noTree},
 	{
 		name: "apply", changes: true, before: []string{inWorktree + worked}, do: "$forage apply box", work: theWork,
 		check: "cd $repo && git log --format=%s | grep said-work && grep uncommitted-work new",
@@ -65,7 +63,6 @@ var operations = []operation{
 		name: "apply in a jj repository", jj: true, changes: true, before: []string{jjInit, inJJ}, do: "$forage apply box", work: theWork,
 		check: "cd $repo && jj log --no-graph -r ::main -T description | grep said-work && jj file show -r main new | grep uncommitted-work",
 	},
-	{name: "apply of a copy", before: []string{inCopy}, do: "$forage apply box", work: theWork[2:], check: "grep uncommitted-work $files/new"},
 	{
 		name: "snapshot create", before: []string{inWorktree + worked}, do: "$forage snapshot box create --label one", work: theWork,
 		check: "$forage snapshot box list | grep one",
@@ -93,7 +90,7 @@ var operations = []operation{
 	{name: "reset", before: []string{inWorktree + worked}, do: "$forage reset box", work: theWork, check: "$forage exec box -- cat new"},
 	{
 		name: "import", before: []string{inWorktree + worked},
-		do: `$forage start box && $forage exec box -- sh -c 'rm -f "$(git rev-parse --git-dir)"/*.lock; git commit -q --allow-empty -m more' && $forage stop box`, supervisor: true,
+		do: `$forage start box && $forage exec box -- sh -c 'find "$(git rev-parse --git-dir)" -name "*.lock" -delete; git commit -q --allow-empty -m more' && $forage stop box`, supervisor: true,
 		work: theWork, check: "cd $repo && git log --format=%s forage-box | grep more",
 	},
 }

@@ -24,6 +24,7 @@ var rooms = []room{
 	{"mux", 0, "many streams over one, whatever they carry"},
 	{"unixsock", 0, "long socket paths are a matter of the kernel alone"},
 	{"pipe", 0, "reading from a pipe whose writers die is a matter of the kernel alone"},
+	{"systemd", 0, "telling the service manager is the same for every service"},
 	{"sshkeys", 0, "keys are made and read the same on both sides"},
 	{"probe", 0, "attacks from inside, knowing nothing of what it attacks"},
 	{"agent", 0, "facts about agents, for every room"},
@@ -60,6 +61,7 @@ var rooms = []room{
 
 	{"egressconfig", 3, "the wiring of egress is the same for a sandbox and for the proxy"},
 
+	{"gateway", 4, "leads SSH clients to guests; it knows no records"},
 	{"proxy", 4, "egress as a service of its own: it knows no sandbox"},
 	{"supervisor", 4, "realises a plan, the guest's configuration included; the one place where runtime, egress and guest meet"},
 
@@ -93,6 +95,7 @@ var implementations = []struct{ importer, imported, why string }{
 	{"internal/sandbox", "internal/workspace/", "forks, and takes copies of folders away again"},
 	{"internal/sandbox/plan", "internal/workspace/", "asks what a repository is, and what git is configured to execute"},
 	{"internal/sandbox/work", "internal/workspace/", "reviews, applies, snapshots and looks through workspaces, whatever their kind"},
+	{"internal/gateway", "internal/guest/", "speaks SSH to the guest for its clients"},
 	{"internal/sandbox", "internal/guest/guestclient", "exec, shell and run speak SSH to the guest"},
 }
 

@@ -6,11 +6,11 @@ import (
 	"net"
 	"os"
 	"strconv"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"forage/internal/config"
+	"forage/internal/systemd"
 )
 
 // notifier tells the service manager how the service is (sd_notify(3)): a
@@ -19,22 +19,9 @@ type notifier struct{ path string }
 
 func (n *notifier) find(getenv func(string) (string, bool)) { n.path, _ = getenv("NOTIFY_SOCKET") }
 
-// sayTimeout is how long the service manager may take to hear of a state.
-const sayTimeout = 2 * time.Second
-
 // say tells the service manager, if there is one, of a state.
 func (s *Service) say(state string) {
-	if s.notify.path == "" {
-		return
-	}
-	// "@" is net's and systemd's way of writing an abstract socket.
-	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: s.notify.path, Net: "unixgram"})
-	if err == nil {
-		conn.SetWriteDeadline(time.Now().Add(sayTimeout)) // one that reads nothing is not waited for
-		_, err = conn.Write([]byte(state))
-		err = errors.Join(err, conn.Close())
-	}
-	if err != nil {
+	if err := systemd.Notify(s.notify.path, state); err != nil {
 		s.log.Warn("telling the service manager", "error", err)
 	}
 }

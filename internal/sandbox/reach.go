@@ -42,9 +42,7 @@ func (s *Service) Attach(ctx context.Context, name string, stdio Stdio) (int, er
 			return 0, forage.WithHint(forage.Errorf(forage.ErrNotFound, "the session of %s is gone", name), "`forage-ctl start "+name+"` starts it again")
 		}
 	}
-	return s.reach(ctx, name, "ssh", []string{
-		"tmux", "attach-session", "-t", "=" + forage.SessionName, ";", "display-message", detachNote,
-	}, stdio)
+	return s.reach(ctx, name, "ssh", Gateway{s}.AttachCommand(false), stdio)
 }
 
 // tellEnded says how the agent has ended, if it has, and what can be done.

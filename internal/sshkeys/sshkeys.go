@@ -11,7 +11,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/sys/unix"
@@ -23,31 +26,39 @@ import (
 // format; its public half is in ClientName + ".pub".
 const ClientName = "id_ed25519"
 
-// Client returns the state folder's client key, which is made on first use.
-// Processes that make it at the same time agree on one.
-func Client(stateDir string) (ssh.Signer, error) {
-	path := filepath.Join(stateDir, ClientName)
+// GatewayName is the file of the gateway's host key in the state folder, as ClientName is.
+const GatewayName = "gateway_host_key"
+
+// Client returns the state folder's client key.
+func Client(stateDir string) (ssh.Signer, error) { return own(filepath.Join(stateDir, ClientName)) }
+
+// Gateway returns the host key of the state folder's gateway.
+func Gateway(stateDir string) (ssh.Signer, error) { return own(filepath.Join(stateDir, GatewayName)) }
+
+// own returns the key in a file, which is made on first use. Processes that make it at the same
+// time agree on one.
+func own(path string) (ssh.Signer, error) {
 	text, err := readPrivate(path)
 	if errors.Is(err, os.ErrNotExist) {
-		if err := makeClient(path); err != nil && !errors.Is(err, os.ErrExist) {
-			return nil, forage.WithHint(fmt.Errorf("making the client key: %w", err), forage.HintWritableState)
+		if err := makeKey(path); err != nil && !errors.Is(err, os.ErrExist) {
+			return nil, forage.WithHint(fmt.Errorf("making the key %s: %w", path, err), forage.HintWritableState)
 		}
 		text, err = readPrivate(path)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the client key: %w", err)
+		return nil, fmt.Errorf("reading the key %s: %w", path, err)
 	}
 	signer, err := ssh.ParsePrivateKey(text)
 	if err != nil {
-		return nil, forage.WithHint(fmt.Errorf("reading the client key %s: %w", path, err),
-			"remove it: a new one is made at the next start of each sandbox")
+		return nil, forage.WithHint(fmt.Errorf("reading the key %s: %w", path, err),
+			"remove it: a new one is made at the next start")
 	}
 	return signer, nil
 }
 
-// makeClient writes a new key pair. The private half appears whole or not at
+// makeKey writes a new key pair. The private half appears whole or not at
 // all (link(2) fails when another process was first).
-func makeClient(path string) error {
+func makeKey(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil { // first of all that is kept
 		return err
 	}
@@ -63,7 +74,7 @@ func makeClient(path string) error {
 	if err != nil {
 		return err
 	}
-	temp, err := os.CreateTemp(filepath.Dir(path), "."+ClientName)
+	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path))
 	if err != nil {
 		return err
 	}
@@ -156,3 +167,48 @@ func readPrivate(path string) ([]byte, error) {
 	n, err := file.Read(buffer)
 	return buffer[:n], err
 }
+
+// Authorized is a line of authorized_keys (sshd(8)) with the options that are ours: read-only, and
+// sandboxes="PATTERN,..." with patterns of path.Match.
+type Authorized struct {
+	Public    ssh.PublicKey
+	ReadOnly  bool     // its holder may look, and nothing else
+	Sandboxes []string // those it is for; none: all
+}
+
+// ParseAuthorized reads one line.
+func ParseAuthorized(line string) (Authorized, error) {
+	public, _, options, rest, err := ssh.ParseAuthorizedKey([]byte(line))
+	if err == nil && len(bytes.TrimSpace(rest)) > 0 {
+		err = errors.New("more than one line")
+	}
+	key := Authorized{Public: public}
+	for _, option := range options {
+		name, value, _ := strings.Cut(option, "=")
+		switch name {
+		case "read-only":
+			key.ReadOnly = true
+		case "sandboxes":
+			key.Sandboxes = strings.Split(strings.Trim(value, `"`), ",")
+			for _, pattern := range key.Sandboxes {
+				if _, bad := path.Match(pattern, ""); bad != nil || pattern == "" {
+					err = errors.Join(err, fmt.Errorf("sandboxes: %q is not a pattern of names", pattern))
+				}
+			}
+		default:
+			err = errors.Join(err, fmt.Errorf("option %.40q: expected read-only or sandboxes=\"NAME,...\"", name))
+		}
+	}
+	return key, err
+}
+
+// May says whether the key is for a sandbox.
+func (a Authorized) May(sandbox string) bool {
+	return len(a.Sandboxes) == 0 || slices.ContainsFunc(a.Sandboxes, func(pattern string) bool {
+		ok, _ := path.Match(pattern, sandbox)
+		return ok
+	})
+}
+
+// Fingerprint is the key as audit logs name it.
+func (a Authorized) Fingerprint() string { return ssh.FingerprintSHA256(a.Public) }

@@ -36,6 +36,15 @@ func Dial(ctx context.Context, path string) (*Client, error) {
 	return New(conn)
 }
 
+// DialSSH is Dial for a client of another's, which speaks SSH over the connection and logs in.
+func DialSSH(ctx context.Context, path string) (net.Conn, error) {
+	conn, err := unixsock.Dial(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	return conn, wire.Dial(conn, wire.SSH)
+}
+
 // New speaks to the guest at the other end of conn, which the client owns from then on.
 func New(conn net.Conn) (*Client, error) {
 	if err := wire.Dial(conn, wire.Plain); err != nil {
@@ -124,4 +133,10 @@ func whyBroken(ctx context.Context, err error) error {
 		return ErrLost
 	}
 	return err
+}
+
+// Open opens a channel of any kind, for who serves a client of their own over it (RFC 4254, section
+// 5.1). Requests of the guest must be read.
+func (c *Client) Open(kind string, data []byte) (ssh.Channel, <-chan *ssh.Request, error) {
+	return c.conn.OpenChannel(kind, data)
 }

@@ -229,7 +229,15 @@ func (p *planner) runtime(context.Context) error {
 
 // keys are the SSH keys that may log in.
 func (p *planner) keys(context.Context) error {
-	p.plan.AuthorizedKeys = slices.Clone(p.host.Config.AuthorizedKeys)
+	for _, line := range p.host.Config.AuthorizedKeys {
+		key, err := sshkeys.ParseAuthorized(line)
+		if err != nil {
+			return err
+		}
+		if !key.ReadOnly && key.May(p.opts.Name) { // who may only look does so through the gateway
+			p.plan.AuthorizedKeys = append(p.plan.AuthorizedKeys, sshkeys.Line(key.Public))
+		}
+	}
 	for _, path := range p.opts.SSHKeys {
 		lines, err := sshkeys.ReadPublic(path)
 		if err != nil {

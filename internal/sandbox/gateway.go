@@ -1,0 +1,48 @@
+package sandbox
+
+import (
+	"context"
+	"net"
+
+	"forage"
+	"forage/internal/audit"
+	"forage/internal/guest/guestclient"
+	"forage/internal/supervisor"
+)
+
+// Gateway is the user's sandboxes as the gateway reaches them.
+type Gateway struct{ *Service }
+
+// Record puts an event on a running sandbox's record. When it fails, it must not happen.
+func (g Gateway) Record(ctx context.Context, name string, event audit.Event) error {
+	if _, err := g.running(name); err != nil {
+		return err
+	}
+	return g.client(name).Record(ctx, event)
+}
+
+// Connect logs in to a running sandbox's SSH server.
+func (g Gateway) Connect(ctx context.Context, name string) (*guestclient.Client, error) {
+	record, err := g.running(name)
+	if err != nil {
+		return nil, err
+	}
+	return g.connect(ctx, record)
+}
+
+// Dial connects to it, for who logs in there with a key of their own.
+func (g Gateway) Dial(ctx context.Context, name string) (net.Conn, error) {
+	if _, err := g.running(name); err != nil {
+		return nil, err
+	}
+	return guestclient.DialSSH(ctx, supervisor.SSHSocket(g.Places.Of(name).Dir))
+}
+
+// AttachCommand is the program inside that shows the agent's session. Who may only look does not
+// change its size.
+func (g Gateway) AttachCommand(readOnly bool) []string {
+	if readOnly {
+		return []string{"tmux", "attach-session", "-f", "read-only,ignore-size", "-t", "=" + forage.SessionName}
+	}
+	return []string{"tmux", "attach-session", "-t", "=" + forage.SessionName, ";", "display-message", detachNote}
+}
