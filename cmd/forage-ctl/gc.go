@@ -24,7 +24,8 @@ interrupted and removes what belongs to nothing. A stopped sandbox, and work in
 a workspace that exists nowhere else, are never touched. What was kept for 30
 days goes: what runs did in trees of their own, work that was removed with
 --force, automatic snapshots, audit logs of runs, and images that no sandbox
-uses.`,
+uses. Results of runs go sooner, the oldest first, if all take more room than
+keptRunsMax in the configuration, 100G by default.`,
 		Example:           "forage-ctl gc --dry-run\nforage-ctl gc",
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,

@@ -18,6 +18,7 @@ type Config struct {
 	SSHListen       string    // a literal address
 	DefaultTemplate string
 	ContainerPrefix string
+	KeptRunsMax     int64 // bytes on disk that the results of runs may take together
 	Network         forage.NetworkFacts
 	// HostSets are the sets of hosts that the files name, without "@"; what begins with "@" in one is the set of that name
 	// that the user's tools tell.

@@ -26,6 +26,7 @@ func (v converter) convert() {
 	c, raw := v.config, &v.config.raw
 	c.User, c.AuthorizedKeys, c.Terminal = raw.User, raw.AuthorizedKeys, raw.Terminal
 	c.SSHListen, c.DefaultTemplate, c.ContainerPrefix = raw.SSHListen, raw.DefaultTemplate, raw.ContainerPrefix
+	c.KeptRunsMax, _ = parseSize(raw.KeptRunsMax)
 	c.PortRange = PortRange(raw.PortRange)
 	if r := c.PortRange; r.From > r.To {
 		v.wrong("portRange", "from (%d) is greater than to (%d)", r.From, r.To)

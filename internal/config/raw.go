@@ -22,6 +22,8 @@ type rawFile struct {
 	DefaultTemplate string `json:"defaultTemplate,omitempty"`
 	// What the names of containers begin with, where the runtime has containers.
 	ContainerPrefix string `json:"containerPrefix,omitempty" check:"prefix"`
+	// How much room on disk the results of runs may take together: beyond it gc removes the oldest first.
+	KeptRunsMax string `json:"keptRunsMax,omitempty" check:"size"`
 	// Host-side facts about the network, for all templates.
 	Network rawNetwork `json:"network,omitempty"`
 	// Sets of hosts by name, for "@NAME" wherever hosts are allowed; "@NAME" in its own list is what the user's tools say.

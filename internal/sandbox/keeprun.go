@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"forage"
@@ -84,32 +85,33 @@ func sizeOnDisk(workspaces []forage.Workspace) (size int64) {
 }
 
 // results removes the results of runs whose time is over, or whose work is all in the user's
-// repositories by now.
+// repositories by now, and the oldest of the rest that take more room than all may.
 func (c *collector) results(ctx context.Context) error {
 	records, _, err := c.Store.List()
 	errs := []error{err}
+	records = slices.DeleteFunc(records, func(r store.Record) bool { return r.Expires.IsZero() })
+	slices.SortFunc(records, func(a, b store.Record) int { return b.Expires.Compare(a.Expires) })
+	var taken int64
 	for _, listed := range records {
-		if listed.Expires.IsZero() {
-			continue
-		}
 		errs = append(errs, c.UnlessBusy(listed.Name, func() error {
 			record, err := c.Store.Load(listed.Name)
 			if err != nil || record.Expires.IsZero() || c.Alive(record.Name) {
 				return nil // it was removed or started meanwhile
 			}
+			why, how := "the run's work is all in your repository", workspace.RemoveSaved
 			if time.Now().After(record.Expires) {
-				return c.Do(record.Name, "removed it: the run's work was kept until "+record.Expires.Format(time.DateOnly), func() error {
-					return c.remove(ctx, record, workspace.RemoveForced)
-				})
-			}
-			for _, w := range record.Plan.Workspaces() {
-				if c.WorthKeeping(ctx, w) != "" {
-					return nil
+				why, how = "the run's work was kept until "+record.Expires.Format(time.DateOnly), workspace.RemoveForced
+			} else if slices.ContainsFunc(record.Plan.Workspaces(), func(w forage.Workspace) bool { return c.WorthKeeping(ctx, w) != "" }) {
+				why, how = "", workspace.RemoveForced
+				taken += sizeOnDisk(record.Plan.Workspaces())
+				if most := c.Config.KeptRunsMax; most > 0 && taken > most {
+					why = fmt.Sprintf("it and newer results of runs take %s, more than keptRunsMax", term.Bytes(taken))
 				}
 			}
-			return c.Do(record.Name, "removed it: the run's work is all in your repository", func() error {
-				return c.remove(ctx, record, workspace.RemoveSaved)
-			})
+			if why == "" {
+				return nil
+			}
+			return c.Do(record.Name, "removed it: "+why, func() error { return c.remove(ctx, record, how) })
 		}))
 	}
 	return errors.Join(errs...)

@@ -157,7 +157,7 @@ func (s *Session) openSource(ctx context.Context) {
 	case w.Repository.Kind != forage.RepositoryGit: // jj's own, which Apply opens
 	case !filepath.IsAbs(path):
 		s.noSource = forage.WithHint(
-			forage.Errorf(forage.ErrRefused, "the clone is of %s, which is not on this machine", path),
+			forage.Errorf(forage.ErrRefused, "the clone is of a URL, %s: what is at a URL gets commits by a push of your own", path),
 			"in a repository of yours: git fetch "+w.Repository.Store+" "+w.Branch)
 	default:
 		var err error
