@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -70,18 +71,22 @@ func (e Env) SkillsDir() (string, error) {
 	return filepath.Join(dir, "skills"), err
 }
 
-// Places are all files that Load may read, whether or not they are there.
+// Places are all files that Load may read, whether or not they are there. Later ones go over
+// earlier ones; one that is named is the last.
 func (e Env) Places() ([]string, error) {
-	folders := []string{e.systemDir()}
+	var folders []string
+	if e.UID != 0 {
+		folders = append(folders, e.systemDir())
+	}
 	named := e.named()
 	if named == "" {
 		own, err := e.OwnDir()
 		if err != nil {
 			return nil, err
 		}
-		folders = append(folders, own)
-	} else if e.UID == 0 {
-		folders = nil
+		if !slices.Contains(folders, own) {
+			folders = append(folders, own)
+		}
 	}
 	var places []string
 	for _, folder := range folders {
@@ -100,33 +105,30 @@ type file struct {
 	data []byte
 }
 
-// files reads what there is, in the order in which one goes over the other.
+// files reads what there is of the places. Having two files in a folder is an error, since one
+// would be ignored.
 func (e Env) files() ([]file, error) {
-	var found []file
-	if e.UID != 0 {
-		system, err := readPlace(e.systemDir())
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, system...)
-	}
-	if named := e.named(); named != "" {
-		path, err := filepath.Abs(named)
-		if err != nil {
-			return nil, unreadable(named, err)
-		}
-		data, err := readBounded(path, maxFile, 0)
-		if err != nil {
-			return nil, unreadable(path, err)
-		}
-		return append(found, file{path, data}), nil
-	}
-	dir, err := e.OwnDir()
+	places, err := e.Places()
 	if err != nil {
 		return nil, err
 	}
-	own, err := readPlace(dir)
-	return append(found, own...), err
+	var found []file
+	for i, path := range places {
+		isNamed := e.named() != "" && i == len(places)-1
+		data, err := readBounded(path, maxFile, 0)
+		switch last := len(found) - 1; {
+		case !isNamed && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR)):
+			continue
+		case err != nil:
+			return nil, unreadable(path, err)
+		case !isNamed && last >= 0 && filepath.Dir(found[last].path) == filepath.Dir(path):
+			return nil, forage.WithHint(
+				forage.Errorf(forage.ErrUsage, "reading the configuration: there are both %s and %s", found[last].path, path),
+				"keep one of them")
+		}
+		found = append(found, file{path, data})
+	}
+	return found, nil
 }
 
 func (e Env) named() string {
@@ -134,29 +136,6 @@ func (e Env) named() string {
 		return e.File
 	}
 	return e.getenv("FORAGE_CONFIG")
-}
-
-// readPlace reads config.toml or config.json of a folder, if there is one;
-// having both is an error, since one would be ignored.
-func readPlace(dir string) ([]file, error) {
-	var found []file
-	for _, name := range []string{"config.toml", "config.json"} {
-		path := filepath.Join(dir, name)
-		data, err := readBounded(path, maxFile, 0)
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
-			continue
-		}
-		if err != nil {
-			return nil, unreadable(path, err)
-		}
-		found = append(found, file{path, data})
-	}
-	if len(found) == 2 {
-		return nil, forage.WithHint(
-			forage.Errorf(forage.ErrUsage, "reading the configuration: there are both %s and %s", found[0].path, found[1].path),
-			"keep one of them")
-	}
-	return found, nil
 }
 
 func unreadable(path string, err error) error {

@@ -2,8 +2,9 @@ package secrets
 
 import (
 	"context"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/singleflight"
 )
 
 // setback is how long a failure is remembered, so that a sandbox can't make the host run a
@@ -16,59 +17,34 @@ const readTimeout = 60 * time.Second
 // cached keeps what was read for a while. Any number of callers wait for one reading, which
 // goes on when those who wanted it have gone, as long as the owner of the source is there.
 type cached struct {
-	life context.Context // the owner's
-	read func(context.Context) (Secret, error)
-	now  func() time.Time
+	life   context.Context // the owner's
+	read   func(context.Context) (Secret, error)
+	now    func() time.Time
+	flight singleflight.Group
 
-	mu      sync.Mutex
-	current *reading
-}
-
-// reading is one reading, done when the channel is closed.
-type reading struct {
-	done    chan struct{}
-	value   Secret
+	value   Secret // of the last reading, which the next one alone looks at
 	err     error
 	expires time.Time
 }
 
 func (c *cached) Get(ctx context.Context) (Secret, error) {
-	r := c.begin()
+	done := c.flight.DoChan("", func() (any, error) {
+		if c.now().Before(c.expires) {
+			return c.value, c.err
+		}
+		ctx, cancel := context.WithTimeout(c.life, readTimeout)
+		defer cancel()
+		c.value, c.err = c.read(ctx)
+		c.expires = c.now().Add(memory)
+		if c.err != nil {
+			c.expires = c.now().Add(setback)
+		}
+		return c.value, c.err
+	})
 	select {
-	case <-r.done:
-		return r.value, r.err
+	case result := <-done:
+		return result.Val.(Secret), result.Err
 	case <-ctx.Done():
 		return Secret{}, context.Cause(ctx)
-	}
-}
-
-// begin returns the reading that counts, which is a new one if the last is too old.
-func (c *cached) begin() *reading {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if r := c.current; r != nil && (!r.finished() || c.now().Before(r.expires)) {
-		return r
-	}
-	r := &reading{done: make(chan struct{})}
-	c.current = r
-	ctx, cancel := context.WithTimeout(c.life, readTimeout)
-	go func() {
-		defer cancel()
-		defer close(r.done)
-		r.value, r.err = c.read(ctx)
-		r.expires = c.now().Add(memory)
-		if r.err != nil {
-			r.expires = c.now().Add(setback)
-		}
-	}()
-	return r
-}
-
-func (r *reading) finished() bool {
-	select {
-	case <-r.done:
-		return true
-	default:
-		return false
 	}
 }

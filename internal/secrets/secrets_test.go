@@ -17,8 +17,6 @@ import (
 
 	"forage"
 	"forage/internal/unixsock"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // patience is how long anything may take that is waited for.
@@ -222,22 +220,6 @@ func TestOpenRefuses(t *testing.T) {
 	for _, src := range []forage.SecretSource{{}, {Login: &forage.Login{Kind: forage.LoginClaude, File: "/x"}}} {
 		if _, err := Open(t.Context(), src, nil); err == nil {
 			t.Errorf("%+v is a source", src)
-		}
-	}
-}
-
-func TestWanted(t *testing.T) {
-	for _, test := range []struct {
-		src  forage.SecretSource
-		want []string
-	}{
-		{forage.SecretSource{File: "/x"}, nil},
-		{forage.SecretSource{Env: "A"}, []string{"A"}},
-		{forage.SecretSource{Keyring: "a/b"}, []string{"DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR"}},
-		{forage.SecretSource{Command: []string{"pass"}}, surroundings},
-	} {
-		if diff := cmp.Diff(test.want, Wanted(test.src)); diff != "" {
-			t.Errorf("%+v (-want +got):\n%s", test.src, diff)
 		}
 	}
 }
