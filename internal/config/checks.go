@@ -35,58 +35,100 @@ type check func(text string, in surroundings) (string, error)
 // making them.
 var checks = sync.OnceValue(func() map[string]check {
 	return map[string]check{
-		"address":        plain(checkListen),
-		"argument":       plain(checkArgument),
-		"basicUser":      plain(checkBasicUser),
-		"cache":          oneOf(forage.CacheNames()...),
-		"certificate":    plain(checkCertificate),
-		"dollars":        plain(checkDollars),
-		"duration":       parsed(parseDuration),
-		"flag":           known("a flag that can be forbidden", forbiddableFlags[:]),
-		"forbidNetwork":  oneOf("full", "restricted", "none", string(MonitorNetwork)),
-		"format":         plain(checkFormat),
-		"header":         plain(checkHeader),
-		"home":           oneOf("kept", ephemeralHome),
-		"host":           plain(checkHost),
-		"inject":         oneOf("header", "bearer", "basic", "query", "placeholder", "aws-sigv4"),
-		"key":            plain(checkKey),
-		"keyring":        plain(checkKeyring),
-		"listen":         listenText,
-		"login":          oneOf("claude", "chatgpt"),
-		"name":           plain(checkName),
-		"network":        oneOf("full", "restricted", "none"),
-		"octal":          plain(checkOctal),
-		"partMode":       oneOf("direct", "git-worktree", "jj", "clone"),
-		"path":           resolvePath,
-		"pathOrNone":     orNone(resolvePath),
-		"pattern":        plain(checkPattern),
-		"percent":        parsed(parsePercent),
-		"port":           between(1, 65535, "a port, 1 to 65535"),
-		"positive":       between(1, math.MaxInt64, "at least 1"),
-		"prefix":         plain(checkPrefix),
-		"preset":         known("a preset", provider.Names()),
-		"privateHost":    plain(checkPrivateHost),
-		"proxy":          plain(checkProxy),
-		"query":          plain(checkQuery),
-		"repo":           repoText,
-		"rootfs":         rootfsText,
-		"runtime":        known("a runtime", runtimes[:]),
-		"secretHost":     plain(checkSecretHost),
-		"secretMode":     oneOf("inject", string(forage.SecretsWrapped)),
-		"set":            plain(checkSetName),
-		"size":           parsed(parseSize),
-		"target":         plain(forage.CheckTarget),
-		"terminal":       oneOf("clipboard", "title"),
-		"text":           plain(checkText),
-		"uid":            between(0, math.MaxUint32-1, "a user's number"),
-		"user":           plain(checkUser),
-		"variable":       plain(checkVariable),
-		"variableOrNone": orNone(plain(checkVariable)),
+		"address": is(func(text string) bool {
+			addr, err := netip.ParseAddr(text)
+			return err == nil && addr.Zone() == ""
+		}, "%.80q: expected an address such as 127.0.0.1"),
+		"argument": plain(checkArgument),
+		"basicUser": is(func(text string) bool { // RFC 7617, 2
+			return !strings.Contains(text, ":") && !strings.ContainsFunc(text, isControl) && len(text) <= 256
+		}, "%.80q: expected a user's name, without a colon"),
+		"cache": oneOf(forage.CacheNames()...),
+		"certificate": is(func(text string) bool {
+			kind, value, _ := strings.Cut(text, ":")
+			return value != "" && slices.Contains([]string{"URI", "DNS", "CN"}, kind)
+		}, "%.80q: expected URI:..., DNS:... or CN:... as it is in the certificate"),
+		"dollars": is(func(text string) bool {
+			cost, err := strconv.ParseFloat(text, 64)
+			return err == nil && cost > 0 && !math.IsInf(cost, 0)
+		}, "%s: expected US dollars, more than 0, such as 5 or 2.50"),
+		"duration":      parsed(parseDuration),
+		"flag":          known("a flag that can be forbidden", forbiddableFlags[:]),
+		"forbidNetwork": oneOf("full", "restricted", "none", string(MonitorNetwork)),
+		"format": is(func(text string) bool {
+			return strings.Count(text, "{}") == 1 && !strings.ContainsFunc(text, isControl) && len(text) <= 1024
+		}, `%.80q: expected text with {} once, in the place of the value, such as "Bearer {}"`),
+		"header": plain(checkHeader),
+		"home":   oneOf("kept", ephemeralHome),
+		"host":   plain(checkHost),
+		"inject": oneOf("header", "bearer", "basic", "query", "placeholder", "aws-sigv4"),
+		"key":    plain(checkKey),
+		"keyring": is(func(text string) bool {
+			service, user, ok := strings.Cut(text, "/")
+			return ok && service != "" && user != "" && !strings.ContainsFunc(text, isControl)
+		}, "%.80q: expected service/user"),
+		"listen":  listenText,
+		"login":   oneOf("claude", "chatgpt"),
+		"name":    plain(checkName),
+		"network": oneOf("full", "restricted", "none"),
+		"octal": is(func(text string) bool {
+			mode, err := strconv.ParseUint(text, 8, 32)
+			return err == nil && mode <= 0o777 && mode&0o600 == 0o600
+		}, `%.80q: expected permissions in octal such as "0660"`),
+		"partMode":   oneOf("direct", "git-worktree", "jj", "clone"),
+		"path":       resolvePath,
+		"pathOrNone": orNone(resolvePath),
+		"pattern":    plain(checkPattern),
+		"percent":    parsed(parsePercent),
+		"port":       between(1, 65535, "a port, 1 to 65535"),
+		"positive":   between(1, math.MaxInt64, "at least 1"),
+		"prefix": is(func(text string) bool {
+			return len(text) <= 32 && isName(text, lower+digits, lower+digits+"-")
+		}, "%.80q: expected up to 32 of a-z, 0-9 and -"),
+		"preset": known("a preset", provider.Names()),
+		"privateHost": is(func(text string) bool {
+			name := strings.TrimPrefix(text, "*.")
+			canonical, err := policy.Canonical(name)
+			return err == nil && canonical == name
+		}, "%.80q: expected a name in lower case, or *.suffix, without a port"),
+		"proxy": is(func(text string) bool {
+			u, err := url.Parse(text)
+			return err == nil && u.Scheme == "http" && u.Hostname() != "" && (u.Path == "" || u.Path == "/") && u.RawQuery == "" && u.Fragment == ""
+		}, "%.80q: expected http://host:port"),
+		"query": is(func(text string) bool {
+			return text != "" && len(text) <= 128 && !strings.ContainsFunc(text, isControl)
+		}, "%.80q: expected the name of a parameter, such as key"),
+		"repo":       repoText,
+		"rootfs":     rootfsText,
+		"runtime":    known("a runtime", runtimes[:]),
+		"secretHost": plain(checkSecretHost),
+		"secretMode": oneOf("inject", string(forage.SecretsWrapped)),
+		"set":        plain(checkSetName),
+		"size":       parsed(parseSize),
+		"target":     plain(forage.CheckTarget),
+		"terminal":   oneOf("clipboard", "title"),
+		"text":       plain(checkText),
+		"uid":        between(0, math.MaxUint32-1, "a user's number"),
+		"user": is(func(text string) bool { // what useradd(8) takes
+			return isName(strings.TrimSuffix(text, "$"), letters, letters+digits+".-")
+		}, "%.80q is not a user's name"),
+		"variable":       is(isEnvName, "%.80q is not a variable's name"),
+		"variableOrNone": orNone(is(isEnvName, "%.80q is not a variable's name")),
 	}
 })
 
 func plain(is func(string) error) check {
 	return func(text string, _ surroundings) (string, error) { return text, is(text) }
+}
+
+// is takes texts for which ok is true; wrong says what is expected, with the text in it.
+func is(ok func(string) bool, wrong string) check {
+	return plain(func(text string) error {
+		if !ok(text) {
+			return fmt.Errorf(wrong, text)
+		}
+		return nil
+	})
 }
 
 func orNone(is check) check {
@@ -143,28 +185,6 @@ func checkName(name string) error {
 	return nil
 }
 
-func checkVariable(name string) error {
-	if !isEnvName(name) {
-		return fmt.Errorf("%.80q is not a variable's name", name)
-	}
-	return nil
-}
-
-// checkUser takes what useradd(8) takes for a login name.
-func checkUser(name string) error {
-	if !isName(strings.TrimSuffix(name, "$"), letters, letters+digits+".-") {
-		return fmt.Errorf("%.80q is not a user's name", name)
-	}
-	return nil
-}
-
-func checkPrefix(text string) error {
-	if len(text) > 32 || !isName(text, lower+digits, lower+digits+"-") {
-		return fmt.Errorf("%.80q: expected up to 32 of a-z, 0-9 and -", text)
-	}
-	return nil
-}
-
 func checkText(text string) error {
 	if strings.TrimSpace(text) == "" || strings.ContainsRune(text, 0) {
 		return errors.New("expected something that is not empty")
@@ -175,29 +195,6 @@ func checkText(text string) error {
 func checkArgument(text string) error {
 	if strings.ContainsRune(text, 0) {
 		return errors.New("a variable or argument can't hold a zero byte")
-	}
-	return nil
-}
-
-func checkDollars(text string) error {
-	if cost, err := strconv.ParseFloat(text, 64); err != nil || !(cost > 0) || math.IsInf(cost, 0) {
-		return errors.New("expected US dollars, more than 0, such as 5 or 2.50")
-	}
-	return nil
-}
-
-func checkOctal(text string) error {
-	if mode, err := strconv.ParseUint(text, 8, 32); err != nil || mode > 0o777 || mode&0o600 != 0o600 {
-		return fmt.Errorf("%.80q: expected permissions in octal such as \"0660\"", text)
-	}
-	return nil
-}
-
-// checkPrivateHost takes a name or a suffix, without a port.
-func checkPrivateHost(text string) error {
-	name := strings.TrimPrefix(text, "*.")
-	if canonical, err := policy.Canonical(name); err != nil || canonical != name {
-		return fmt.Errorf("%.80q: expected a name in lower case, or *.suffix, without a port", text)
 	}
 	return nil
 }
@@ -356,22 +353,6 @@ func parseResolve(from, to string) (string, string, error) {
 	return r.Authority(), addr.String(), nil
 }
 
-func checkProxy(text string) error {
-	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "http" || u.Hostname() == "" || (u.Path != "" && u.Path != "/") || u.RawQuery != "" || u.Fragment != "" {
-		return fmt.Errorf("%.80q: expected http://host:port", text)
-	}
-	return nil
-}
-
-func checkListen(text string) error {
-	addr, err := netip.ParseAddr(text)
-	if err != nil || addr.Zone() != "" {
-		return fmt.Errorf("%.80q: expected an address such as 127.0.0.1", text)
-	}
-	return nil
-}
-
 // checkSecretHost takes one host after the other: what a secret may go to is not left to a set.
 func checkSecretHost(entry string) error {
 	if name, isSet := strings.CutPrefix(entry, "@"); isSet {
@@ -383,14 +364,6 @@ func checkSecretHost(entry string) error {
 	return checkHost(entry)
 }
 
-func checkKeyring(text string) error {
-	service, user, ok := strings.Cut(text, "/")
-	if !ok || service == "" || user == "" || strings.ContainsFunc(text, isControl) {
-		return fmt.Errorf("%.80q: expected service/user", text)
-	}
-	return nil
-}
-
 // checkHeader takes the name of a request header, a token (RFC 9110, 5.1).
 func checkHeader(name string) error {
 	const token = letters + digits + "!#$%&'*+-.^`|~"
@@ -399,28 +372,6 @@ func checkHeader(name string) error {
 	}
 	if slices.Contains(forage.FramingHeaders[:], strings.ToLower(name)) {
 		return fmt.Errorf("%.80q says how a request is sent, and can't carry a secret", name)
-	}
-	return nil
-}
-
-func checkFormat(text string) error {
-	if strings.Count(text, "{}") != 1 || strings.ContainsFunc(text, isControl) || len(text) > 1024 {
-		return fmt.Errorf(`%.80q: expected text with {} once, in the place of the value, such as "Bearer {}"`, text)
-	}
-	return nil
-}
-
-func checkQuery(name string) error {
-	if name == "" || len(name) > 128 || strings.ContainsFunc(name, isControl) {
-		return fmt.Errorf("%.80q: expected the name of a parameter, such as key", name)
-	}
-	return nil
-}
-
-// checkBasicUser takes a user of basic authentication (RFC 7617, 2).
-func checkBasicUser(name string) error {
-	if strings.Contains(name, ":") || strings.ContainsFunc(name, isControl) || len(name) > 256 {
-		return fmt.Errorf("%.80q: expected a user's name, without a colon", name)
 	}
 	return nil
 }

@@ -100,7 +100,7 @@ func TestMistakes(t *testing.T) {
 		// Traffic.
 		{"requests", "[templates.x.traffic]\nrequestsPerMinute = 0", `:2:1: templates.x.traffic.requestsPerMinute: 0: expected at least 1`},
 		{"cost", "[templates.x.traffic]\nmaxCost = '$5'", `:2:1: templates.x.traffic.maxCost: expected a number, found a string`},
-		{"cost zero", "[templates.x.traffic]\nmaxCost = 0", `:2:1: templates.x.traffic.maxCost: expected US dollars`},
+		{"cost zero", "[templates.x.traffic]\nmaxCost = 0", `:2:1: templates.x.traffic.maxCost: 0: expected US dollars`},
 		{"cost infinite", "[templates.x.traffic]\nmaxCost = inf", `expected US dollars`},
 		// Forbidding what could never be enforced.
 		{"forbid flag", "[forbid]\nflags = ['mounts']", `:2:10: forbid.flags[0]: "mounts" is not a flag that can be forbidden; did you mean "mount"?`},

@@ -160,12 +160,3 @@ func count(all ...bool) int {
 	}
 	return n
 }
-
-// checkCertificate checks the name that a client's certificate has to have.
-func checkCertificate(text string) error {
-	kind, value, _ := strings.Cut(text, ":")
-	if value == "" || !slices.Contains([]string{"URI", "DNS", "CN"}, kind) {
-		return fmt.Errorf("%.80q: expected URI:..., DNS:... or CN:... as it is in the certificate", text)
-	}
-	return nil
-}
