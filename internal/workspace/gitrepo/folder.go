@@ -157,7 +157,7 @@ func (s *Shadow) openLook(ctx context.Context, folder Folder) (_ *looking, err e
 	// Git then sees to it by itself that a file which is there counts, though a sparse checkout
 	// leaves it out. The change time counts, which the agent can't set.
 	const config = "[core]\n\tsparseCheckout = true\n\ttrustctime = true\n\tcheckStat = default\n"
-	readOnly, err := s.bareOver(l.dir, head, config, s.objects...)
+	readOnly, err := s.BareOver(l.dir, head, config, s.objects...)
 	if err != nil {
 		return nil, err
 	}

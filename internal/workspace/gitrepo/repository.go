@@ -119,7 +119,7 @@ func locate(ctx context.Context, path string) (*Repository, error) {
 	case err != nil:
 		return nil, err
 	case info.Mode().IsRegular():
-		if r.GitDir, err = readPointer(r.GitDir, "gitdir: "); err != nil {
+		if r.GitDir, err = ReadPointer(r.GitDir, "gitdir: "); err != nil {
 			return nil, err
 		}
 	case !info.IsDir():
@@ -131,7 +131,7 @@ func locate(ctx context.Context, path string) (*Repository, error) {
 		return nil, fmt.Errorf("opening the repository of %s: %w", path, err)
 	}
 	r.Common = r.GitDir
-	common, err := readPointer(filepath.Join(r.GitDir, "commondir"), "")
+	common, err := ReadPointer(filepath.Join(r.GitDir, "commondir"), "")
 	if err == nil {
 		r.Common, err = filepath.EvalSymlinks(common)
 	}
@@ -169,9 +169,9 @@ func readSmall(file string) ([]byte, error) {
 	return workspace.ReadFile(file, unix.O_NOFOLLOW, maxPointer)
 }
 
-// readPointer reads a file that names a path after prefix; a relative one is seen from the file's
+// ReadPointer reads a file that names a path after prefix; a relative one is seen from the file's
 // folder.
-func readPointer(file, prefix string) (string, error) {
+func ReadPointer(file, prefix string) (string, error) {
 	text, err := readSmall(file)
 	if err != nil {
 		return "", err
@@ -426,7 +426,7 @@ func (r *Repository) Checkouts(context.Context) []Checkout {
 	entries, _ := os.ReadDir(filepath.Join(r.Common, "worktrees"))
 	for _, entry := range entries {
 		dir := r.admin(entry.Name())
-		if pointer, err := readPointer(filepath.Join(dir, "gitdir"), ""); err == nil {
+		if pointer, err := ReadPointer(filepath.Join(dir, "gitdir"), ""); err == nil {
 			branch, _, _ := headOf(dir)
 			all = append(all, Checkout{GitDir: dir, Folder: filepath.Dir(pointer), Branch: branch})
 		}

@@ -63,9 +63,9 @@ func (s *Shadow) jailed(dir string, readOnly []string, args ...string) jail.Comm
 	}
 }
 
-// bareOver makes a git directory of ours at dir for a jail, over these folders of objects and the
+// BareOver makes a git directory of ours at dir for a jail, over these folders of objects and the
 // repository's. It has no refs. The answer is what the jail has to see for it.
-func (s *Shadow) bareOver(dir, head, config string, objects ...string) (readOnly []string, err error) {
+func (s *Shadow) BareOver(dir, head, config string, objects ...string) (readOnly []string, err error) {
 	dirs, err := s.Repository.ObjectDirs()
 	if err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func (s *Shadow) inside(private string) (c jail.Command, err error) {
 	if err != nil {
 		return c, err
 	}
-	readOnly, err := s.bareOver(dir, "ref: refs/heads/none", "", append(slices.Clone(s.objects), filepath.Join(workspace.Resolved(private), "objects"))...)
+	readOnly, err := s.BareOver(dir, "ref: refs/heads/none", "", append(slices.Clone(s.objects), filepath.Join(workspace.Resolved(private), "objects"))...)
 	c = s.jailed(dir, readOnly)
 	c.Limits.Time += time.Duration(has.Bytes/fetchSpeed) * time.Second
 	return c, err

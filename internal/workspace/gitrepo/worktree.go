@@ -169,7 +169,7 @@ func (s *Shadow) HoldGitlinks(ctx context.Context, index string) error {
 // WorktreeAt says whether the repository has a worktree of that name, and whether it is the one at
 // path.
 func (r *Repository) WorktreeAt(name, path string) (there, ours bool) {
-	at, err := readPointer(filepath.Join(r.admin(name), "gitdir"), "")
+	at, err := ReadPointer(filepath.Join(r.admin(name), "gitdir"), "")
 	if err != nil {
 		_, err = os.Lstat(r.admin(name))
 		return err == nil, false

@@ -131,7 +131,7 @@ func (p Provider) make(ctx context.Context, shadow *jjrepo.Shadow, w forage.Work
 	if parent == "" {
 		parent = "root()"
 	}
-	if err := shadow.AddWorkspace(ctx, name(w), w.Path, []string{parent}); err != nil {
+	if err := shadow.AddWorkspace(ctx, name(w), w.Path, parent); err != nil {
 		return err
 	}
 	if err := noGit(w); err != nil {

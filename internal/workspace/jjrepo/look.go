@@ -107,24 +107,12 @@ done`
 // ask has jj in a jail say the heads of w's private repository at those operations. Its index is one of ours, which is kept.
 func (s *Shadow) ask(ctx context.Context, w forage.Workspace, operations []string) ([]head, error) {
 	private, at := workspace.Resolved(w.Repository.Dir), workspace.Resolved(filepath.Join(s.Dir, "look"))
-	objects, err := s.Repository.Git.ObjectDirs()
-	if err != nil {
-		return nil, err
-	}
-	alternates := []string{filepath.Join(private, gitFolder, "objects")}
-	for _, o := range objects {
-		alternates = append(alternates, o.Path)
-	}
 	git, metadata, index := filepath.Join(at, "git"), filepath.Join(private, jjFolder), filepath.Join(private, "index")
+	visible, err := s.Git.BareOver(git, "ref: refs/heads/none", "", filepath.Join(private, gitFolder, "objects"))
 	if !exists(index) {
-		err = emptyIndex(index)
+		err = errors.Join(err, emptyIndex(index))
 	}
 	err = errors.Join(err,
-		os.RemoveAll(at),
-		os.MkdirAll(filepath.Join(git, "objects/info"), 0o700), os.MkdirAll(filepath.Join(git, "refs"), 0o700),
-		write(filepath.Join(git, "HEAD"), "ref: refs/heads/none\n"),
-		write(filepath.Join(git, "config"), "[core]\n\trepositoryformatversion = 0\n\tbare = true\n"),
-		write(filepath.Join(git, "objects/info/alternates"), strings.Join(alternates, "\n")+"\n"),
 		layOut(at, filepath.Join(metadata, "repo"), index, git),
 		os.Symlink(filepath.Join(metadata, "working_copy/checkout"), filepath.Join(at, ".jj/working_copy/checkout")),
 		write(filepath.Join(at, "config.toml"), settings))
@@ -134,7 +122,7 @@ func (s *Shadow) ask(ctx context.Context, w forage.Workspace, operations []strin
 	var out bytes.Buffer
 	c := jail.Command{
 		Args: append([]string{"sh", "-ec", lookScript, "sh", metadata, heads, shows}, operations...),
-		Env:  environment(at), Dir: at, ReadOnly: append([]string{at, metadata}, alternates...), Writable: []string{index}, Stdout: &out,
+		Env:  environment(at), Dir: at, ReadOnly: append(visible, at, metadata), Writable: []string{index}, Stdout: &out,
 		Limits: jail.Limits{Memory: lookMemory, Time: lookPatience, Output: lookOutput},
 	}
 	var all []head

@@ -30,12 +30,8 @@ type Repository struct {
 // ErrNoRepository says that there is no jj repository at a path.
 var ErrNoRepository = errors.New("not a jj repository")
 
-// Bounds of files that are read or copied whole, in bytes.
-const (
-	maxSmall = 64 << 10
-	maxView  = 64 << 20 // holds each ref of a repository
-	maxTable = 4 << 30  // says something of each commit or file; is copied, not read
-)
+// maxTable bounds a file that says something of each commit or file, in bytes: it is copied, not read.
+const maxTable = 4 << 30
 
 // Open looks at the workspace whose folder is path itself. ErrNoRepository, or, when root calls,
 // forage.ErrRefused for another user's. Formats are jj's business.
@@ -72,15 +68,9 @@ func (r *Repository) findDir() error {
 		return fmt.Errorf("opening the jj workspace %s: %w", r.Root, err)
 	}
 	if info.Mode().IsRegular() {
-		text, err := readSmall(dir)
-		if err != nil {
+		if dir, err = gitrepo.ReadPointer(dir, ""); err != nil {
 			return err
 		}
-		named := string(text)
-		if !filepath.IsAbs(named) {
-			named = filepath.Join(r.Root, ".jj", named)
-		}
-		dir = named
 	}
 	if r.Dir, err = filepath.EvalSymlinks(dir); errors.Is(err, fs.ErrNotExist) {
 		return forage.WithHint(forage.Errorf(forage.ErrUnsupported, "the repository of %s is not at %s any more", r.Root, dir),
@@ -107,13 +97,9 @@ func exists(path string) bool {
 
 // openGit opens the git directory that has the objects.
 func (r *Repository) openGit(ctx context.Context) error {
-	text, err := readSmall(filepath.Join(r.Dir, "store/git_target"))
+	target, err := gitrepo.ReadPointer(filepath.Join(r.Dir, "store/git_target"), "")
 	if err != nil {
 		return err
-	}
-	target := string(text)
-	if !filepath.IsAbs(target) {
-		target = filepath.Join(r.Dir, "store", target)
 	}
 	if info, err := os.Stat(target); err == nil && !info.IsDir() { // a .git file
 		target = filepath.Dir(target)
@@ -129,12 +115,4 @@ func (r *Repository) openGit(ctx context.Context) error {
 		r.Colocated, r.Git = true, own
 	}
 	return nil
-}
-
-// readSmall reads a file of at most maxSmall bytes, which no link may stand for.
-func readSmall(file string) ([]byte, error) { return readWhole(file, maxSmall) }
-
-// readWhole is readSmall for a file of at most limit bytes.
-func readWhole(file string, limit int64) ([]byte, error) {
-	return workspace.ReadFile(file, unix.O_NOFOLLOW, limit)
 }

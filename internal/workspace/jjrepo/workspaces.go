@@ -15,32 +15,26 @@ import (
 
 // WorkingCopies are the commits that the workspaces of the user's repository are at, by their names.
 func (s *Shadow) WorkingCopies(ctx context.Context) (map[string]string, error) {
-	out, err := s.JJ(ctx, "--ignore-working-copy", "workspace", "list", "--template", `name ++ "\t" ++ target.commit_id() ++ "\n"`)
+	return s.list(ctx, `name ++ "\t" ++ target.commit_id() ++ "\n"`, "workspace", "list")
+}
+
+// list has jj list names and what belongs to each: a template with a tab between.
+func (s *Shadow) list(ctx context.Context, template string, args ...string) (map[string]string, error) {
+	out, err := s.JJ(ctx, append(args, "--ignore-working-copy", "--template", template)...)
 	all := map[string]string{}
 	for line := range strings.Lines(out) {
-		if name, id, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "\t"); ok {
-			all[unquoted(name)] = id
+		name, of, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+		if plain, err := strconv.Unquote(name); err == nil { // jj quotes what would not be a symbol otherwise
+			name = plain
 		}
+		all[name] = of
 	}
 	return all, err
 }
 
-// unquoted is a name as jj has it: where it would not be a symbol otherwise, jj quotes it.
-func unquoted(name string) string {
-	if plain, err := strconv.Unquote(name); err == nil {
-		return plain
-	}
-	return name
-}
-
-// AddWorkspace makes a workspace of the repository in folder, which is made too, on top of the commits in
-// parents, with all files in it.
-func (s *Shadow) AddWorkspace(ctx context.Context, name, folder string, parents []string) error {
-	args := []string{"workspace", "add", "--sparse-patterns=empty", "--name=" + name}
-	for _, parent := range parents {
-		args = append(args, "--revision="+parent)
-	}
-	if err := s.change(ctx, append(args, "--", folder)...); err != nil {
+// AddWorkspace makes a workspace of the repository in folder, which is made too, on top of a commit, with all files in it.
+func (s *Shadow) AddWorkspace(ctx context.Context, name, folder, parent string) error {
+	if err := s.change(ctx, "workspace", "add", "--sparse-patterns=empty", "--name="+name, "--revision="+parent, "--", folder); err != nil {
 		return err
 	}
 	// The files take long, and change nothing of the repository: it can be killed in the midst of them.
@@ -109,10 +103,9 @@ func (s *Shadow) Refs(ctx context.Context) (gitrepo.Refs, error) {
 	maps.DeleteFunc(refs.Values, func(name, _ string) bool {
 		return strings.HasPrefix(name, "refs/heads/") || strings.HasPrefix(name, "refs/jj/")
 	})
-	out, err := s.JJ(ctx, "--ignore-working-copy", "bookmark", "list", "--template",
-		`if(!remote && normal_target, name ++ "\t" ++ normal_target.commit_id() ++ "\n")`)
-	for line := range strings.Lines(out) {
-		if name, id, ok := strings.Cut(strings.TrimSpace(line), "\t"); ok && strings.Trim(id, "0") != "" {
+	bookmarks, err := s.list(ctx, `if(!remote && normal_target, name ++ "\t" ++ normal_target.commit_id() ++ "\n")`, "bookmark", "list")
+	for name, id := range bookmarks {
+		if strings.Trim(id, "0") != "" {
 			refs.Values["refs/heads/"+name] = id
 		}
 	}
@@ -135,13 +128,10 @@ func (s *Shadow) shown(ctx context.Context, w forage.Workspace) ([]string, error
 
 // tracked are the remote bookmarks that the user's bookmarks follow, as name@remote.
 func (s *Shadow) tracked(ctx context.Context) ([]string, error) {
-	out, err := s.JJ(ctx, "--ignore-working-copy", "bookmark", "list", "--tracked", "--template",
-		`if(remote && remote != "git", name ++ "\t" ++ remote ++ "\n")`)
+	remotes, err := s.list(ctx, `if(remote && remote != "git", name ++ "@" ++ remote ++ "\t" ++ name ++ "\n")`, "bookmark", "list", "--tracked")
 	var names []string
-	for line := range strings.Lines(out) {
-		if name, remote, ok := strings.Cut(strings.TrimSpace(line), "\t"); ok {
-			names = append(names, exactly(name)+"@"+exactly(remote))
-		}
+	for both, name := range remotes {
+		names = append(names, exactly(name)+"@"+exactly(strings.TrimPrefix(both, name+"@")))
 	}
 	return names, err
 }
