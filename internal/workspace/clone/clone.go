@@ -25,32 +25,19 @@ var _ workspace.Provider = Provider{}
 
 // Plan decides where the clone will be, and asks the source which commit it starts from.
 func (p Provider) Plan(ctx context.Context, request workspace.Request) (forage.Workspace, error) {
-	w := forage.Workspace{
-		Name: request.Name, Mode: forage.WorkspaceClone, Target: request.Target, ReadOnly: request.ReadOnly,
-		Path:   workspace.Resolved(request.Places.Tree(request.Sandbox, request.Name)),
-		Branch: gitrepo.Branch(request.Sandbox, request.Name),
-	}
-	dir := workspace.Resolved(request.Places.Repository(request.Sandbox, request.Name))
+	w, layout := gitrepo.Planned(request, forage.WorkspaceClone)
+	store := layout.Dir + ".store" // the clone's own repository is beside what is shown inside
 	objects, err := p.source(ctx, request, &w)
 	if err != nil {
 		return forage.Workspace{}, err
 	}
-	own := gitrepo.ObjectDir{Path: storeOf(dir) + "/objects", Borrows: len(objects) > 0}
-	w.Repository = &forage.Repository{
-		Kind: forage.RepositoryGit, Dir: dir, Store: storeOf(dir), Head: w.Branch,
-		Mounts: gitrepo.Layout{
-			Dir: dir, Part: request.Name, Target: request.Target, Pointer: true, ReadOnly: request.ReadOnly,
-			Objects: append([]gitrepo.ObjectDir{own}, objects...),
-		}.Mounts(),
-	}
+	layout.Objects = append([]gitrepo.ObjectDir{{Path: store + "/objects", Borrows: len(objects) > 0}}, objects...)
+	w.Repository = &forage.Repository{Kind: forage.RepositoryGit, Dir: layout.Dir, Store: store, Head: w.Branch, Mounts: layout.Mounts()}
 	if request.Existing != nil {
 		return w, check(w)
 	}
 	return w, free(w)
 }
-
-// storeOf is where the clone's own repository is: beside what is shown inside.
-func storeOf(dir string) string { return dir + ".store" }
 
 // source fills in where w comes from, and returns the folders of objects that it borrows.
 func (p Provider) source(ctx context.Context, request workspace.Request, w *forage.Workspace) ([]gitrepo.ObjectDir, error) {

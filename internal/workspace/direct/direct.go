@@ -45,9 +45,8 @@ func (Provider) Plan(ctx context.Context, request workspace.Request) (forage.Wor
 	if err := tooMuch(path, request); err != nil {
 		return forage.Workspace{}, forage.WithHint(err, "go to your project's folder, or name it with -w")
 	}
-	w := forage.Workspace{
-		Name: request.Name, Mode: forage.WorkspaceDirect, Path: path, Target: request.Target, ReadOnly: request.ReadOnly,
-	}
+	w, _ := gitrepo.Planned(request, forage.WorkspaceDirect)
+	w.Path, w.Branch = path, "" // without a repository it has none
 	if err := planGit(ctx, request, &w); err != nil {
 		return w, err
 	}
@@ -109,11 +108,9 @@ func planGit(ctx context.Context, request workspace.Request, w *forage.Workspace
 	if err != nil {
 		return err
 	}
-	w.Repository, err = r.PlanPrivate(gitrepo.Layout{
-		Dir:  workspace.Resolved(request.Places.Repository(request.Sandbox, request.Name)),
-		Part: request.Name, Target: request.Target, Pointer: pointer, ReadOnly: request.ReadOnly,
-	}, r.Head)
-	if err != nil {
+	_, layout := gitrepo.Planned(request, forage.WorkspaceDirect)
+	layout.Pointer = pointer
+	if w.Repository, err = r.PlanPrivate(layout, r.Head); err != nil {
 		return err
 	}
 	return planSubmodules(ctx, request, r, w)

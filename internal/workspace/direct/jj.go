@@ -23,10 +23,7 @@ func planJJ(ctx context.Context, request workspace.Request, w *forage.Workspace)
 	if err := jjrepo.Installed(); err != nil {
 		return err
 	}
-	layout := gitrepo.Layout{
-		Dir:  workspace.Resolved(request.Places.Repository(request.Sandbox, request.Name)),
-		Part: request.Name, Target: request.Target, ReadOnly: request.ReadOnly,
-	}
+	planned, layout := gitrepo.Planned(request, forage.WorkspaceDirect)
 	if w.Repository != nil {
 		if !r.Colocated {
 			return forage.WithHint(
@@ -39,7 +36,7 @@ func planJJ(ctx context.Context, request workspace.Request, w *forage.Workspace)
 	if w.Repository, err = r.PlanPrivate(layout); err != nil {
 		return err
 	}
-	w.Branch = gitrepo.Branch(request.Sandbox, request.Name)
+	w.Branch = planned.Branch
 	if request.Existing != nil {
 		w.Base = request.Existing.Base
 		return nil

@@ -165,6 +165,18 @@ type Layout struct {
 	Objects  []ObjectDir // the host's: the repository's own first
 }
 
+// Planned begins the plan of a part: its names, a working folder of its own, and where its metadata is.
+func Planned(request workspace.Request, mode forage.WorkspaceMode) (forage.Workspace, Layout) {
+	w := forage.Workspace{
+		Name: request.Name, Mode: mode, Target: request.Target, ReadOnly: request.ReadOnly,
+		Path: workspace.Resolved(request.Places.Tree(request.Sandbox, request.Name)), Branch: Branch(request.Sandbox, request.Name),
+	}
+	return w, Layout{
+		Dir:  workspace.Resolved(request.Places.Repository(request.Sandbox, request.Name)),
+		Part: request.Name, Target: request.Target, Pointer: true, ReadOnly: request.ReadOnly,
+	}
+}
+
 // ObjectDir is a folder of objects on the host.
 type ObjectDir struct {
 	Path string // links resolved

@@ -30,8 +30,9 @@ func (p Provider) Plan(ctx context.Context, request workspace.Request) (forage.W
 	if err != nil {
 		return forage.Workspace{}, err
 	}
-	w, err := p.layOut(repo, request)
-	if err != nil {
+	w, layout := gitrepo.Planned(request, forage.WorkspaceJJ)
+	w.Source = repo.Root
+	if w.Repository, err = repo.PlanPrivate(layout); err != nil {
 		return forage.Workspace{}, err
 	}
 	if old := request.Existing; old != nil && old.Mode == w.Mode && old.Path == w.Path {
@@ -68,20 +69,6 @@ func open(ctx context.Context, path string) (*jjrepo.Repository, error) {
 		hint = "git has the repository " + root + ": name it with --git-worktree"
 	}
 	return nil, forage.WithHint(forage.Errorf(forage.ErrUsage, "opening the jj repository: %w", err), hint)
-}
-
-// layOut decides names, folders and mounts.
-func (p Provider) layOut(repo *jjrepo.Repository, request workspace.Request) (forage.Workspace, error) {
-	tree := workspace.Resolved(p.Places.Tree(request.Sandbox, request.Name))
-	w := forage.Workspace{
-		Name: request.Name, Mode: forage.WorkspaceJJ, Path: tree, Target: request.Target, ReadOnly: request.ReadOnly,
-		Source: repo.Root, Branch: gitrepo.Branch(request.Sandbox, request.Name),
-	}
-	var err error
-	w.Repository, err = repo.PlanPrivate(gitrepo.Layout{
-		Dir: workspace.Resolved(p.Places.Repository(request.Sandbox, request.Name)), Part: request.Name, Target: request.Target, ReadOnly: request.ReadOnly,
-	})
-	return w, err
 }
 
 // name is what the workspace is called in jj, on the host and inside.

@@ -27,21 +27,14 @@ func (Provider) Plan(ctx context.Context, request workspace.Request) (forage.Wor
 	if err != nil {
 		return forage.Workspace{}, err
 	}
-	w := forage.Workspace{
-		Name: request.Name, Mode: forage.WorkspaceWorktree, Target: request.Target, ReadOnly: request.ReadOnly,
-		Path:   workspace.Resolved(request.Places.Tree(request.Sandbox, request.Name)),
-		Source: path, Branch: gitrepo.Branch(request.Sandbox, request.Name),
-	}
+	w, layout := gitrepo.Planned(request, forage.WorkspaceWorktree)
+	w.Source, layout.Host = path, true
 	if request.Existing != nil {
 		w.Base = request.Existing.Base
 	} else if w.Base, err = gitrepo.StartOf(ctx, r, request.Branch, request.Places.Scratch); err != nil {
 		return forage.Workspace{}, err
 	}
-	w.Repository, err = r.PlanPrivate(gitrepo.Layout{
-		Dir:  workspace.Resolved(request.Places.Repository(request.Sandbox, request.Name)),
-		Part: request.Name, Target: request.Target, Pointer: true, ReadOnly: request.ReadOnly, Host: true,
-	}, w.Branch)
-	if err != nil {
+	if w.Repository, err = r.PlanPrivate(layout, w.Branch); err != nil {
 		return forage.Workspace{}, err
 	}
 	if request.Existing != nil {
