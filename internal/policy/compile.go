@@ -3,7 +3,6 @@ package policy
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -115,9 +114,7 @@ func RuleText(r forage.Rule) string {
 // names the entry or the rule, and what was expected of it.
 func Compile(network forage.Network) (Policy, error) {
 	p := Policy{
-		names:   make(map[string][]*rule),
-		under:   make(map[string][]*rule),
-		addrs:   make(map[netip.Addr][]*rule),
+		about:   make(map[string][]*rule),
 		rules:   len(network.Rules) > 0,
 		monitor: network.Monitor,
 	}
@@ -198,26 +195,19 @@ func IsSet(entry string) bool { return strings.HasPrefix(entry, "@") }
 // sort makes the order in which rules are tried, and so what a decision names
 // where several rules say the same, independent of the order in which they are written.
 func (p *Policy) sort() {
-	byText := func(a, b *rule) int { return strings.Compare(a.text, b.text) }
-	for _, list := range p.names {
-		slices.SortStableFunc(list, byText)
-	}
-	for _, list := range p.under {
-		slices.SortStableFunc(list, byText)
-	}
-	for _, list := range p.addrs {
-		slices.SortStableFunc(list, byText)
+	for _, list := range p.about {
+		slices.SortStableFunc(list, func(a, b *rule) int { return strings.Compare(a.text, b.text) })
 	}
 }
 
 // add puts a rule where Decide looks for it.
 func (p *Policy) add(r *rule) {
+	at := r.name
 	switch {
 	case r.addr.IsValid():
-		p.addrs[r.addr] = append(p.addrs[r.addr], r)
+		at = r.addr.String()
 	case r.sub:
-		p.under[r.name] = append(p.under[r.name], r)
-	default:
-		p.names[r.name] = append(p.names[r.name], r)
+		at = "*." + r.name
 	}
+	p.about[at] = append(p.about[at], r)
 }

@@ -45,7 +45,7 @@ func judge(p Policy, r Request) (d Decision, wall bool) {
 	default:
 		return denied(RuleMalformed, "expected a name, or an address and a port"), true
 	}
-	all := p.about(r)
+	all := p.rulesFor(r)
 	if r.Port == 0 {
 		return p.judgeName(r, all)
 	}
@@ -64,28 +64,17 @@ const (
 	rankExact = maxName + 1
 )
 
-// about are the rules about the host of r, whatever their ports.
-func (p Policy) about(r Request) (all []candidate) {
-	own := p.names[r.Host]
-	if r.Host == "" {
-		own = p.addrs[r.Addr]
-	}
-	for _, rule := range own {
+// rulesFor are the rules about the host of r, whatever their ports.
+func (p Policy) rulesFor(r Request) (all []candidate) {
+	for _, rule := range p.about[r.Dest()] {
 		all = append(all, candidate{rule, rankExact})
 	}
-	if r.Host == HostName {
-		return all
-	}
-	for rest := r.Host; ; {
-		_, parent, ok := strings.Cut(rest, ".")
-		if !ok {
-			return all
-		}
-		for _, rule := range p.under[parent] {
+	for _, parent, ok := strings.Cut(r.Host, "."); ok && r.Host != HostName; _, parent, ok = strings.Cut(parent, ".") {
+		for _, rule := range p.about["*."+parent] {
 			all = append(all, candidate{rule, len(parent)})
 		}
-		rest = parent
 	}
+	return all
 }
 
 // judgeName answers a DNS question: whether anything at all may be asked of
@@ -239,7 +228,7 @@ func CheckAddr(p Policy, d Decision, addr netip.AddrPort, class Class) Decision 
 		return denied(RuleMalformed, "the answer is not an address that can be judged")
 	}
 	named := ""
-	for _, r := range p.addrs[ip] {
+	for _, r := range p.about[ip.String()] {
 		switch {
 		case r.port != 0 && r.port != addr.Port():
 		case r.deny && r.whole() && !p.monitor:

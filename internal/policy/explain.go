@@ -2,8 +2,6 @@ package policy
 
 import (
 	"fmt"
-	"maps"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -85,7 +83,7 @@ func proposals(p Policy, r Request, d Decision) []Change {
 
 // claiming are the rules that alone decide about the host and port of r.
 func (p Policy) claiming(r Request) []candidate {
-	return mostSpecial(slices.DeleteFunc(p.about(r), func(c candidate) bool {
+	return mostSpecial(slices.DeleteFunc(p.rulesFor(r), func(c candidate) bool {
 		return c.deny || c.port != 0 && c.port != r.Port
 	}))
 }
@@ -138,7 +136,11 @@ func gitProposal(r Request) *forage.GitRule {
 
 // with is the policy with a change made to it.
 func (p Policy) with(c Change) (Policy, error) {
-	p.names, p.under, p.addrs = copied(p.names, c.Remove), copied(p.under, c.Remove), copied[netip.Addr](p.addrs, c.Remove)
+	about := p.about
+	p.about = make(map[string][]*rule, len(about)+1)
+	for at, list := range about {
+		p.about[at] = slices.DeleteFunc(slices.Clone(list), func(r *rule) bool { return c.Remove != "" && r.text == c.Remove })
+	}
 	if c.Mode == forage.NetworkRestricted {
 		p.mode = modeRestricted
 	}
@@ -158,14 +160,4 @@ func (p Policy) with(c Change) (Policy, error) {
 	}
 	p.sort()
 	return p, nil
-}
-
-// copied is rules without those that are told as remove.
-func copied[K comparable](rules map[K][]*rule, remove string) map[K][]*rule {
-	all := make(map[K][]*rule, len(rules)+1)
-	maps.Copy(all, rules)
-	for key, list := range all {
-		all[key] = slices.DeleteFunc(slices.Clone(list), func(r *rule) bool { return remove != "" && r.text == remove })
-	}
-	return all
 }

@@ -106,10 +106,8 @@ type Decision struct {
 // is immutable and may be shared.
 type Policy struct {
 	mode    mode
-	names   map[string][]*rule     // by exact name
-	under   map[string][]*rule     // by the suffix after "*."
-	addrs   map[netip.Addr][]*rule // by literal address
-	rules   bool                   // there are some, beside allowed hosts
+	about   map[string][]*rule // by name, "*.suffix" or literal address
+	rules   bool               // there are some, beside allowed hosts
 	monitor bool
 }
 
