@@ -244,8 +244,9 @@ func (s *Shadow) look(ctx context.Context, folder Folder) (_ *looking, err error
 		}
 		head, name, _ := strings.Cut(entry, "\t")
 		if strings.HasPrefix(head, "160000 ") { // a submodule, or what was committed as if it were one
+			has, unread := hostile.Measure(filepath.Join(l.folder.Path, name), "")
 			switch is, file := l.repository(name); {
-			case !is && l.hasFiles(name):
+			case !is && (has.Files > 0 || unread != nil && !gone(filepath.Join(l.folder.Path, name))):
 				l.unlinked = append(l.unlinked, name)
 			case is && (!file || l.folder.Submodules): // a submodule's .git is a file
 				l.nested = append(l.nested, name)
@@ -315,17 +316,6 @@ func (l *looking) repositoriesAround(name string, seen map[string]bool) {
 			l.nested = append(l.nested, dir)
 		}
 	}
-}
-
-// hasFiles says whether there may be a file in a folder, at any depth.
-func (l *looking) hasFiles(folder string) (is bool) {
-	_ = fs.WalkDir(l.root.FS(), folder, func(_ string, entry fs.DirEntry, err error) error {
-		if is = is || !errors.Is(err, fs.ErrNotExist) && (err != nil || !entry.IsDir()); is {
-			return fs.SkipAll
-		}
-		return nil
-	})
-	return is
 }
 
 // keep keeps the index for the next time, unless it has a file that was changed so short a time
@@ -653,12 +643,7 @@ func (i *importing) onlyInIndex(ctx context.Context) ([]string, error) {
 	if err == nil && users.Size() == info.Size() && users.ModTime().Equal(info.ModTime()) {
 		return nil, nil // it is a copy of the user's: see CopyIndex
 	}
-	state, err := loadImported(i.w)
-	if err != nil {
-		return nil, err
-	}
-	at, err := placeInside(i.from, i.w, state)
-	if err != nil || at.files == "" {
+	if i.unread != nil || i.at.files == "" {
 		return nil, nil // see elsewhere
 	}
 	c, err := i.host.inside(i.private())
@@ -667,8 +652,9 @@ func (i *importing) onlyInIndex(ctx context.Context) ([]string, error) {
 	}
 	folder := workspace.Resolved(i.w.Path)
 	// Not diff-files, which goes by times alone.
-	const script = `git diff-index --cached --raw --no-abbrev --no-renames -z --ignore-submodules=all "$1"; printf '\000'; git diff --name-only -z --ignore-submodules=all`
-	c.Args, c.Dir, c.ReadOnly = []string{"sh", "-ec", script, "sh", at.files}, folder, append(c.ReadOnly, index, folder)
+	const script = `git diff-index --cached --quiet --ignore-submodules=all "$1" && exit
+git diff-index --cached --raw --no-abbrev --no-renames -z --ignore-submodules=all "$1"; printf '\000'; git diff --name-only -z --ignore-submodules=all`
+	c.Args, c.Dir, c.ReadOnly = []string{"sh", "-ec", script, "sh", i.at.files}, folder, append(c.ReadOnly, index, folder)
 	c.Env = append(c.Env, "GIT_INDEX_FILE="+index, "GIT_WORK_TREE="+folder)
 	var out bytes.Buffer
 	c.Stdout, c.Limits.Output, c.Limits.CPU, c.Limits.Time = &out, callOutput, listCPU, lookTimeout

@@ -33,16 +33,15 @@ func Import(ctx context.Context, w forage.Workspace, scratch string) (_ workspac
 		return workspace.Update{}, err
 	}
 	defer unlock()
-	state, at, err := peek(w) // somebody may have done it
-	if err != nil || state.done(w, at) {
-		return workspace.Update{Before: state.Branch, After: state.Branch}, err
-	}
 	i, err := openImport(ctx, Open, w, scratch)
 	if err != nil {
 		return workspace.Update{}, err
 	}
 	defer func() { err = errors.Join(err, i.close()) }()
-	return i.run(ctx, state, at)
+	if err = i.unread; err != nil || i.state.done(w, i.at) { // somebody may have done it
+		return workspace.Update{Before: i.state.Branch, After: i.state.Branch}, err
+	}
+	return i.run(ctx, i.state, i.at)
 }
 
 // importing is one import, with everything open that it needs.
@@ -52,6 +51,9 @@ type importing struct {
 	from    *metadata
 	scratch string
 	stage   *Shadow // the quarantine
+	state   imported
+	at      place // where the work inside was when this was opened
+	unread  error // why that isn't known
 }
 
 func openImport(ctx context.Context, open opener, w forage.Workspace, scratch string) (_ *importing, err error) {
@@ -74,7 +76,11 @@ func openImport(ctx context.Context, open opener, w forage.Workspace, scratch st
 		return nil, err
 	}
 	i := &importing{w: w, host: host, from: from, scratch: scratch}
-	if err := i.withHeads(host); err != nil {
+	if i.state, err = loadImported(w); err == nil {
+		i.at, i.unread = placeInside(from, w, i.state)
+		err = i.withHeads(host)
+	}
+	if err != nil {
 		return nil, errors.Join(err, i.close())
 	}
 	return i, nil

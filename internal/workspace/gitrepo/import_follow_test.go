@@ -267,25 +267,6 @@ func TestImportBringsNothingOfWhatItDoesNotFollow(t *testing.T) {
 	}
 }
 
-// TestImportAfterACrashOnAnotherBranch: the note of where the branch was being moved to is enough
-// to take it back.
-func TestImportAfterACrashOnAnotherBranch(t *testing.T) {
-	t.Parallel()
-	b := newBox(t, newHost(t), "box")
-	tip := b.switched("x")
-	b.importIt()
-	b.inside.Git("switch", "-q", "-")
-	must(t, saveImported(b.work, imported{
-		Tip: b.work.Base, Own: b.work.Base, Head: b.work.Base, Branch: b.work.Base, Next: tip, Index: tip,
-	}))
-	if update := b.importIt(); update.Before != tip || update.After != b.work.Base || b.branch() != b.work.Base {
-		t.Errorf("got %+v, want it taken back to %s", update, b.work.Base)
-	}
-	if got := b.outside.Git("status", "--porcelain"); got != "" {
-		t.Errorf("git status on the host:\n%s", got)
-	}
-}
-
 func TestImportLeavesABranchAloneThatTheUserMovedWhileAnotherIsCheckedOut(t *testing.T) {
 	t.Parallel()
 	b := newBox(t, newHost(t), "box")

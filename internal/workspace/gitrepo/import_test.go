@@ -3,12 +3,9 @@ package gitrepo
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -52,20 +49,6 @@ func TestImportBringsCommitsToTheBranch(t *testing.T) {
 			b.sound()
 		})
 	}
-}
-
-func TestImportOfPackedCommits(t *testing.T) {
-	t.Parallel()
-	b := newBox(t, newHost(t), "box")
-	for i := range 120 { // more than are made loose on the host
-		b.inside.Commit("many", strconv.Itoa(i))
-	}
-	b.inside.Git("gc", "-q", "--prune=now")
-	must(t, os.WriteFile(b.path("objects/info/commit-graphs"), []byte("garbage"), 0o600))
-	if update := b.importIt(); update.After == update.Before || b.branch() != update.After {
-		t.Errorf("packed commits were not imported: %+v", update)
-	}
-	b.sound()
 }
 
 func TestImportOfAPackThatNeedsLooseObjects(t *testing.T) {
@@ -180,17 +163,6 @@ func TestImportAfterTheUserSwitchedTheFolder(t *testing.T) {
 	}
 }
 
-func TestImportOfADetachedHead(t *testing.T) {
-	t.Parallel()
-	b := newDirectBox(t, newHost(t), "box")
-	b.work.Repository.Head = ""
-	b.inside.Git("checkout", "-q", "--detach")
-	tip := b.inside.Commit("c", "three\n")
-	if update := b.importIt(); update.After != tip || b.branch() != tip {
-		t.Errorf("got %+v, want %s", update, tip)
-	}
-}
-
 func TestImportIntoARepositoryWithoutACommit(t *testing.T) {
 	t.Parallel()
 	host := newHost(t)
@@ -246,50 +218,6 @@ func TestImportWaitsForLocksAndThenLeavesBothSidesIntact(t *testing.T) {
 		t.Errorf("git status on the host when the index is free again:\n%s", got)
 	}
 	b.sound()
-}
-
-func TestManySandboxesImportIntoOneRepositoryAtOnce(t *testing.T) {
-	t.Parallel()
-	host := newHost(t)
-	const boxes, commits = 20, 2
-	var all []*box
-	for i := range boxes {
-		all = append(all, newBox(t, host, fmt.Sprintf("box%d", i)))
-	}
-	var wg sync.WaitGroup
-	errs := make(chan error, boxes*commits*2)
-	for _, b := range all {
-		wg.Go(func() {
-			for c := range commits {
-				must(t, os.WriteFile(filepath.Join(b.work.Path, "file"), []byte(b.work.Branch+strconv.Itoa(c)), 0o644))
-				for _, args := range [][]string{{"add", "file"}, {"commit", "-q", "-m", "work"}} {
-					if _, messages, err := b.inside.Run(nil, args...); err != nil {
-						errs <- fmt.Errorf("%q: %s", args, messages)
-					}
-				}
-				var two sync.WaitGroup // the supervisor, and somebody who looks
-				for range 2 {
-					two.Go(func() {
-						if _, err := Import(t.Context(), b.work, b.scratch); err != nil {
-							errs <- err
-						}
-					})
-				}
-				two.Wait()
-			}
-		})
-	}
-	wg.Wait()
-	close(errs)
-	for err := range errs {
-		t.Error(err)
-	}
-	for _, b := range all {
-		if got, want := b.branch(), b.inside.Git("rev-parse", "HEAD"); got != want {
-			t.Errorf("%s is at %s, want %s", b.work.Branch, got, want)
-		}
-	}
-	all[0].sound()
 }
 
 func TestImportWaitsForAnotherImport(t *testing.T) {

@@ -103,22 +103,14 @@ func (s *Shadow) settle(ctx context.Context, index, folder, commit string) (busy
 // git takes that away in a sparse checkout where there is a folder, assume-unchanged.
 func (s *Shadow) passGitlinks(ctx context.Context, folder, index string) error {
 	links, err := s.gitlinks(ctx, index)
-	if err != nil {
+	if err != nil || len(links) == 0 {
 		return err
 	}
-	return s.mark(ctx, folder, index, links, "--skip-worktree", "--assume-unchanged")
-}
-
-// mark gives names in an index these marks of git-update-index(1).
-func (s *Shadow) mark(ctx context.Context, folder, index string, names []string, marks ...string) error {
-	if len(names) == 0 {
-		return nil
-	}
-	list := []byte(strings.Join(names, "\x00") + "\x00")
-	for _, mark := range marks {
-		if _, err := s.Git(ctx, Call{Args: []string{"update-index", mark, "-z", "--stdin"}, Stdin: list, WorkTree: folder, Index: index}); err != nil {
-			return err
+	list := []byte(strings.Join(links, "\x00") + "\x00")
+	for _, mark := range []string{"--skip-worktree", "--assume-unchanged"} {
+		if err == nil {
+			_, err = s.Git(ctx, Call{Args: []string{"update-index", mark, "-z", "--stdin"}, Stdin: list, WorkTree: folder, Index: index})
 		}
 	}
-	return nil
+	return err
 }

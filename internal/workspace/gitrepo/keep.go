@@ -84,14 +84,9 @@ func newKeeping(i *importing, sandbox string, made time.Time) *keeping {
 }
 
 func (k *keeping) run(ctx context.Context) error {
-	state, err := loadImported(k.w)
-	if err != nil {
-		return err
-	}
-	at, err := placeInside(k.from, k.w, state)
-	tip, ref := "", ""
+	tip, ref, err := "", "", k.unread
 	if err == nil {
-		if tip, ref = state.tip(at); tip != "" {
+		if tip, ref = k.state.tip(k.at); tip != "" {
 			err = k.take(ctx, tip)
 		}
 	}
@@ -447,27 +442,11 @@ func Sandbox(w forage.Workspace) string {
 	return filepath.Base(filepath.Dir(part))
 }
 
-// unsavedError says which work would be lost, and how to save it.
+// unsavedError says that work would be lost, and how to save it.
 func unsavedError(w forage.Workspace, status workspace.Status) error {
-	var lost []string
-	if n := status.CommitsCount; n > 0 {
-		where := "commits on branch " + w.Branch + " that no other branch has"
-		if w.Repository.Kind == forage.RepositoryJJ {
-			where = "commits that were not applied"
-		}
-		lost = append(lost, fmt.Sprintf("%s (%d)", where, n))
-	}
-	if n := status.UncommittedCount; n > 0 {
-		lost = append(lost, fmt.Sprintf("uncommitted changes in files (%d)", n))
-	}
-	if len(status.Elsewhere) > 0 {
-		lost = append(lost, fmt.Sprintf("commits at %q, which the host does not have", status.Elsewhere))
-	}
-	if status.Problem != "" {
-		lost = append(lost, status.Problem)
-	}
 	return forage.WithHint(
-		forage.Errorf(forage.ErrRefused, "work would be lost: %s", strings.Join(lost, "; ")),
+		forage.Errorf(forage.ErrRefused, "work would be lost: %d commits, %d changed files, commits at %q; %s",
+			status.CommitsCount, status.UncommittedCount, status.Elsewhere, status.Problem),
 		"see it with `forage-ctl diff "+Sandbox(w)+"`, bring it over with `forage-ctl apply "+Sandbox(w)+"`, or use --force, which keeps it for 30 days")
 }
 

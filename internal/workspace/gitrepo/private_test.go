@@ -153,35 +153,6 @@ func TestPrivateMetadataIsTheHostsWithoutItsSecrets(t *testing.T) {
 	git("fsck", "--strict")
 }
 
-func TestPrivateMetadataOfOddRepositories(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		change func(repo *testgit.Repo)
-		status string
-	}{
-		"detached": {func(repo *testgit.Repo) { repo.Git("checkout", "-q", "--detach", "v1") }, "## HEAD (no branch)"},
-		"unborn":   {func(repo *testgit.Repo) { repo.Git("checkout", "-q", "--orphan", "new"); repo.Git("rm", "-rfq", ".") }, "## No commits yet on new"},
-		"no index": {func(repo *testgit.Repo) { os.Remove(filepath.Join(repo.Dir, ".git/index")); repo.Git("reset", "-q") }, "## main...origin/main"},
-		"merging": {func(repo *testgit.Repo) {
-			repo.Git("checkout", "-q", "-b", "side", "v1")
-			repo.Commit("b.txt", "side\n")
-			repo.Git("merge", "-q", "--no-commit", "--no-ff", "main")
-		}, "## side\nM  a.txt"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			repo, _ := host(t)
-			test.change(repo)
-			r, err := Open(t.Context(), repo.Dir)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, git := private(t, repo, r); git("status", "--porcelain", "--branch") != test.status {
-				t.Errorf("status: %q, want %q", git("status", "--porcelain", "--branch"), test.status)
-			}
-		})
-	}
-}
-
 func TestMountsCoverWhatNamesPathsOfTheHost(t *testing.T) {
 	t.Parallel()
 	layout := Layout{
@@ -203,34 +174,6 @@ func TestMountsCoverWhatNamesPathsOfTheHost(t *testing.T) {
 		if m.Writable {
 			t.Errorf("%s of a read-only workspace is writable", m.Target)
 		}
-	}
-}
-
-func TestWhatWasMadeInsideIsRemovedWithoutFollowingIt(t *testing.T) {
-	t.Parallel()
-	outside := filepath.Join(t.TempDir(), "outside")
-	if err := os.MkdirAll(filepath.Join(outside, "keep"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	dir := filepath.Join(t.TempDir(), "box/main")
-	closed := filepath.Join(dir, "git/objects/closed")
-	if err := os.MkdirAll(filepath.Join(closed, "below"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(outside, filepath.Join(closed, "link")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(closed, 0); err != nil {
-		t.Fatal(err)
-	}
-	if err := RemovePrivate(forage.Repository{Dir: dir}); err != nil {
-		t.Error(err)
-	}
-	if _, err := os.Lstat(filepath.Dir(dir)); err == nil {
-		t.Errorf("%s is left", filepath.Dir(dir))
-	}
-	if _, err := os.Stat(filepath.Join(outside, "keep")); err != nil {
-		t.Errorf("a link was followed: %v", err)
 	}
 }
 

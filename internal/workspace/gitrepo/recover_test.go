@@ -87,29 +87,6 @@ func TestKeepHoldsAllWork(t *testing.T) {
 	}
 }
 
-// Sandboxes of one name that follow each other keep their work apart.
-func TestKeepAgainAtOnce(t *testing.T) {
-	t.Parallel()
-	b := newBox(t, newHost(t), "box")
-	var work []string
-	for _, text := range []string{"1", "2", "3", "4", "5", "6"} {
-		write(t, filepath.Join(b.work.Path, "new"), text)
-		refs, _ := b.keep()
-		work = append(work, b.host.Git("show", refs["work"]+":new"))
-	}
-	if got := strings.Join(work, ""); got != "123456" || len(lines(b.host.Git("for-each-ref", RecoveryRefs))) != len(work) {
-		t.Errorf("kept are %q: %s", got, b.host.Git("for-each-ref"))
-	}
-}
-
-func TestKeepOfNothing(t *testing.T) {
-	t.Parallel()
-	b := newBox(t, newHost(t), "box")
-	if _, kept := b.keep(); len(kept) != 0 {
-		t.Errorf("kept %+v", kept)
-	}
-}
-
 func TestKeepOfWhatGitCannotHold(t *testing.T) {
 	t.Parallel()
 	b := newBox(t, newHost(t), "box")

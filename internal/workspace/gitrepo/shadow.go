@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -140,22 +139,20 @@ func (r *Repository) hasLogs() bool {
 
 // shadowConfig is the whole configuration of a shadow, in the syntax of git-config(1).
 func (r *Repository) shadowConfig() string {
-	entries := slices.Clone(settings)
+	c := configText{}
+	for _, entry := range settings {
+		key, value, _ := strings.Cut(entry, "=")
+		c.set(key, value)
+	}
 	if !r.hasLogs() {
-		entries = append(entries, "core.logAllRefUpdates=false")
+		c.set("core.logAllRefUpdates", "false")
 	}
 	for _, key := range carried {
 		if value := r.last(key); value != "" {
-			entries = append(entries, key+"="+value)
+			c.set(key, value)
 		}
 	}
-	var b strings.Builder
-	for _, entry := range entries {
-		key, value, _ := strings.Cut(entry, "=")
-		section, name, _ := strings.Cut(key, ".")
-		fmt.Fprintf(&b, "[%s]\n\t%s = %s\n", section, name, Quote(value))
-	}
-	return b.String()
+	return c.String()
 }
 
 // Quote writes a value as git-config(1) reads it back.

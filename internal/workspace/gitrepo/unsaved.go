@@ -33,7 +33,12 @@ func Unsaved(ctx context.Context, w forage.Workspace, scratch string) (status wo
 		return workspace.Status{}, err
 	}
 	defer func() { err = errors.Join(err, i.close()) }()
-	err = errors.Join(i.commits(ctx, &status), i.elsewhere(ctx, &status), i.uncommitted(ctx, &status))
+	var files workspace.Status
+	looked := make(chan error, 1)
+	go func() { looked <- i.uncommitted(ctx, &files) }()
+	err = errors.Join(i.commits(ctx, &status), i.elsewhere(ctx, &status), <-looked)
+	status.Uncommitted, status.UncommittedCount = files.Uncommitted, files.UncommittedCount
+	status.Problem = cmp.Or(status.Problem, files.Problem)
 	return status, err
 }
 
@@ -62,10 +67,7 @@ func (i *importing) commits(ctx context.Context, status *workspace.Status) error
 // elsewhere are the refs inside with commits that no ref of the host's repository has, and what
 // keeps us from knowing.
 func (i *importing) elsewhere(ctx context.Context, status *workspace.Status) error {
-	state, err := loadImported(i.w)
-	if err != nil {
-		return err
-	}
+	state, at := i.state, i.at
 	now, err := i.host.Branch(ctx, TipRef(i.w))
 	if err != nil {
 		return err
@@ -87,10 +89,9 @@ func (i *importing) elsewhere(ctx context.Context, status *workspace.Status) err
 		}
 		status.Elsewhere = append(status.Elsewhere, ref)
 	}
-	at, err := placeInside(i.from, i.w, state)
 	switch {
-	case err != nil:
-		status.Problem = err.Error()
+	case i.unread != nil:
+		status.Problem = i.unread.Error()
 		return nil
 	case len(odd) > 0:
 		status.Problem = fmt.Sprintf("%s inside is not what git makes there, and was not read", odd[0])
@@ -159,11 +160,7 @@ func (i *importing) insideRefs() (map[string]string, []string, error) {
 	}
 	odd = append(odd, more...)
 	named := slices.Collect(maps.Values(refs))
-	state, err := loadImported(i.w)
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, id := range slices.Concat(state.Left, i.from.left()) {
+	for _, id := range slices.Concat(i.state.Left, i.from.left()) {
 		if !slices.Contains(named, id) {
 			refs[leftPrefix+id[:12]] = id
 		}
@@ -260,16 +257,8 @@ func (i *importing) base(ctx context.Context) (string, error) {
 		return "", err
 	}
 	outside = cmp.Or(outside, i.w.Base)
-	state, err := loadImported(i.w)
-	if err != nil {
-		return "", err
-	}
-	at, err := placeInside(i.from, i.w, state)
-	if err != nil {
-		return outside, nil // see elsewhere
-	}
-	tip, _ := state.tip(at)
-	for _, id := range []string{at.files, tip} {
+	tip, _ := i.state.tip(i.at)
+	for _, id := range []string{i.at.files, tip} {
 		if id == "" {
 			continue
 		}
@@ -324,8 +313,7 @@ func (i *importing) taken(ctx context.Context) (commit, tip string, err error) {
 	if err != nil || commit == "" {
 		return "", "", err
 	}
-	args := append([]string{"rev-list", "--max-count=1", commit, "--not"}, i.host.published(TipRef(i.w))...)
-	if out, err := i.host.Git(ctx, Call{Args: args}); err != nil || len(out) > 0 {
+	if has, err := i.host.contains(ctx, commit, TipRef(i.w)); err != nil || !has {
 		return "", "", nil // it is gone, or on no branch any more
 	}
 	return commit, tip, nil

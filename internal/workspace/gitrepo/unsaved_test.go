@@ -136,17 +136,6 @@ func (b *box) take(files ...string) {
 	must(b.t, NoteTaken(b.work, b.host.Git("rev-parse", "HEAD"), ""))
 }
 
-func TestUnsavedListsAreBounded(t *testing.T) {
-	t.Parallel()
-	b := newBox(t, newHost(t), "box")
-	for i := range workspace.MaxListed + 1 {
-		write(t, filepath.Join(b.work.Path, fmt.Sprintf("f%02d", i)), "")
-	}
-	if status := b.unsaved(); status.UncommittedCount != workspace.MaxListed+1 || len(status.Uncommitted) != workspace.MaxListed {
-		t.Errorf("%d of %d files", len(status.Uncommitted), status.UncommittedCount)
-	}
-}
-
 // Where the host's repository has no branch a whole history is work: of what is beyond the list
 // there is the number.
 func TestManyCommits(t *testing.T) {
