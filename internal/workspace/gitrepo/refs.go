@@ -491,34 +491,6 @@ func (s *Shadow) published(except ...string) []string {
 	return append(append(args, "--exclude=refs/forage/*", "--exclude=refs/stash", "--exclude=refs/jj/*", "--exclude=HEAD", "--all"), s.shown...)
 }
 
-// lacks are those of ids that the repository does not have, or that neither a branch, tag or remote
-// of it nor one of the ids in also leads to.
-func (s *Shadow) lacks(ctx context.Context, ids []string, also ...string) (map[string]bool, error) {
-	if len(ids) == 0 {
-		return nil, nil
-	}
-	commits, err := s.commits(ctx, ids)
-	if err != nil {
-		return nil, err
-	}
-	lacks := make(map[string]bool)
-	for _, id := range ids {
-		lacks[id] = true // missing, or a tag that is no ref of the host's
-	}
-	for _, id := range commits {
-		delete(lacks, id)
-	}
-	if len(commits) == 0 {
-		return lacks, nil
-	}
-	args := append([]string{"rev-list", "--stdin", "--not"}, s.published()...)
-	out, err := s.Git(ctx, Call{Args: append(args, also...), Stdin: []byte(strings.Join(commits, "\n") + "\n")})
-	for line := range strings.Lines(string(out)) {
-		lacks[strings.TrimSpace(line)] = true
-	}
-	return lacks, err
-}
-
 // Commits are those that revisions, as rev-list(1) takes them, are about: the newest, at most
 // workspace.MaxListed, and how many there are. A whole history is only counted.
 func (s *Shadow) Commits(ctx context.Context, revisions []string) (list []workspace.Commit, count int, err error) {

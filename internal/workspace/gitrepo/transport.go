@@ -270,9 +270,16 @@ func (r *Repository) Staging(scratch, objects string, others ...string) (*Shadow
 const quarantineKind = "tmp_objdir-incoming-forage"
 
 // quarantine is a Staging in the repository's folder of objects, where they can be moved from.
-// Close removes it.
+// Close removes it. Those of processes that were killed go first.
 func (r *Repository) quarantine(scratch string) (*Shadow, error) {
-	objects, err := makeSwept(filepath.Join(r.Common, "objects"), quarantineKind)
+	dir := filepath.Join(r.Common, "objects")
+	left, _ := workspace.AbandonedScratch(dir)
+	for _, path := range left {
+		if strings.HasPrefix(filepath.Base(path), quarantineKind+"-") {
+			_ = removeAll(path)
+		}
+	}
+	objects, err := workspace.MakeScratch(dir, quarantineKind)
 	if err != nil {
 		return nil, err
 	}
@@ -282,18 +289,6 @@ func (r *Repository) quarantine(scratch string) (*Shadow, error) {
 	}
 	s.passing = objects
 	return s, nil
-}
-
-// makeSwept makes a folder for one process, and removes those of its kind whose processes were
-// killed.
-func makeSwept(dir, kind string) (string, error) {
-	left, _ := workspace.AbandonedScratch(dir)
-	for _, path := range left {
-		if strings.HasPrefix(filepath.Base(path), kind+"-") {
-			_ = removeAll(path)
-		}
-	}
-	return workspace.MakeScratch(dir, kind)
 }
 
 // admit moves what is in a quarantine to the repository: packs before their indexes, by which git

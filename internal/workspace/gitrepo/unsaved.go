@@ -203,17 +203,33 @@ func (i *importing) lost(ctx context.Context, refs map[string]string) ([]string,
 	}
 	refs = maps.Clone(refs)
 	maps.DeleteFunc(refs, func(_, id string) bool { return kept[id] })
-	var also []string
-	if tip := host.Values[TipRef(i.w)]; tip != "" { // jj's is on no branch
-		also = []string{tip}
+	if len(refs) == 0 {
+		return nil, nil
 	}
-	missing, err := i.host.lacks(ctx, slices.Sorted(maps.Values(refs)), also...)
+	commits, err := i.host.commits(ctx, slices.Sorted(maps.Values(refs)))
 	if err != nil {
 		return nil, err
 	}
+	safe := make(map[string]bool) // not what is missing, nor a tag that is no ref of the host's
+	for _, id := range commits {
+		safe[id] = true
+	}
+	if len(commits) > 0 {
+		args := append([]string{"rev-list", "--stdin", "--not"}, i.host.published()...)
+		if tip := host.Values[TipRef(i.w)]; tip != "" { // jj's is on no branch
+			args = append(args, tip)
+		}
+		out, err := i.host.Git(ctx, Call{Args: args, Stdin: []byte(strings.Join(commits, "\n") + "\n")})
+		if err != nil {
+			return nil, err
+		}
+		for line := range strings.Lines(string(out)) {
+			delete(safe, strings.TrimSpace(line))
+		}
+	}
 	var lost []string
 	for _, name := range slices.Sorted(maps.Keys(refs)) {
-		if missing[refs[name]] {
+		if !safe[refs[name]] {
 			lost = append(lost, name)
 		}
 	}
