@@ -83,24 +83,18 @@ func (u UserConfig) includes(key, value, file, git string) (included string, ok 
 // of it, or changes with time, may.
 func (u UserConfig) mayHold(condition, git string) bool {
 	kind, pattern, _ := strings.Cut(condition, ":")
-	fold := strings.EqualFold(kind, "gitdir/i")
-	if kind != "gitdir" && !fold || git == "" {
+	if !strings.HasPrefix(kind, "gitdir") || git == "" {
 		return true
 	}
 	literal := u.path(pattern, "")
 	if at := strings.IndexAny(literal, `*?[\`); at >= 0 {
 		literal = literal[:at]
 	}
-	if !filepath.IsAbs(literal) { // anywhere
-		return true
-	}
 	// That of a linked worktree is below git, and what stands for a folder in the pattern may be a
-	// link to it.
+	// link to it. Large and small letters are one, as with gitdir/i.
+	git = strings.ToLower(git + "/")
 	for _, way := range []string{literal, resolvedFolder(literal)} {
-		if fold {
-			way, git = strings.ToLower(way), strings.ToLower(git)
-		}
-		if strings.HasPrefix(git+"/", way) || strings.HasPrefix(way, git+"/") {
+		if way = strings.ToLower(way); !filepath.IsAbs(way) || strings.HasPrefix(git, way) || strings.HasPrefix(way, git) {
 			return true
 		}
 	}
