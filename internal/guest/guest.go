@@ -79,9 +79,6 @@ func Serve(options Options) error {
 	debug.SetGCPercent(gcPercent)
 	runtime.GOMAXPROCS(min(processors, runtime.NumCPU()))
 	unix.Umask(0o022)
-	if err := boot.NoCores(); err != nil {
-		return err
-	}
 	g, err := newGuest(options)
 	if err != nil {
 		refuse(options.Conn, err)

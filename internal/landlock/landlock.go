@@ -27,6 +27,9 @@ type Options struct {
 	// host tree, since a folder that holds a FIFO may be moved within a
 	// mount. One that does not exist is left out.
 	Sockets []string
+	// Writable, if there are any, are the files and folders outside of which nothing is opened for
+	// writing: a mount that is read-only does not keep anybody from writing to a FIFO in it.
+	Writable []string
 	// NestedNamespaces leaves the file rules out: a domain with file rules
 	// can't mount anything.
 	NestedNamespaces bool
@@ -88,7 +91,7 @@ func Confine(o Options) (Active, error) {
 		return Active{ABI: active.ABI}, fmt.Errorf("making a Landlock ruleset: %w", err)
 	}
 	defer unix.Close(ruleset)
-	if err := addRules(ruleset, attr.Handled_access_fs, o.Sockets); err != nil {
+	if err := addRules(ruleset, attr.Handled_access_fs, o); err != nil {
 		return Active{ABI: active.ABI}, err
 	}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
@@ -137,6 +140,9 @@ func plan(o Options, abi, errata int) (Active, unix.LandlockRulesetAttr) {
 		note(fmt.Sprintf("no file rules: Landlock ABI %d would forbid renames between folders, 2 (Linux 5.19) is needed", abi))
 	default:
 		attr.Handled_access_fs = files
+		if len(o.Writable) > 0 {
+			attr.Handled_access_fs |= unix.LANDLOCK_ACCESS_FS_WRITE_FILE
+		}
 		if abi >= abiConnect {
 			attr.Handled_access_fs |= unix.LANDLOCK_ACCESS_FS_RESOLVE_UNIX
 		}
@@ -160,7 +166,7 @@ func create(attr unix.LandlockRulesetAttr) (int, error) {
 }
 
 // addRules gives back what handled takes away, where it is wanted.
-func addRules(ruleset int, handled uint64, sockets []string) error {
+func addRules(ruleset int, handled uint64, o Options) error {
 	if handled == 0 {
 		return nil
 	}
@@ -168,26 +174,28 @@ func addRules(ruleset int, handled uint64, sockets []string) error {
 		return err
 	}
 	const inSockets = unix.LANDLOCK_ACCESS_FS_MAKE_SOCK | unix.LANDLOCK_ACCESS_FS_MAKE_FIFO | unix.LANDLOCK_ACCESS_FS_RESOLVE_UNIX
-	for _, folder := range sockets {
-		if err := allow(ruleset, folder, handled&inSockets); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
+	for access, places := range map[uint64][]string{inSockets: o.Sockets, unix.LANDLOCK_ACCESS_FS_WRITE_FILE: o.Writable} {
+		for _, place := range places {
+			if err := allow(ruleset, place, handled&access); err != nil && !errors.Is(err, os.ErrNotExist) {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// allow gives access beneath folder, which is not followed if it is a link.
-func allow(ruleset int, folder string, access uint64) error {
-	fd, err := unix.Open(folder, unix.O_PATH|unix.O_CLOEXEC|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+// allow gives access to a file or beneath a folder, which is not followed if it is a link.
+func allow(ruleset int, place string, access uint64) error {
+	fd, err := unix.Open(place, unix.O_PATH|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 	if err != nil {
-		return fmt.Errorf("opening %s for Landlock: %w", folder, err)
+		return fmt.Errorf("opening %s for Landlock: %w", place, err)
 	}
 	defer unix.Close(fd)
 	attr := unix.LandlockPathBeneathAttr{Allowed_access: access, Parent_fd: int32(fd)}
 	_, _, errno := unix.RawSyscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(ruleset),
 		unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&attr)), 0, 0, 0)
 	if errno != 0 {
-		return fmt.Errorf("adding a Landlock rule for %s: %w", folder, errno)
+		return fmt.Errorf("adding a Landlock rule for %s: %w", place, errno)
 	}
 	return nil
 }

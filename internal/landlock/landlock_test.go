@@ -97,6 +97,9 @@ func TestConfine(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		if err := errors.Join(unix.Mkfifo(filepath.Join(dir, "fifo"), 0o600), unix.Mkfifo(filepath.Join(dir, "given"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
 		if out := respawn(t, "TestSpawner", role, dir); !strings.Contains(out, "--- PASS: TestAgent") {
 			t.Errorf("the agent did not run\n%s", out)
 		}
@@ -119,7 +122,7 @@ func TestSpawner(t *testing.T) {
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		dir := os.Getenv(dirEnv)
-		o := Options{Sockets: []string{dir + "/tmp", dir + "/missing"}, NestedNamespaces: role == "nested"}
+		o := Options{Sockets: []string{dir + "/tmp", dir + "/missing"}, Writable: []string{"/dev", dir + "/tmp", dir + "/workspace", dir + "/given"}, NestedNamespaces: role == "nested"}
 		active, err := Confine(o)
 		if err != nil {
 			t.Error(err)
@@ -178,6 +181,14 @@ func TestAgent(t *testing.T) {
 		}
 		return err
 	}
+	written := func(path string) error {
+		fd, err := unix.Open(path, unix.O_RDWR, 0)
+		unix.Close(fd)
+		return err
+	}
+	expect("writing to a FIFO of the host's", written(dir+"/fifo"), denied)
+	expect("writing to one that is given", written(dir+"/given"), nil)
+	expect("writing to a device", written("/dev/null"), nil)
 	expect("FIFO in the workspace", unix.Mkfifo(work+"/fifo", 0o600), denied)
 	expect("FIFO by mknod", unix.Mknod(work+"/a/fifo", unix.S_IFIFO|0o600, 0), denied)
 	expect("socket in the workspace", listen(work+"/sock"), denied)

@@ -57,13 +57,3 @@ func limitFailed(what string, err error) int {
 	fmt.Fprintf(os.Stderr, "forage-ctl: starting %s: %v\n", what, err)
 	return 126
 }
-
-// NoCores stops core dumps of this process and all that it starts, also where the
-// host hands them to a program of its own: that heeds no limit but 1 (core(5)).
-func NoCores() error {
-	limit := unix.Rlimit{Cur: 1, Max: 1}
-	if err := unix.Setrlimit(unix.RLIMIT_CORE, &limit); err != nil {
-		return fmt.Errorf("refusing core dumps: %w", err)
-	}
-	return nil
-}

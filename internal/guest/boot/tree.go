@@ -60,7 +60,10 @@ func New(options Options) (*Tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	closeOnExec()
+	// What this process got is kept from children.
+	if err := unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return nil, fmt.Errorf("close_range: %w", err)
+	}
 	t := &Tree{
 		options: options,
 		null:    null,
@@ -191,16 +194,6 @@ func (t *Tree) waitAlone(limit time.Duration) bool {
 func everybody(sig syscall.Signal) {
 	if os.Getpid() == 1 {
 		unix.Kill(-1, sig)
-	}
-}
-
-// closeOnExec keeps every descriptor that this process got from children.
-func closeOnExec() {
-	if unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC) == nil {
-		return
-	}
-	for fd := 3; fd < 1024; fd++ {
-		unix.CloseOnExec(fd)
 	}
 }
 

@@ -81,7 +81,7 @@ func Enter() (*Entered, error) {
 // lastStray is as far as closeStrays looks. Whatever the host's process had inherited is closed by
 // spawn; only what it opened without close-on-exec while it cloned us can be here,
 // at the lowest free numbers.
-const lastStray = 255
+const lastStray = 31
 
 // closeStrays closes files that are not ours: all but what Go's runtime has
 // made for itself, which are no files of any kind (anonymous inodes).

@@ -25,7 +25,6 @@ const defaultTasks = 8192
 // harden gives up what the process no longer needs. Capabilities go last, in
 // confinement's function, which needs one of them.
 func (b *builder) harden() error {
-	unix.Umask(0o022)
 	if err := setLimits(b.boot.TasksMax); err != nil {
 		return err
 	}
@@ -115,6 +114,17 @@ func (b *builder) confinement() func() error {
 		// What Landlock allows below a folder, it allows below what is mounted there.
 		if !slices.ContainsFunc(b.boot.Mounts, a.showsHost) {
 			options.Sockets = append(options.Sockets, a.target)
+		}
+	}
+	if len(b.boot.Lower) == 0 { // else all of "/" is writable
+		options.Writable = []string{"/dev", "/proc"}
+		for _, a := range writableAreas(b.boot.Identity.Home) {
+			options.Writable = append(options.Writable, a.target)
+		}
+		for _, t := range b.boot.Mounts {
+			if t.Writable || t.Layered {
+				options.Writable = append(options.Writable, t.Target)
+			}
 		}
 	}
 	return func() error {

@@ -107,7 +107,7 @@ func (p *plan) open(program string) error {
 	if err := p.openProgram(program); err != nil {
 		return err
 	}
-	if err := p.openLower(program); err != nil {
+	if err := p.openLower(); err != nil {
 		return err
 	}
 	if err := p.openHome(); err != nil {
@@ -161,7 +161,7 @@ func sameFile(a, b string) bool {
 }
 
 // openLower opens the layers of an image or folder.
-func (p *plan) openLower(program string) error {
+func (p *plan) openLower() error {
 	rootfs := p.req.Spec.Rootfs
 	if rootfs.Kind == forage.RootfsHost {
 		return nil
@@ -176,7 +176,7 @@ func (p *plan) openLower(program string) error {
 		}
 		p.lower = append(p.lower, t)
 	}
-	return checkLoader(program, rootfs.Lower)
+	return nil
 }
 
 // openMounts opens the sandbox's own mounts, sorted so that what holds another comes first.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 
 	"forage"
 	"forage/internal/limits"
+	"forage/internal/rootfs"
 )
 
 // selfExe is the running program.
@@ -99,4 +101,21 @@ func namespaceFix() string {
 		return found.fix
 	}
 	return "`forage-ctl doctor` says what this host lacks"
+}
+
+// Has says whether the root filesystem of spec has a program at file.
+func (r *Runtime) Has(spec forage.Spec, file string) bool {
+	if spec.Rootfs.Kind == forage.RootfsHost {
+		return rootfs.Visible(spec, file, nil)
+	}
+	return holds(spec.Rootfs.Lower, file)
+}
+
+// holds says whether one of the layers has something at path. Links in them are taken as the host's
+// would be.
+func holds(layers []string, path string) bool {
+	return slices.ContainsFunc(layers, func(dir string) bool {
+		_, err := os.Lstat(filepath.Join(dir, path))
+		return err == nil
+	})
 }

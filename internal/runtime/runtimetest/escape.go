@@ -124,10 +124,18 @@ func socketsAreMasked(h *host) {
 			close(reached)
 		}
 	}()
+	tools := filepath.Join(h.state, "tools")
+	os.Mkdir(tools, 0o755)
+	if err := unix.Mkfifo(filepath.Join(tools, "fifo"), 0o666); err != nil {
+		h.Fatal(err)
+	}
 	plan := h.plan("box")
+	plan.Spec.Mounts = append(plan.Spec.Mounts, forage.Mount{Source: tools, Target: "/tools", System: true})
 	if b, err := h.tryStart(plan); err == nil { // refusing it altogether is fine too
 		b.fails("python3 -c \"import socket; socket.socket(socket.AF_UNIX).connect('host.sock')\"")
 		b.fails("test -p fifo")
+		b.works("test -p /tools/fifo")
+		b.fails("sh -c ': <>/tools/fifo'")
 		b.fails("mkfifo planted")
 		b.fails("python3 -c \"import socket; socket.socket(socket.AF_UNIX).bind('planted.sock')\"")
 		b.works("python3 -c \"import socket; socket.socket(socket.AF_UNIX).bind('/tmp/own.sock')\"")
