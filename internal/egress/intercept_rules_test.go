@@ -12,7 +12,6 @@ import (
 
 	"forage"
 	"forage/internal/audit"
-	"forage/internal/egress/sniff"
 	"forage/internal/policy"
 )
 
@@ -159,34 +158,6 @@ func TestSetPolicyEndsUninspected(t *testing.T) {
 	s.engine.SetPolicy(looked(t, forage.Rule{Host: "a.example", Paths: []string{"/ok"}}))
 	if _, err := io.ReadAll(secure); err == nil {
 		t.Error("it goes on")
-	}
-}
-
-// A connection that was begun elsewhere is asked about at each head, and what identifies it goes
-// no further.
-func TestServeProxyConn(t *testing.T) {
-	s := newSecureWorld(t, mustPolicy(t, "restricted", "a.example"), nil)
-	site := &site{}
-	var seen http.Header
-	s.serveHTTP(public+":80", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { seen = r.Header; site.ServeHTTP(w, r) }))
-	client, server := tcpPair(t)
-	head := "GET http://a.example/1 HTTP/1.1\r\nHost: a.example\r\nProxy-Authorization: Bearer token\r\n\r\n"
-	s.engine.ServeProxyConn(server, []byte(head), func(h sniff.Head) error {
-		if h.ProxyAuthorization != "Bearer token" {
-			return &sniff.Error{Rule: RuleIdentity, Reason: "who is it?"}
-		}
-		return nil
-	})
-	r := bufio.NewReader(client)
-	if status, body := get(t, r, "GET"); status != 200 || body != "GET a.example /1" || seen.Get("Proxy-Authorization") != "" {
-		t.Errorf("%d, %q, %v", status, body, seen)
-	}
-	io.WriteString(client, "GET http://a.example/2 HTTP/1.1\r\nHost: a.example\r\n\r\n")
-	if status, _ := get(t, r, "GET"); status != http.StatusProxyAuthRequired {
-		t.Errorf("%d", status)
-	}
-	if got := site.requests(); len(got) != 1 {
-		t.Errorf("%q", got)
 	}
 }
 

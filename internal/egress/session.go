@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"forage/internal/audit"
+	"forage/internal/egress/meter"
 	"forage/internal/egress/relay"
 	"forage/internal/egress/sniff"
 	"forage/internal/policy"
@@ -129,4 +132,136 @@ func (c *gateConn) refuse(refused *sniff.Error) {
 			status, http.StatusText(status), challenge, len(text), text)
 		c.Close()
 	}
+}
+
+// protocols are those that can be looked into, as ALPN names them (RFC 7301).
+var protocols = []string{protocolHTTP2, "http/1.1"}
+
+const protocolHTTP2 = "h2"
+
+// looksInto says whether each request to a destination has to be looked at, so
+// that moving its bytes is not enough.
+// Ports of a host with a secret that no rule names are looked into: many services answer at
+// more than one port, and the agent must not bring a credential of its own to the other.
+func (e *Engine) looksInto(r policy.Request, d policy.Decision) bool {
+	set := e.secrets.Load()
+	return d.Inspect || set.For(r.Dest(), r.Port) != nil || !d.Port && set.Near(r.Dest()) != nil ||
+		e.config.Account.Budget() && meter.Metered(r.Host)
+}
+
+// isOwnService says whether a destination is a service of this machine, so that what is
+// said to it in the clear stays on this machine.
+func isOwnService(r policy.Request) bool {
+	return r.Host == policy.HostName || r.Addr.IsValid() && policy.Classify(r.Addr) == policy.Loopback
+}
+
+// inspectClear is for a connection that has to be looked into, and that does not
+// begin with TLS: where that is in order it is HTTP.
+func (f *flow) inspectClear(r policy.Request, d policy.Decision, prefix []byte) (*session, error) {
+	set := f.e.secrets.Load()
+	bound := set.For(r.Dest(), r.Port) != nil
+	if r.Port == tlsPort || !isOwnService(r) && (bound || !d.Inspect) {
+		reason := "what the client sends first is not TLS"
+		if r.Port != tlsPort && !bound && !d.Port && set.Near(r.Dest()) != nil {
+			reason += fmt.Sprintf("; a secret is bound to this host: what else it serves has to be allowed with its port, as %s", r.Authority())
+		}
+		return nil, f.denyRequest(r, "not-tls", reason)
+	}
+	return newSession(f, &r, prefix), nil
+}
+
+// intercept ends the client's TLS here, as the server r. prefix is what was
+// read, and checked, of it before.
+func (f *flow) intercept(r policy.Request, prefix []byte) (*session, error) {
+	authority := f.e.config.Authority
+	if authority == nil {
+		return nil, f.denyRequest(r, "not-inspected", "requests to it have to be looked at, and this sandbox trusts no authority for that")
+	}
+	s := newSession(f, &r, nil)
+	s.secure = true
+	conn := tls.Server(&wire{Conn: f.client, s: s, prefix: prefix}, authority.Config(r.Dest(), protocols))
+	if err := f.client.SetDeadline(time.Now().Add(f.e.config.SniffTimeout)); err != nil {
+		return nil, err
+	}
+	if err := conn.HandshakeContext(f.ctx); err != nil {
+		// OpenSSL's alert of TLS 1.3 is in the clear and is not understood; Node sends none.
+		return nil, fmt.Errorf("TLS with the client: %w: does it trust the sandbox's authority?", err)
+	}
+	s.tls = conn
+	return s, f.client.SetDeadline(time.Time{})
+}
+
+// peek says whether the client begins with TLS. It returns all that was read.
+func (f *flow) peek(r policy.Request, prefix []byte) (isTLS bool, wire []byte, err error) {
+	if len(prefix) == 0 {
+		prefix = make([]byte, 1)
+		err = f.readFirst(r, func() error {
+			_, err := f.client.Read(prefix)
+			return err
+		})
+	}
+	return prefix[0] == sniff.FirstOfTLS, prefix, err
+}
+
+// readFirst reads what the client has to say first, within the time that it has for that.
+func (f *flow) readFirst(r policy.Request, read func() error) error {
+	if err := f.client.SetReadDeadline(time.Now().Add(f.e.config.SniffTimeout)); err != nil {
+		return err
+	}
+	err := read()
+	var refused *sniff.Error
+	switch {
+	case errors.As(err, &refused):
+		return f.denyRequest(r, refused.Rule, refused.Reason)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return f.denyRequest(r, "sniff-timeout", "the client did not say whom it means in time")
+	case err != nil:
+		return fmt.Errorf("the client left before it said whom it means: %w", err)
+	}
+	return f.client.SetReadDeadline(time.Time{})
+}
+
+// wire is a connection from inside, beginning with what was read from it
+// before. It counts what is moved.
+type wire struct {
+	net.Conn
+	s      *session
+	prefix []byte
+}
+
+func (c *wire) Read(p []byte) (n int, err error) {
+	if len(c.prefix) > 0 {
+		n = copy(p, c.prefix)
+		c.prefix = c.prefix[n:]
+	} else {
+		n, err = c.Conn.Read(p)
+	}
+	return n, c.moved(&c.s.f.counts.Out, n, err)
+}
+
+func (c *wire) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	return n, c.moved(&c.s.f.counts.In, n, err)
+}
+
+// moved counts bytes, and ends the connection when they are too many.
+func (c *wire) moved(count *relay.Counter, n int, err error) error {
+	if spent := count.Moved(n); spent != nil {
+		c.s.failed(spent)
+		c.s.f.kill()
+		return spent
+	}
+	return err
+}
+
+func (c *wire) Close() error {
+	err := c.Conn.Close()
+	c.s.finish()
+	return err
+}
+
+// reset ends the session's connection at once.
+func (s *session) reset() {
+	relay.Reset(s.f.client)
+	s.finish()
 }

@@ -85,3 +85,80 @@ func (f *flow) serveDNS() {
 		relay.Reset(f.client)
 	}
 }
+
+// judgeDNS answers questions by the policy as it is then. Nothing is looked up
+// anywhere: what a name leads to is found when it is connected to.
+func (e *Engine) judgeDNS() dns.Judge {
+	return func(q dns.Question) dns.Answer {
+		event := audit.Event{Kind: audit.DNS, Host: q.Name, Method: q.Type}
+		name, err := policy.Canonical(q.Name)
+		if err != nil {
+			return e.denyName(event, policy.Decision{Rule: policy.RuleMalformed, Reason: "not a host name"}, dns.Denied)
+		}
+		event.Host = name
+		e.mu.Lock()
+		d := policy.Decide(e.policy, e.pins.request(policy.Request{Host: name}))
+		hasAddress := q.Type == "A" || q.Type == "AAAA"
+		told := e.told // of this policy
+		known := told[name]
+		e.mu.Unlock()
+		if d.Verdict != policy.Allow {
+			return e.denyName(event, d, dns.Denied)
+		}
+		answer := dns.Answer{Code: dns.Known}
+		if hasAddress {
+			number, ok := e.names.Number(name)
+			if !ok {
+				full := policy.Decision{Rule: "names-exhausted", Reason: "no address is left for another name"}
+				return e.denyName(event, full, dns.Refused)
+			}
+			answer.Addr = e.syntheticAddr(q.Type, number)
+		}
+		if known && hasAddress {
+			return answer
+		}
+		if !e.tell(event, d, hasAddress, told) {
+			return dns.Answer{Code: dns.Failed}
+		}
+		return answer
+	}
+}
+
+// syntheticAddr is the address to answer with; none where connections to it
+// would not reach us.
+func (e *Engine) syntheticAddr(qtype string, number uint32) netip.Addr {
+	switch {
+	case qtype == "A":
+		return dns.Addr4(number)
+	case e.hasIPv6.Load():
+		return dns.Addr6(number)
+	}
+	return netip.Addr{}
+}
+
+// tell records that a name is allowed. It is told once for a name that has an
+// address, as long as the policy stays; questions without address have no bound of their
+// own, so they wait like denials.
+func (e *Engine) tell(event audit.Event, d policy.Decision, once bool, told map[string]bool) bool {
+	if !once && e.denials.Wait(e.ctx) != nil {
+		return false
+	}
+	if e.record(said(event, d)) != nil {
+		return false
+	}
+	if once {
+		e.mu.Lock()
+		told[event.Host] = true
+		e.mu.Unlock()
+	}
+	return true
+}
+
+// denyName records that a question is denied; when it can't be, it is not
+// answered at all.
+func (e *Engine) denyName(event audit.Event, d policy.Decision, code dns.Code) dns.Answer {
+	if _, denied := e.deny(e.ctx, event, d).(*deniedError); !denied {
+		return dns.Answer{Code: dns.Failed}
+	}
+	return dns.Answer{Code: code}
+}

@@ -242,14 +242,3 @@ func TestCompileErrors(t *testing.T) {
 		t.Errorf("a mode that is none: %v", err)
 	}
 }
-
-func TestRequestText(t *testing.T) {
-	for _, s := range []string{"example.com:443", "8.8.8.8:53", "[2606::1]:80"} {
-		if got := request(t, s).Authority(); got != s {
-			t.Errorf("%s became %s", s, got)
-		}
-	}
-	if got := request(t, "[2606::1]:80").Dest(); got != "2606::1" {
-		t.Error(got)
-	}
-}

@@ -327,17 +327,3 @@ type rotating struct {
 	mu sync.Mutex
 	n  int
 }
-
-func TestNilIsNothing(t *testing.T) {
-	var set *Set
-	if set.For(theHost, 443) != nil {
-		t.Error("nothing gives a credential")
-	}
-	if _, _, ok := set.Gateway("anthropic"); ok {
-		t.Error("nothing has a gateway")
-	}
-	var applied *Applied
-	if err := applied.Response(&http.Response{}); err != nil {
-		t.Error(err)
-	}
-}
