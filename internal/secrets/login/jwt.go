@@ -1,6 +1,7 @@
 package login
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -34,43 +35,28 @@ func unsigned(claims map[string]any) string {
 	return text([]byte(`{"typ":"JWT","alg":"none"}`)) + "." + text(payload) + "." + text([]byte("placeholder of forage"))
 }
 
-// idClaims are the claims of an identity token that Codex shows, or sends on with its requests.
-type idClaims struct {
-	Email   string `json:"email"`
-	Profile struct {
-		Email string `json:"email"`
-	} `json:"https://api.openai.com/profile"`
-	Auth struct {
-		Plan    string `json:"chatgpt_plan_type"`
-		User    string `json:"chatgpt_user_id"`
-		UserID  string `json:"user_id"`
-		Account string `json:"chatgpt_account_id"`
-		FedRAMP bool   `json:"chatgpt_account_is_fedramp"`
-	} `json:"https://api.openai.com/auth"`
-}
-
-// insideID is the identity token inside: who the user is, and no more.
+// insideID is the identity token inside: who the user is, as Codex shows it or sends it on with its
+// requests, and no more.
 func insideID(held *chatGPTTokens) string {
-	var real idClaims
+	var real struct {
+		Email   string `json:"email"`
+		Profile struct {
+			Email string `json:"email"`
+		} `json:"https://api.openai.com/profile"`
+		Auth map[string]any `json:"https://api.openai.com/auth"`
+	}
 	_ = readClaims(held.ID, &real) // of a token that can't be read there is nothing to keep
 	auth := map[string]any{}
-	for key, value := range map[string]string{
-		"chatgpt_plan_type": real.Auth.Plan, "chatgpt_user_id": real.Auth.User,
-		"user_id": real.Auth.UserID, "chatgpt_account_id": real.Auth.Account,
-	} {
-		if value = plain(value); value != "" {
-			auth[key] = value
+	for _, key := range []string{"chatgpt_plan_type", "chatgpt_user_id", "user_id", "chatgpt_account_id"} {
+		if text, _ := real.Auth[key].(string); plain(text) != "" {
+			auth[key] = plain(text)
 		}
 	}
-	if real.Auth.FedRAMP {
+	if real.Auth["chatgpt_account_is_fedramp"] == true {
 		auth["chatgpt_account_is_fedramp"] = true
 	}
-	email := real.Email
-	if email == "" {
-		email = real.Profile.Email
-	}
 	claims := map[string]any{"exp": far.Unix(), "https://api.openai.com/auth": auth}
-	if email = plain(email); email != "" {
+	if email := plain(cmp.Or(real.Email, real.Profile.Email)); email != "" {
 		claims["email"] = email
 	}
 	return unsigned(claims)
