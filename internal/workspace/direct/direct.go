@@ -300,16 +300,9 @@ func (p Provider) Remove(ctx context.Context, w forage.Workspace, how workspace.
 	if how == workspace.RemoveUnused || gitrepo.Removed(w) {
 		return nil, gitrepo.RemovePrivate(*w.Repository)
 	}
-	var kept []workspace.Recovery
-	removal, begun := gitrepo.ReadRemoval(*w.Repository)
-	if !begun {
-		var err error
-		if kept, removal.Branches, err = p.beforeRemoval(ctx, w, how); err != nil {
-			return kept, err
-		}
-		if err := gitrepo.BeginRemoval(*w.Repository, removal); err != nil {
-			return kept, err
-		}
+	removal, kept, err := gitrepo.Removing(ctx, p, parts(w), how, p.Places)
+	if err != nil {
+		return kept, err
 	}
 	for i, part := range parts(w) {
 		if at := removal.Branch(i); at != "" {
@@ -319,16 +312,4 @@ func (p Provider) Remove(ctx context.Context, w forage.Workspace, how workspace.
 		}
 	}
 	return kept, gitrepo.RemovePrivate(*w.Repository)
-}
-
-// beforeRemoval keeps what is to be kept, and says for each part at which commit its branch is to be deleted then; "" is not.
-func (p Provider) beforeRemoval(ctx context.Context, w forage.Workspace, how workspace.Removal) (kept []workspace.Recovery, branches []string, err error) {
-	for _, part := range parts(w) {
-		more, branch, err := gitrepo.BeforeRemoval(ctx, p, part, how, p.Places)
-		kept, branches = append(kept, more...), append(branches, branch)
-		if err != nil {
-			return kept, nil, err
-		}
-	}
-	return kept, branches, nil
 }

@@ -421,6 +421,24 @@ func BeforeRemoval(
 	return kept, branch, err
 }
 
+// Removing does BeforeRemoval for all parts of a workspace, and notes that it has begun. One that was killed is gone on with.
+func Removing(
+	ctx context.Context, p workspace.Provider, parts []forage.Workspace, how workspace.Removal, places workspace.Places,
+) (removal Removal, kept []workspace.Recovery, err error) {
+	removal, begun := ReadRemoval(*parts[0].Repository)
+	if begun {
+		return removal, nil, nil
+	}
+	for _, part := range parts {
+		more, branch, err := BeforeRemoval(ctx, p, part, how, places)
+		kept, removal.Branches = append(kept, more...), append(removal.Branches, branch)
+		if err != nil {
+			return removal, kept, err
+		}
+	}
+	return removal, kept, BeginRemoval(*parts[0].Repository, removal)
+}
+
 // LastImported is where the last import left the host's branch of w, or otherwise if there was
 // none.
 func LastImported(w forage.Workspace, otherwise string) string {

@@ -14,7 +14,6 @@ import (
 	"strings"
 
 	"github.com/google/renameio/v2"
-	"golang.org/x/sys/unix"
 
 	"forage"
 	"forage/internal/workspace"
@@ -282,18 +281,7 @@ func hasTree(w forage.Workspace) bool {
 // lockImport keeps other processes of ours from importing the same workspace at the same time: the
 // supervisor does, and so does whoever looks.
 func lockImport(ctx context.Context, w forage.Workspace) (unlock func(), err error) {
-	return lockFile(ctx, w.Repository.Dir+lockSuffix)
-}
-
-func lockFile(ctx context.Context, path string) (unlock func(), err error) {
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("locking %s: %w", filepath.Base(path), err)
-	}
-	if err := workspace.Flock(ctx, file, unix.LOCK_EX); err != nil {
-		return nil, errors.Join(fmt.Errorf("waiting for another import: %w", err), file.Close())
-	}
-	return func() { file.Close() }, nil
+	return workspace.Lock(ctx, w.Repository.Dir+lockSuffix)
 }
 
 // copiedRefs are the host's refs as they were when the private metadata was made: one that is still

@@ -467,7 +467,7 @@ func ShowHost(ctx context.Context, w forage.Workspace, scratch string) error {
 	if err != nil || now == string(shown) {
 		return err
 	}
-	unlock, err := lockFile(ctx, viewFolder(*w.Repository)+lockSuffix)
+	unlock, err := workspace.Lock(ctx, viewFolder(*w.Repository)+lockSuffix)
 	if err != nil {
 		return err
 	}

@@ -156,15 +156,16 @@ func (p Provider) Status(ctx context.Context, w forage.Workspace) (workspace.Sta
 
 // Remove takes away the workspace on the host and the private repository.
 func (p Provider) Remove(ctx context.Context, w forage.Workspace, how workspace.Removal) (kept []workspace.Recovery, err error) {
-	if how != workspace.RemoveUnused && !gitrepo.RemovalBegun(w) {
-		if kept, _, err = gitrepo.BeforeRemoval(ctx, p, w, how, p.Places); err == nil {
-			err = gitrepo.BeginRemoval(*w.Repository, gitrepo.Removal{})
+	if how != workspace.RemoveUnused {
+		if gitrepo.Removed(w) {
+			return nil, nil
 		}
-		if err != nil {
-			return kept, wrap("removing", w, err)
-		}
+		_, kept, err = gitrepo.Removing(ctx, p, []forage.Workspace{w}, how, p.Places)
 	}
-	return kept, wrap("removing", w, p.takeAway(ctx, w))
+	if err == nil {
+		err = p.takeAway(ctx, w)
+	}
+	return kept, wrap("removing", w, err)
 }
 
 // takeAway removes all that Create makes, as far as it is there. The user's repository may be gone.

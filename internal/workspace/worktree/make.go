@@ -17,23 +17,6 @@ import (
 // last. It has the commit that the branch starts from.
 const creatingFile = "creating"
 
-// makeWhole makes the worktree that w describes, of repository r, and its private metadata. When it fails, nothing is left.
-func makeWhole(ctx context.Context, r *gitrepo.Repository, w forage.Workspace, scratch string) error {
-	if err := removeUnused(ctx, r, w, scratch); err != nil { // of an earlier try: to Plan, there was none, or it wasn't finished
-		return err
-	}
-	if err := free(ctx, r, w, scratch); err != nil {
-		return err
-	}
-	if err := Begin(w); err != nil {
-		return err
-	}
-	if err := Build(ctx, r, w, scratch); err != nil {
-		return errors.Join(err, removeUnused(context.WithoutCancel(ctx), r, w, scratch))
-	}
-	return nil
-}
-
 // Build makes what Begin has noted, and notes that it is made. When it fails, what it made is left.
 func Build(ctx context.Context, r *gitrepo.Repository, w forage.Workspace, scratch string) (err error) {
 	s, err := r.Shadow(scratch)
@@ -88,7 +71,7 @@ func Interrupted(w forage.Workspace) bool {
 	return ok
 }
 
-// removeUnused takes away what makeWhole made, finished or not, before anything was done with it. A worktree that the
+// removeUnused takes away what Create made, finished or not, before anything was done with it. A worktree that the
 // repository knows to be in our folder was made by us, even if a crash took all other signs of it.
 func removeUnused(ctx context.Context, r *gitrepo.Repository, w forage.Workspace, scratch string) error {
 	_, ours := r.WorktreeAt(w.Branch, w.Path)
@@ -152,15 +135,10 @@ func Check(w forage.Workspace) error {
 			forage.Errorf(forage.ErrRefused, "the worktree's folder %s is gone", w.Path),
 			"commits are still in the sandbox; `forage-ctl down --force` keeps them below refs/forage/recovery/ and removes the rest")
 	}
-	switch there, ours := r.WorktreeAt(w.Branch, w.Path); {
-	case !there:
+	if _, ours := r.WorktreeAt(w.Branch, w.Path); !ours {
 		return forage.WithHint(
 			forage.Errorf(forage.ErrRefused, "%s no longer knows the worktree %s", w.Source, w.Path),
-			"somebody removed it by hand: `forage-ctl down --force` keeps what is in it below refs/forage/recovery/")
-	case !ours:
-		return forage.WithHint(
-			forage.Errorf(forage.ErrRefused, "the worktree %s of %s is not %s any more", w.Branch, w.Source, w.Path),
-			"somebody moved it: git worktree move it back")
+			"if it was moved, `git worktree move` it back; if it was removed, `forage-ctl down --force` keeps what is in it below refs/forage/recovery/")
 	}
 	return nil
 }

@@ -63,13 +63,25 @@ func FindSource(ctx context.Context, request workspace.Request) (string, *gitrep
 	return path, r, err
 }
 
-// Create makes branch, worktree and private metadata.
+// Create makes branch, worktree and private metadata. When it fails, nothing is left.
 func (p Provider) Create(ctx context.Context, w forage.Workspace) error {
 	r, err := gitrepo.Open(ctx, w.Source)
 	if err != nil {
 		return err
 	}
-	return makeWhole(ctx, r, w, p.Places.Scratch)
+	if err := removeUnused(ctx, r, w, p.Places.Scratch); err != nil { // of an earlier try: to Plan, there was none, or it wasn't finished
+		return err
+	}
+	if err := free(ctx, r, w, p.Places.Scratch); err != nil {
+		return err
+	}
+	if err := Begin(w); err != nil {
+		return err
+	}
+	if err := Build(ctx, r, w, p.Places.Scratch); err != nil {
+		return errors.Join(err, removeUnused(context.WithoutCancel(ctx), r, w, p.Places.Scratch))
+	}
+	return nil
 }
 
 // Update imports the commits that were made inside, and shows the user's branches there as they are now.
@@ -96,7 +108,7 @@ func (p Provider) Status(ctx context.Context, w forage.Workspace) (workspace.Sta
 }
 
 // Remove takes away the worktree, its branch and the private metadata.
-func (p Provider) Remove(ctx context.Context, w forage.Workspace, how workspace.Removal) (kept []workspace.Recovery, err error) {
+func (p Provider) Remove(ctx context.Context, w forage.Workspace, how workspace.Removal) ([]workspace.Recovery, error) {
 	r, gone := gitrepo.Moved(w)
 	if how == workspace.RemoveUnused {
 		if gone != nil {
@@ -110,23 +122,14 @@ func (p Provider) Remove(ctx context.Context, w forage.Workspace, how workspace.
 	if gitrepo.Removed(w) {
 		return nil, gitrepo.RemovePrivate(*w.Repository)
 	}
-	removal, begun := gitrepo.ReadRemoval(*w.Repository)
-	if !begun {
-		var branch string
-		if kept, branch, err = gitrepo.BeforeRemoval(ctx, p, w, how, p.Places); err != nil {
-			return kept, err
-		}
-		removal.Branches = []string{branch}
-		if err := gitrepo.BeginRemoval(*w.Repository, removal); err != nil {
-			return kept, err
-		}
+	removal, kept, err := gitrepo.Removing(ctx, p, []forage.Workspace{w}, how, p.Places)
+	if err == nil && gone == nil {
+		err = unmake(ctx, r, w, removal.Branch(0), p.Places.Scratch)
 	}
-	if gone == nil {
-		if err := unmake(ctx, r, w, removal.Branch(0), p.Places.Scratch); err != nil {
-			return kept, err
-		}
+	if err == nil {
+		err = gitrepo.RemovePrivate(*w.Repository)
 	}
-	return kept, gitrepo.RemovePrivate(*w.Repository)
+	return kept, err
 }
 
 // Ending says whether nothing of w is to be lost: it is in being made, or in being removed, or it was.
