@@ -154,8 +154,8 @@ func (k *Keeper) Apply(ctx context.Context, name string, o ApplyOptions) (all []
 			return err
 		}
 		who := plan.CallersGit(ctx, k.Caller)
-		options := review.Options{Into: o.Into, Paths: o.Paths, NoCommit: o.NoCommit, Name: who.Name, Email: who.Email, DryRun: true, Quiet: k.nobodyWrites}
-		would, _, err := prepareAll(ctx, sessions, options)
+		options := review.Options{Into: o.Into, Paths: o.Paths, NoCommit: o.NoCommit, Name: who.Name, Email: who.Email, DryRun: o.DryRun, Quiet: k.nobodyWrites}
+		would, installs, err := prepareAll(ctx, sessions, options)
 		changes := slices.ContainsFunc(would, review.Applied.Changes)
 		if err == nil && !changes {
 			err = k.notBrought(ctx, record)
@@ -173,11 +173,6 @@ func (k *Keeper) Apply(ctx context.Context, name string, o ApplyOptions) (all []
 			}
 			k.SnapshotBefore(ctx, record, "apply")
 			k.tellUnseen(sessions)
-		}
-		options.DryRun = false
-		would, installs, err := prepareAll(ctx, sessions, options)
-		if err != nil {
-			return err
 		}
 		all, err = installAll(ctx, would, installs)
 		return err

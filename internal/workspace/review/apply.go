@@ -103,8 +103,8 @@ func (s *Session) Prepare(ctx context.Context, o Options) (done Applied, install
 		GitDir: t.repo.GitDir, Branch: t.branch, From: t.commit, To: r.commit, Mark: s.mark(t, r),
 	}}
 	if t.checkedOut {
-		if i.Before, err = treeOf(ctx, t.git, t.commit); err == nil {
-			i.After, err = treeOf(ctx, t.git, cmp.Or(r.files, r.commit))
+		if i.Before, err = s.treeOf(ctx, t.commit); err == nil {
+			i.After, err = s.treeOf(ctx, cmp.Or(r.files, r.commit))
 		}
 		if err == nil {
 			err = i.rehearse(ctx)

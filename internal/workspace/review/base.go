@@ -20,7 +20,7 @@ func (s *Session) findBase(ctx context.Context) (err error) {
 	there := theirs != "" && commitOf(ctx, s.staging, theirs) != ""
 	if there && s.tip != "" {
 		s.brought = append(s.brought, theirs)
-		if common, err := s.staging.Line(ctx, "merge-base", theirs, s.tip); err == nil && common != "" {
+		if common, err := s.line(ctx, "merge-base", theirs, s.tip); err == nil && common != "" {
 			s.Base = common
 		} // no common commit: the base stays
 	}

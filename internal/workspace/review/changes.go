@@ -3,6 +3,7 @@ package review
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -21,10 +22,21 @@ func (s *Session) changes(ctx context.Context, from, to string, renames bool) ([
 	if renames {
 		return diffTrees(ctx, s.staging, from, to, "--numstat", "-M", "-l2000")
 	}
-	return diffTrees(ctx, s.staging, from, to)
+	pair := [2]string{from, to}
+	if known, ok := s.compared[pair]; ok {
+		return slices.Clone(known), nil
+	}
+	changes, err := diffTrees(ctx, s.staging, from, to)
+	if err == nil {
+		s.compared[pair] = changes
+	}
+	return slices.Clone(changes), err
 }
 
 func diffTrees(ctx context.Context, git *gitrepo.Shadow, from, to string, more ...string) ([]Change, error) {
+	if from == to {
+		return []Change{}, nil
+	}
 	args := []string{"-c", bigFile, "diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", "--ignore-submodules=none", "--no-ext-diff", "--no-textconv"}
 	list, err := git.Git(ctx, gitrepo.Call{Args: append(append(args, more...), from, to), Output: maxList})
 	if ctx.Err() != nil {

@@ -69,6 +69,15 @@ type installation struct {
 	*target
 	journal
 	subject Subject
+	changed []Change // from Before to After, once it was asked
+}
+
+// changes are what is different between Before and After.
+func (i *installation) changes(ctx context.Context) (_ []Change, err error) {
+	if i.changed == nil {
+		i.changed, err = diffTrees(ctx, i.git, i.Before, i.After)
+	}
+	return i.changed, err
 }
 
 // run runs git on an index and the files of the folder.
@@ -193,7 +202,7 @@ func (i *installation) rehearse(ctx context.Context) error {
 }
 
 func (i *installation) free(ctx context.Context, index string) error {
-	changes, err := diffTrees(ctx, i.git, i.Before, i.After)
+	changes, err := i.changes(ctx)
 	if err != nil {
 		return err
 	}
@@ -347,7 +356,7 @@ func (i *installation) indexed(ctx context.Context) (bool, error) {
 	if stamp(i.index) == i.Index {
 		return false, nil
 	}
-	changes, err := diffTrees(ctx, i.git, i.Before, i.After)
+	changes, err := i.changes(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -379,7 +388,7 @@ func (i *installation) undo(ctx context.Context) error {
 	if i.direct {
 		return nil
 	}
-	changes, err := diffTrees(ctx, i.git, i.Before, i.After)
+	changes, err := i.changes(ctx)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"forage"
 	"forage/internal/term"
@@ -37,7 +38,7 @@ func (s *Session) mark(t *target, r result) mark {
 
 // result makes the commit that the branch is to be, in staging.
 func (s *Session) result(ctx context.Context, t *target, o Options) (result, error) {
-	who := s.identity(ctx, t.repo, o)
+	who := sync.OnceValue(func() identity { return s.identity(ctx, t.repo, o) }) // which is asked for where a commit is made
 	if o.NoCommit {
 		return s.uncommitted(ctx, t, o, who)
 	}
@@ -52,7 +53,7 @@ func (s *Session) result(ctx context.Context, t *target, o Options) (result, err
 }
 
 // uncommitted brings the commits to the branch, and the rest to the files of the user's folder alone.
-func (s *Session) uncommitted(ctx context.Context, t *target, o Options, who identity) (result, error) {
+func (s *Session) uncommitted(ctx context.Context, t *target, o Options, who func() identity) (result, error) {
 	if t.folder() == "" {
 		return result{}, forage.Errorf(forage.ErrUsage, "--no-commit is for a branch that is checked out in a folder of yours, and %s is not", t.branch)
 	}
@@ -80,7 +81,7 @@ func (s *Session) uncommitted(ctx context.Context, t *target, o Options, who ide
 }
 
 // commitRest makes a commit of what is not committed, and finds the one that stands for all of the work.
-func (s *Session) commitRest(ctx context.Context, t *target, r *result, who identity) error {
+func (s *Session) commitRest(ctx context.Context, t *target, r *result, who func() identity) error {
 	committed, err := s.treeOf(ctx, s.tip)
 	if err != nil {
 		return err
@@ -98,13 +99,13 @@ func (s *Session) commitRest(ctx context.Context, t *target, r *result, who iden
 		return forage.WithHint(forage.Errorf(forage.ErrRefused, "%s", s.apart),
 			"inside, end the rebase, or `git merge "+s.Branch+"` brings the two together, or `git switch "+s.Branch+"` goes back; --paths chooses files")
 	}
-	r.commit, err = s.commitTree(ctx, who, s.work, s.subject.Sandbox+": uncommitted work", cmp.Or(s.onto, s.tip))
+	r.commit, err = s.commitTree(ctx, who(), s.work, s.subject.Sandbox+": uncommitted work", cmp.Or(s.onto, s.tip))
 	r.work = r.commit
 	return err
 }
 
 // joined brings a result together with where the branch is. mixed: what earlier applies brought counts as the base.
-func (s *Session) joined(ctx context.Context, t *target, r result, who identity, mixed bool) (result, error) {
+func (s *Session) joined(ctx context.Context, t *target, r result, who func() identity, mixed bool) (result, error) {
 	switch {
 	case t.commit == "" || r.commit != "" && s.isAncestor(ctx, t.commit, r.commit):
 		return r, nil
@@ -129,12 +130,12 @@ func (s *Session) joined(ctx context.Context, t *target, r result, who identity,
 		return r, nil
 	}
 	r.merged = true
-	r.commit, err = s.commitTree(ctx, who, tree, fmt.Sprintf("Merge the work of %s into %s", s.subject.Sandbox, t.branch), t.commit, r.commit)
+	r.commit, err = s.commitTree(ctx, who(), tree, fmt.Sprintf("Merge the work of %s into %s", s.subject.Sandbox, t.branch), t.commit, r.commit)
 	return r, err
 }
 
 // selected makes one commit of the chosen files on top of the branch. It has one parent: to git, the rest is not merged.
-func (s *Session) selected(ctx context.Context, t *target, paths []string, who identity) (r result, err error) {
+func (s *Session) selected(ctx context.Context, t *target, paths []string, who func() identity) (r result, err error) {
 	tree, err := s.selectTree(ctx, paths)
 	if err != nil {
 		return r, err
@@ -157,7 +158,7 @@ func (s *Session) selected(ctx context.Context, t *target, paths []string, who i
 	if same, err := s.treeOf(ctx, parent); err != nil || same == tree {
 		return r, err
 	}
-	r.commit, err = s.commitTree(ctx, who, tree, title, parent)
+	r.commit, err = s.commitTree(ctx, who(), tree, title, parent)
 	return r, err
 }
 

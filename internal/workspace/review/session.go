@@ -74,6 +74,8 @@ type Session struct {
 	named    []string // files that count although a new rule ignores them
 	apart    string   // a note, if the files are of another commit than the tip
 	opened   []func() error
+	lines    map[string]string      // what git said of objects, which don't change: see line
+	compared map[[2]string][]Change // trees
 }
 
 // Open reviews a part. Close it.
@@ -89,7 +91,10 @@ func Open(ctx context.Context, subject Subject) (_ *Session, err error) {
 		return nil, fmt.Errorf("reviewing %s: %w", subject.Sandbox, err)
 	}
 	defer unlock()
-	s := &Session{Review: Review{Part: subject.part(), Branch: w.Branch, Changes: []Change{}}, subject: subject}
+	s := &Session{
+		Review: Review{Part: subject.part(), Branch: w.Branch, Changes: []Change{}}, subject: subject,
+		lines: make(map[string]string), compared: make(map[[2]string][]Change),
+	}
 	if s.state, err = readState(subject.folder()); err != nil {
 		return nil, err
 	}
@@ -254,8 +259,21 @@ func (s *Session) isAncestor(ctx context.Context, ancestor, of string) bool {
 	if ancestor == of {
 		return true
 	}
-	_, err := s.staging.Line(ctx, "merge-base", "--is-ancestor", ancestor, of)
+	_, err := s.line(ctx, "merge-base", "--is-ancestor", ancestor, of)
 	return err == nil
+}
+
+// line asks git about commits by their IDs, each thing once.
+func (s *Session) line(ctx context.Context, args ...string) (string, error) {
+	asked := strings.Join(args, " ")
+	if line, known := s.lines[asked]; known {
+		return line, nil
+	}
+	line, err := s.staging.Line(ctx, args...)
+	if err == nil {
+		s.lines[asked] = line
+	}
+	return line, err
 }
 
 // readFolder makes the tree of the working folder.
@@ -314,7 +332,15 @@ func (s *Session) compare(ctx context.Context) (err error) {
 }
 
 func (s *Session) treeOf(ctx context.Context, commit string) (string, error) {
-	return treeOf(ctx, s.staging, commit)
+	key := commit + "^{tree}"
+	if tree, known := s.lines[key]; known {
+		return tree, nil
+	}
+	tree, err := treeOf(ctx, s.staging, commit)
+	if err == nil {
+		s.lines[key] = tree
+	}
+	return tree, err
 }
 
 // treeOf is the tree of a commit; that of "" is empty.
