@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,10 +12,10 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/store"
 	"forage/internal/term"
 	"forage/internal/workspace"
 	"forage/internal/workspace/gitrepo"
@@ -40,18 +39,12 @@ func journalFile(folder string) string { return filepath.Join(folder, "applying.
 
 // readJournal is the journal of an apply that didn't come to its end; nil if there is none.
 func readJournal(folder string) (*journal, error) {
-	text, err := os.ReadFile(journalFile(folder))
+	var j journal
+	err := store.ReadJSON(journalFile(folder), &j)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	var j journal
-	if err == nil {
-		err = json.Unmarshal(text, &j)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", journalFile(folder), err)
-	}
-	return &j, nil
+	return &j, err
 }
 
 // stamp tells one state of a file from others; "" is none.
@@ -101,12 +94,7 @@ func (i *installation) install(ctx context.Context) error {
 
 func (i *installation) write() error {
 	i.Index = stamp(i.index)
-	text, err := json.Marshal(i.journal)
-	if err != nil {
-		return err
-	}
-	folder := i.subject.folder()
-	return renameio.WriteFile(journalFile(folder), text, 0o600, renameio.WithTempDir(folder))
+	return store.WriteJSON(journalFile(i.subject.folder()), i.journal)
 }
 
 func (i *installation) do(ctx context.Context) error {

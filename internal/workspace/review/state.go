@@ -2,18 +2,14 @@ package review
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/google/renameio/v2"
-
 	"forage"
+	"forage/internal/store"
 )
 
 // state is what is remembered of a part from one call to the next.
@@ -52,17 +48,11 @@ func (s *state) remember(m mark, subject Subject) {
 func stateFile(folder string) string { return filepath.Join(folder, "state.json") }
 
 func readState(folder string) (s state, err error) {
-	text, err := os.ReadFile(stateFile(folder))
+	err = store.ReadJSON(stateFile(folder), &s)
 	if errors.Is(err, fs.ErrNotExist) {
-		return s, nil
+		return state{}, nil
 	}
-	if err == nil {
-		err = json.Unmarshal(text, &s)
-	}
-	if err != nil {
-		return state{}, fmt.Errorf("reading %s: %w", stateFile(folder), err)
-	}
-	return s, nil
+	return s, err
 }
 
 // update changes what is remembered. Another command may have changed it since it was read: a pager stays open.
@@ -77,11 +67,7 @@ func (s Subject) update(ctx context.Context, change func(*state)) error {
 		return err
 	}
 	change(&state)
-	text, err := json.Marshal(state)
-	if err != nil {
-		return err
-	}
-	return renameio.WriteFile(stateFile(s.folder()), text, 0o600, renameio.WithTempDir(s.folder()))
+	return store.WriteJSON(stateFile(s.folder()), state)
 }
 
 // MarkShown remembers that the user has seen this content: Apply says when it is another.

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"forage/internal/hostile"
 )
 
 // kind is what an entry is.
@@ -123,75 +126,53 @@ func treeOf(dir, folder string) string {
 }
 func recordOf(dir, folder string) string { return treeOf(dir, folder) + ".stat" }
 
-// openIn opens a path in a folder, through no link.
+// openIn opens a path in a folder, through no link. A FIFO opens at once.
 func openIn(folder int, at string, flags uint64) (int, error) {
-	if at == "" {
-		at = "."
-	}
-	how := unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS}
 	if flags&unix.O_PATH == 0 {
-		how.Flags |= unix.O_NONBLOCK // a FIFO opens at once
+		flags |= unix.O_NONBLOCK
 	}
-	return unix.Openat2(folder, at, &how)
+	return hostile.OpenBelow(folder, cmp.Or(at, "."), flags)
 }
 
 const bufferSize = 1 << 20
 
-// copyBytes makes target, which is empty, what fd has, at most size bytes. Holes stay holes.
+// copyBytes makes target, which is empty, what fd has, at most size bytes. Holes stay holes. It is
+// shorter if the file has become so.
 func copyBytes(ctx context.Context, target, fd int, size int64, buffer []byte) error {
-	end, err := spread(ctx, fd, size, buffer, func(chunk []byte, at int64) error {
-		for len(chunk) > 0 {
-			n, err := unix.Pwrite(target, chunk, at)
-			if err != nil && !errors.Is(err, unix.EINTR) {
-				return err
-			}
-			chunk, at = chunk[max(n, 0):], at+int64(max(n, 0))
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	return unix.Ftruncate(target, end)
-}
-
-// spread reads a file without its holes. end is where it ends: sooner than size if it became shorter.
-func spread(ctx context.Context, fd int, size int64, buffer []byte, take func(chunk []byte, at int64) error) (end int64, err error) {
-	for at, stop := int64(0), int64(0); at < size; {
+	at, stop := int64(0), int64(0) // stop is where a hole begins
+	for at < size {
 		if ctx.Err() != nil {
-			return at, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
 		if at >= stop {
 			data, err := unix.Seek(fd, at, unix.SEEK_DATA)
 			if errors.Is(err, unix.ENXIO) { // a hole, or the end
 				last, err := unix.Seek(fd, 0, unix.SEEK_END)
-				return min(size, last), err
+				if err != nil {
+					return err
+				}
+				at = min(size, last)
+				break
 			}
 			if err == nil {
-				at = data
+				at = min(size, data)
 				stop, err = unix.Seek(fd, at, unix.SEEK_HOLE)
 			}
 			if err != nil || stop <= at { // it knows no holes
 				stop = size
 			}
 		}
-		if at >= size {
-			break
-		}
 		n, err := unix.Pread(fd, buffer[:min(int64(len(buffer)), min(stop, size)-at)], at)
-		if errors.Is(err, unix.EINTR) {
-			continue
+		if n > 0 {
+			n, err = unix.Pwrite(target, buffer[:n], at)
+		}
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return err
 		}
 		if err == nil && n == 0 {
-			return at, nil
+			break
 		}
-		if err == nil {
-			err = take(buffer[:n], at)
-		}
-		if err != nil {
-			return at, err
-		}
-		at += int64(n)
+		at += int64(max(n, 0))
 	}
-	return size, nil
+	return unix.Ftruncate(target, at)
 }
