@@ -59,7 +59,7 @@ type Session struct {
 	store    *gitrepo.Repository // which has the commits
 	staging  *gitrepo.Shadow     // over store
 	source   *gitrepo.Repository // the user's; nil: see noSource
-	noSource error               // why there is none: it is gone, or not on this machine
+	noSource error               // why there is none: it is gone, or at a URL
 	tip      string              // the commit that was imported last
 	into     string              // the branch of the user's that the work is compared with; "" is the one that is checked out
 	at       string              // its commit; "": there is none
