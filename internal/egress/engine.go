@@ -5,12 +5,14 @@
 // The way of a connection, and where each step is:
 //
 //	accept     a connection from inside becomes a flow: flow.go, transparent.go
-//	identify   whom it means: by its address (transparent.go), the explicit proxy (connect.go), TLS (tunnel.go), HTTP (requests.go)
+//	identify   whom it means: by its address (transparent.go), the explicit proxy (connect.go),
+//	           TLS (tunnel.go), HTTP (requests.go)
 //	decide     the policy judges that; it becomes a permit: permit.go, readings.go
-//	connect    names are looked up, addresses checked and dialled: dial.go, upstream.go, transports.go
+//	connect    names are looked up, addresses checked and dialled: dial.go, upstream.go,
+//	           transports.go
 //	relay      bytes are moved, unread: tunnel.go
-//	intercept  or TLS ends here (session.go, http.go), and each request is judged (requests.go), sent on with
-//	           its secret (forward.go, roundtrip.go) and answered (answers.go)
+//	intercept  or TLS ends here (session.go, http.go), and each request is judged (requests.go),
+//	           sent on with its secret (forward.go, roundtrip.go) and answered (answers.go)
 //	audit      what was decided, how it ended, and what each host took: record.go, traffic.go
 //
 // What a client says first is read only where a protocol says that the client speaks first (TLS

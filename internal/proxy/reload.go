@@ -135,7 +135,8 @@ func (s *Service) prepare(n *next, loaded *config.Config) (err error) {
 	return nil
 }
 
-// prepareClient makes what a client is to be, of what it is: one that has changed has another engine.
+// prepareClient makes what a client is to be of what it is. One that has changed has another
+// engine.
 func (s *Service) prepareClient(n *next, p plan) (*client, error) {
 	before := s.clients[p.name]
 	if before == nil {
