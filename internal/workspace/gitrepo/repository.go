@@ -188,7 +188,13 @@ func ReadPointer(file, prefix string) (string, error) {
 
 // settingsOf is what git has found in a text of configuration. The files are read again and again,
 // and a process each time would be half the time of a short command.
-var settingsOf sync.Map
+var settingsOf struct {
+	sync.Mutex
+	lists map[string][]byte
+}
+
+// maxSettings is how many texts that has: a file that is included may change at any time.
+const maxSettings = 64
 
 // readConfig has git say what is in one configuration file, which it gets as data. A file that is
 // not there is empty.
@@ -201,7 +207,9 @@ func readConfig(ctx context.Context, file string) (map[string][]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, known := settingsOf.Load(string(text))
+	settingsOf.Lock()
+	list, known := settingsOf.lists[string(text)]
+	settingsOf.Unlock()
 	if !known {
 		out, err := hostexec.Run(ctx, hostexec.Command{
 			Argv: []string{"git", "config", "--null", "--no-includes", "--file", "-", "--list"}, Env: environment(), Stdin: text, Output: 2 * maxConfig,
@@ -209,11 +217,17 @@ func readConfig(ctx context.Context, file string) (map[string][]string, error) {
 		if err != nil {
 			return nil, forage.Errorf(forage.ErrUnsupported, "reading %s: %w", file, gitError(err, out))
 		}
-		if list = out.Stdout; len(text) <= maxPointer {
-			settingsOf.Store(string(text), list)
+		list = out.Stdout
+		settingsOf.Lock()
+		if len(settingsOf.lists)%maxSettings == 0 {
+			settingsOf.lists = make(map[string][]byte)
 		}
+		if len(text) <= maxPointer {
+			settingsOf.lists[string(text)] = list
+		}
+		settingsOf.Unlock()
 	}
-	for setting := range fields(list.([]byte)) {
+	for setting := range fields(list) {
 		key, value, valued := strings.Cut(setting, "\n")
 		if !valued {
 			value = "true"
