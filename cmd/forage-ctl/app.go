@@ -68,14 +68,18 @@ func (a *app) open(unconfigured func(error)) (*sandbox.Service, error) {
 	}
 	service, err := sandbox.New(sandbox.Config{ConfigFile: a.configFile, Caller: me, Notify: a.note, Progress: a.told, Detail: a.detail(), Unconfigured: unconfigured})
 	if err == nil && a.verbose {
-		a.log().Debug("opened", "configuration", service.Config.Files, "state", service.Places.State, "runtime", service.Places.Runtime)
+		a.log(slog.LevelDebug).Debug("opened", "configuration", service.Config.Files, "state", service.Places.State, "runtime", service.Places.Runtime)
 	}
 	return service, err
 }
 
-// log is where the program says what it does, when it is asked to: stderr.
-func (a *app) log() *slog.Logger {
-	options := &slog.HandlerOptions{Level: slog.LevelDebug}
+// log is where the program says what it does: stderr, from a level on unless --verbose asks for
+// more.
+func (a *app) log(level slog.Level) *slog.Logger {
+	options := &slog.HandlerOptions{Level: level}
+	if a.verbose {
+		options.Level = slog.LevelDebug
+	}
 	if a.json {
 		return slog.New(slog.NewJSONHandler(a.err, options))
 	}
@@ -94,12 +98,12 @@ func (a *app) detail() func(string) {
 	if !a.verbose {
 		return nil
 	}
-	return func(text string) { a.log().Debug(text) }
+	return func(text string) { a.log(slog.LevelDebug).Debug(text) }
 }
 
 func (a *app) note(note string) {
 	if a.json {
-		a.log().Warn(note)
+		a.log(slog.LevelDebug).Warn(note)
 		return
 	}
 	a.line.Lock()

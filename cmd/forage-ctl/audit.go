@@ -24,42 +24,67 @@ import (
 )
 
 type auditOptions struct {
-	follow bool
-	denied bool
-	since  sinceValue
-	lines  int
-	format format
+	follow, denied bool
+	since          sinceValue
+	lines          int
+	format         format
 }
 
 func newAudit(a *app) *cobra.Command {
 	var o auditOptions
-	c := &cobra.Command{
-		Use:   "audit [NAME] [flags]",
-		Short: "Show what sandboxes asked for and what was decided",
-		Long: `
-Prints a sandbox's audit log, or those of all sandboxes and runs: every name
-that was asked for, every connection and command, with the rule that decided. As
-JSON it is one event a line. The log of a run stays after it, under its name.`,
-		Example: `
-forage-ctl audit work --denied --since 1h
-forage-ctl audit work -f -n 20
-forage-ctl audit work -o json | jq 'select(.kind == "connect") | .host'`,
-		Annotations:       map[string]string{exitNote: "2"},
-		Args:              atMostOneName,
-		ValidArgsFunction: a.completeName,
-		RunE: func(c *cobra.Command, args []string) error {
-			if c.Flags().Changed("lines") && o.lines < 0 {
-				return usageError(c, "--lines %d: must not be negative", o.lines)
+	c := command("audit", cobra.ArbitraryArgs, func(c *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			if err := oneName(c, args); err != nil {
+				return err
 			}
-			return runAudit(c.Context(), a, &o, args)
-		},
-	}
+		}
+		if c.Flags().Changed("lines") && o.lines < 0 {
+			return usageError(c, "--lines %d: must not be negative", o.lines)
+		}
+		return runAudit(c.Context(), a, &o, args)
+	})
+	c.ValidArgsFunction = a.completeName
 	c.Flags().Var(&o.since, "since", "only what happened in the last `DURATION|TIME` (1h, 15:04, 2026-01-15)")
 	c.Flags().IntVarP(&o.lines, "lines", "n", -1, "show the last `N` events only")
 	c.Flags().BoolVarP(&o.follow, "follow", "f", false, "go on as more happens")
 	c.Flags().BoolVar(&o.denied, "denied", false, "show only what was denied")
 	o.format.add(c)
 	c.AddCommand(newAuditVerify(a))
+	return c
+}
+
+func newAuditVerify(a *app) *cobra.Command {
+	var f format
+	var file string
+	c := command("audit verify", nil, func(_ *cobra.Command, args []string) error {
+		name, path := file, file
+		if file == "" {
+			service, err := a.serviceAnyway()
+			if err == nil {
+				name = args[0]
+				path, err = service.AuditPath(name)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		events, err := audit.VerifyFile(path)
+		if err != nil {
+			return fmt.Errorf("verifying the audit log of %q, of which %d events are intact: %w", name, events, err)
+		}
+		return f.show(a, map[string]any{"sandbox": name, "events": events, "intact": true}, func() error {
+			return a.write(fmt.Sprintf("%s: %d events, intact\n", term.Escape(name), events))
+		})
+	})
+	c.Args = func(c *cobra.Command, args []string) error {
+		if file != "" {
+			return noArgs(c, args)
+		}
+		return oneName(c, args)
+	}
+	c.ValidArgsFunction = a.completeName
+	c.Flags().StringVar(&file, "file", "", "check the log in `FILE`, such as one of the proxy's")
+	f.add(c)
 	return c
 }
 
@@ -293,11 +318,4 @@ func outcome(e audit.Event) []string {
 		add("%d tokens in, %d out of %s for $%.4f", e.TokensIn, e.TokensOut, cmp.Or(e.Model, "a model without a name"), e.Cost)
 	}
 	return words
-}
-
-func dash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
 }

@@ -110,7 +110,6 @@ func (a *app) tree(args []string) (*cobra.Command, error) {
 	for _, e := range all {
 		c := e.build(a)
 		c.GroupID = e.group
-		c.DisableFlagsInUseLine = true
 		root.AddCommand(c)
 	}
 	return root, nil
@@ -163,7 +162,7 @@ func knownElsewhere(word string, all []entry) error {
 // noCommand answers a call without any command.
 func (a *app) noCommand(root *cobra.Command) error {
 	if a.version {
-		return runVersion(a, format{})
+		return a.printVersion(format{})
 	}
 	return root.Help()
 }

@@ -12,57 +12,32 @@ import (
 	"forage/internal/term"
 )
 
-type doctorOptions struct {
-	prove  bool
-	format format
-}
-
 func newDoctor(a *app) *cobra.Command {
-	var o doctorOptions
-	c := &cobra.Command{
-		Use:   "doctor",
-		Short: "Try what Forage relies on, and say how to fix what fails",
-		Long: `
-Tries each thing that Forage relies on, by doing it, and prints the fix where
-it does not work. With --prove it starts a sandbox on every runtime that works
-here, attacks it from inside, and prints which walls held.`,
-		Example:           "forage-ctl doctor\nforage-ctl doctor --prove -o json",
-		Annotations:       map[string]string{exitNote: "5 6"},
-		Args:              noArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(c *cobra.Command, _ []string) error { return runDoctor(c.Context(), a, &o) },
-	}
-	c.Flags().BoolVar(&o.prove, "prove", false, "start sandboxes and attack them from inside")
-	o.format.add(c)
+	var prove bool
+	var f format
+	c := a.unnamed("doctor", a.service, func(c *cobra.Command, s *sandbox.Service) error {
+		if prove {
+			return a.prove(c.Context(), s, f)
+		}
+		reports, err := s.Doctor(c.Context())
+		if err != nil {
+			return err
+		}
+		return firstError(f.show(a, reports, func() error { return printReports(a, reports) }), broken(reports))
+	})
+	c.Flags().BoolVar(&prove, "prove", false, "start sandboxes and attack them from inside")
+	f.add(c)
 	return c
 }
 
-func runDoctor(ctx context.Context, a *app, o *doctorOptions) error {
-	service, err := a.service()
-	if err != nil {
-		return err
-	}
-	if o.prove {
-		return a.prove(ctx, service, o.format)
-	}
-	reports, err := service.Doctor(ctx)
-	if err != nil {
-		return err
-	}
-	if o.format.json(a) {
-		return firstError(printList(a, reports), broken(reports))
-	}
-	return firstError(printReports(a, reports), broken(reports))
-}
-
 func printReports(a *app, reports []sandbox.Report) error {
-	table := term.NewTable("ABOUT", "WHAT", "WORKS", "DETAIL")
+	table := newTable("ABOUT", "WHAT", "WORKS", "DETAIL")
 	for _, report := range reports {
 		for _, finding := range report.Findings {
 			table.Row(report.About, finding.Name, works(finding.OK, finding.Required && !report.Spare), finding.Detail)
 		}
 	}
-	if err := table.Write(a.out); err != nil {
+	if err := table.print(a); err != nil {
 		return err
 	}
 	for _, report := range reports {
@@ -122,10 +97,7 @@ func (a *app) prove(ctx context.Context, service *sandbox.Service, f format) err
 	if err != nil {
 		return err
 	}
-	if f.json(a) {
-		return firstError(printList(a, proofs), breached(proofs))
-	}
-	table := term.NewTable("RUNTIME", "GROUP", "WALL", "HELD", "DETAIL")
+	table := newTable("RUNTIME", "GROUP", "WALL", "HELD", "DETAIL")
 	for _, proof := range proofs {
 		if proof.Skipped != "" {
 			table.Row(proof.Runtime, "-", "-", "-", proof.Skipped)
@@ -134,7 +106,7 @@ func (a *app) prove(ctx context.Context, service *sandbox.Service, f format) err
 			table.Row(proof.Runtime, result.Group, result.Wall, works(result.Held, true), result.Detail)
 		}
 	}
-	return firstError(table.Write(a.out), breached(proofs))
+	return firstError(f.show(a, proofs, table.printer(a)), breached(proofs))
 }
 
 // breached is an error when a wall did not hold.

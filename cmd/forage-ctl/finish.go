@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 
 	"forage"
@@ -15,7 +16,7 @@ import (
 func (a *app) finish(ctx context.Context, err error) int {
 	code := a.report(ctx, err)
 	if a.verbose {
-		a.log().Debug("done", "status", code)
+		a.log(slog.LevelDebug).Debug("done", "status", code)
 	}
 	return code
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"net"
 	"os"
 	"slices"
@@ -17,27 +18,7 @@ import (
 
 func newGateway(a *app) *cobra.Command {
 	var listen string
-	c := &cobra.Command{
-		Use:   "gateway [flags]",
-		Short: "Serve all sandboxes on one SSH port",
-		Long: `
-Runs an SSH server that leads to all of your sandboxes. Who holds a key of
-authorizedKeys logs in, with the sandbox as the user name or as the command. A
-key may be limited: sandboxes="work,web-*" before it names those it is for, and
-with read-only its holder may attach and look.
-
-It stays in the foreground until SIGTERM. What runs in sandboxes goes on.`,
-		Example: `
-forage-ctl gateway --listen :2200
-ssh -p 2200 work@host                      # attach to the agent's session
-ssh -p 2200 forage@host work -- make test  # run a command
-scp -P 2200 file work@host:
-ssh -p 2200 -L 3000:localhost:3000 work@host`,
-		Annotations:       map[string]string{exitNote: "4 6"},
-		Args:              noArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(c *cobra.Command, _ []string) error { return runGateway(c.Context(), a, listen) },
-	}
+	c := command("gateway", noArgs, func(c *cobra.Command, _ []string) error { return runGateway(c.Context(), a, listen) })
 	c.Flags().StringVar(&listen, "listen", "127.0.0.1:2200", "listen on this `ADDRESS`; :2200 is every address of this machine")
 	return c
 }
@@ -59,7 +40,7 @@ func runGateway(ctx context.Context, a *app, listen string) error {
 	if err != nil {
 		return forage.Errorf(forage.ErrNoPort, "listening for SSH: %w", err)
 	}
-	log := a.serviceLog()
+	log := a.log(slog.LevelInfo)
 	server := gateway.New(gateway.Options{
 		HostKey: hostKey, Log: log, Sandboxes: sandbox.Gateway{Service: service},
 		Keys: func() ([]string, error) { // as they are now: a key that was taken out lets nobody in

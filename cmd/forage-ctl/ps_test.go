@@ -11,11 +11,12 @@ import (
 
 func TestStateOfASandbox(t *testing.T) {
 	three, yes := 3, true
+	repository := store.Record{Plan: forage.Plan{Workspace: forage.Workspace{Repository: &forage.Repository{}}}}
 	for want, s := range map[string]sandbox.Status{
 		"stopped -": {Status: "stopped", AgentState: "working", Record: store.Record{WorkspaceMode: forage.WorkspaceDirect}},
-		"running ?": {Status: "running"},
-		"waiting ?": {Status: "running", AgentState: "waiting"},
-		"ended 3 ?": {Status: "running", AgentState: "ended", ExitCode: &three},
+		"running ?": {Status: "running", Record: repository},
+		"waiting ?": {Status: "running", AgentState: "waiting", Record: repository},
+		"ended 3 ?": {Status: "running", AgentState: "ended", ExitCode: &three, Record: repository},
 		"ended yes": {Status: "running", AgentState: "ended", Unsaved: &yes},
 	} {
 		if got := state(s) + " " + unsaved(s); got != want {

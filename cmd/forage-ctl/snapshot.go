@@ -2,12 +2,13 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"forage/internal/sandbox"
 	"forage/internal/sandbox/work"
 	"forage/internal/term"
 	"forage/internal/workspace/snapshot"
@@ -25,7 +26,7 @@ type snapshotVerb struct {
 	name  string
 	ids   int      // how many arguments it takes
 	flags []string // that mean something with it
-	run   func(*cobra.Command, *app, *snapshotOptions, []string) error
+	run   func(*cobra.Command, *app, *sandbox.Service, *snapshotOptions, []string) error
 }
 
 func snapshotVerbs() []snapshotVerb {
@@ -39,34 +40,8 @@ func snapshotVerbs() []snapshotVerb {
 
 func newSnapshot(a *app) *cobra.Command {
 	var o snapshotOptions
-	c := &cobra.Command{
-		Use:   "snapshot NAME create|list|restore ID|delete ID [flags]",
-		Short: "Keep a workspace as it is, and bring it back",
-		Long: `
-create keeps the exact content of the sandbox's workspace: files that are
-committed, uncommitted and untracked, what the repository ignores with
---ignored only, and the sandbox's own repository with its branches, index and
-stash. A snapshot is a folder; a file that has not changed since the last one is
-a hard link to it, and takes no space.
-
-restore makes the workspace that again, in a running sandbox too, after
-keeping what it is now in a snapshot of its own. With --to FOLDER it changes
-nothing, and writes the files to a new folder. It can be done again when it was
-interrupted. A label that one snapshot alone has does for the ID.
-
-'reset' and 'apply' make a snapshot before they begin. Those, and the snapshots
-of a sandbox that was removed, go after 30 days, with 'gc'. list shows those of
-earlier sandboxes of that name with --all only, and 'delete --all' removes all.`,
-		Example: `
-forage-ctl snapshot work create --label "tests pass"
-forage-ctl snapshot work list
-forage-ctl snapshot work restore 20260115-103000
-forage-ctl snapshot work restore 20260115-103000 --to /tmp/look
-forage-ctl snapshot work delete 20260115-103000`,
-		Annotations:       map[string]string{exitNote: "2 7"},
-		ValidArgsFunction: a.completeSnapshot,
-		RunE:              func(c *cobra.Command, args []string) error { return runSnapshot(c, a, &o, args) },
-	}
+	c := command("snapshot", cobra.ArbitraryArgs, func(c *cobra.Command, args []string) error { return runSnapshot(c, a, &o, args) })
+	c.ValidArgsFunction = a.completeSnapshot
 	c.Flags().StringVar(&o.Label, "label", "", "create: say what it is, in `TEXT`")
 	c.Flags().BoolVar(&o.Ignored, "ignored", false, "create: keep what the repository ignores too")
 	c.Flags().BoolVar(&o.all, "all", false, "list, delete: also those of earlier sandboxes of that name")
@@ -99,30 +74,26 @@ func runSnapshot(c *cobra.Command, a *app, o *snapshotOptions, args []string) er
 			return usageError(c, "unexpected argument %q", args[2+verb.ids])
 		}
 		for _, flag := range []string{"label", "ignored", "to", "all", "output"} {
-			if c.Flags().Changed(flag) && !strings.Contains(" "+strings.Join(verb.flags, " ")+" ", " "+flag+" ") {
+			if c.Flags().Changed(flag) && !slices.Contains(verb.flags, flag) {
 				return usageError(c, "--%s means nothing with %s", flag, verb.name)
 			}
 		}
-		return verb.run(c, a, o, args)
+		service, err := a.serviceAnyway()
+		if err != nil {
+			return err
+		}
+		return verb.run(c, a, service, o, args)
 	}
 	return usageError(c, "%q is none of create, list, restore and delete", args[1])
 }
 
-func createSnapshot(c *cobra.Command, a *app, o *snapshotOptions, args []string) error {
-	service, err := a.serviceAnyway()
-	if err != nil {
-		return err
-	}
-	made, err := service.Work.Snapshot(c.Context(), args[0], o.SnapshotOptions)
+func createSnapshot(c *cobra.Command, a *app, s *sandbox.Service, o *snapshotOptions, args []string) error {
+	made, err := s.Work.Snapshot(c.Context(), args[0], o.SnapshotOptions)
 	if err != nil {
 		return err
 	}
 	a.saySkipped(made)
-	if o.format.json(a) {
-		return term.JSON(a.out, made)
-	}
-	_, err = fmt.Fprintln(a.out, made.ID)
-	return err
+	return o.format.show(a, made, func() error { return a.write(made.ID + "\n") })
 }
 
 // saySkipped says what a snapshot is without.
@@ -135,68 +106,54 @@ func (a *app) saySkipped(s snapshot.Snapshot) {
 	}
 }
 
-func listSnapshots(_ *cobra.Command, a *app, o *snapshotOptions, args []string) error {
-	service, err := a.serviceAnyway()
-	if err != nil {
+func listSnapshots(_ *cobra.Command, a *app, s *sandbox.Service, o *snapshotOptions, args []string) error {
+	list, earlier, err := s.Work.Snapshots(args[0], o.all)
+	if err != nil && len(list) == 0 {
 		return err
-	}
-	list, earlier, err := service.Work.Snapshots(args[0], o.all)
-	if o.format.json(a) {
-		if err != nil && len(list) == 0 {
-			return err
-		}
-		return firstError(printList(a, list), err)
 	}
 	columns := []string{"ID", "MADE", "FILES", "SIZE", "LABEL"}
 	if o.all {
 		columns = append(columns, "SANDBOX MADE")
 	}
-	table := term.NewTable(columns...)
-	for _, s := range list {
-		row := []string{s.ID, s.Made.Local().Format(time.DateTime), strconv.Itoa(s.Files), term.Bytes(s.Bytes), dash(s.Label)}
+	t := newTable(columns...)
+	for _, one := range list {
+		row := []string{one.ID, one.Made.Local().Format(time.DateTime), strconv.Itoa(one.Files), term.Bytes(one.Bytes), dash(one.Label)}
 		if o.all {
-			row = append(row, s.Of.Local().Format(time.DateTime))
+			row = append(row, one.Of.Local().Format(time.DateTime))
 		}
-		table.Row(row...)
+		t.Row(row...)
 	}
-	if earlier > 0 && !o.all {
-		a.note(fmt.Sprintf("%d more of an earlier sandbox called %s: --all shows them", earlier, args[0]))
-	}
-	if len(list) == 0 {
-		return err
-	}
-	return firstError(table.Write(a.out), err)
+	return firstError(o.format.show(a, list, func() error {
+		if earlier > 0 && !o.all {
+			a.note(fmt.Sprintf("%d more of an earlier sandbox called %s: --all shows them", earlier, args[0]))
+		}
+		if len(list) == 0 {
+			return nil
+		}
+		return t.print(a)
+	}), err)
 }
 
-func restoreSnapshot(c *cobra.Command, a *app, o *snapshotOptions, args []string) error {
-	service, err := a.serviceAnyway()
-	if err != nil {
-		return err
-	}
-	name, id := args[0], args[2]
+func restoreSnapshot(c *cobra.Command, a *app, s *sandbox.Service, o *snapshotOptions, args []string) error {
 	if o.to != "" {
-		return service.Work.Export(c.Context(), name, id, o.to)
+		return s.Work.Export(c.Context(), args[0], args[2], o.to)
 	}
-	before, err := service.Work.Restore(c.Context(), name, id)
+	before, err := s.Work.Restore(c.Context(), args[0], args[2])
 	if before.ID != "" {
 		a.saySkipped(before)
 		a.note(fmt.Sprintf("what was there until now is the snapshot %s", before.ID))
 	}
-	if err == nil && o.format.json(a) {
-		return term.JSON(a.out, before)
-	}
-	return err
-}
-
-func deleteSnapshot(_ *cobra.Command, a *app, o *snapshotOptions, args []string) error {
-	service, err := a.serviceAnyway()
 	if err != nil {
 		return err
 	}
+	return o.format.show(a, before, func() error { return nil })
+}
+
+func deleteSnapshot(_ *cobra.Command, _ *app, s *sandbox.Service, o *snapshotOptions, args []string) error {
 	if o.all {
-		return service.Work.DeleteSnapshots(args[0])
+		return s.Work.DeleteSnapshots(args[0])
 	}
-	return service.Work.DeleteSnapshot(args[0], args[2])
+	return s.Work.DeleteSnapshot(args[0], args[2])
 }
 
 // completeSnapshot offers sandboxes, verbs and snapshots.
@@ -210,13 +167,14 @@ func (a *app) completeSnapshot(c *cobra.Command, args []string, prefix string) (
 			offered = append(offered, verb.name)
 		}
 	case 2:
-		service, err := a.open(func(error) {})
-		if err != nil || args[1] != "restore" && args[1] != "delete" {
-			break
-		}
-		list, _, _ := service.Work.Snapshots(args[0], false) // what can be read is offered
-		for _, s := range list {
-			offered = append(offered, cobra.CompletionWithDesc(s.ID, s.Label))
+		if args[1] == "restore" || args[1] == "delete" {
+			return a.offer(func(s *sandbox.Service) (offered []string) {
+				list, _, _ := s.Work.Snapshots(args[0], false) // what can be read is offered
+				for _, one := range list {
+					offered = append(offered, cobra.CompletionWithDesc(one.ID, one.Label))
+				}
+				return offered
+			})
 		}
 	}
 	return offered, cobra.ShellCompDirectiveNoFileComp

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
@@ -26,23 +27,8 @@ type topOptions struct {
 
 func newTop(a *app) *cobra.Command {
 	var o topOptions
-	c := &cobra.Command{
-		Use:   "top [NAME...] [flags]",
-		Short: "Show the live traffic of sandboxes",
-		Long: `
-Shows what sandboxes ask of the network, host by host since they were started,
-and what they have used over all their starts. On a terminal it is drawn anew
-until you press q, elsewhere it is printed once. Without a name it shows all
-sandboxes that run.`,
-		Example: `
-forage-ctl top
-forage-ctl top work --once
-forage-ctl top work -o json | jq '.[].hosts[].host'`,
-		Annotations:       map[string]string{exitNote: "2"},
-		Args:              cobra.ArbitraryArgs,
-		ValidArgsFunction: a.completeNames,
-		RunE:              func(c *cobra.Command, args []string) error { return runTop(c, a, o, args) },
-	}
+	c := command("top", cobra.ArbitraryArgs, func(c *cobra.Command, args []string) error { return runTop(c, a, o, args) })
+	c.ValidArgsFunction = a.completeNames
 	c.Flags().DurationVar(&o.interval, "interval", 2*time.Second, "draw it anew this often")
 	c.Flags().BoolVar(&o.once, "once", false, "print it once, on a terminal too")
 	o.format.add(c)
@@ -57,16 +43,14 @@ func runTop(c *cobra.Command, a *app, o topOptions, names []string) error {
 	if err != nil {
 		return err
 	}
-	if o.format.json(a) {
+	if _, _, isTerminal := a.screen(); o.format.json(a) || o.once || !isTerminal {
 		traffic, err := service.Traffic(c.Context(), names)
-		return errors.Join(printList(a, traffic), err)
-	}
-	if _, _, isTerminal := a.screen(); o.once || !isTerminal {
-		traffic, err := service.Traffic(c.Context(), names)
-		if err != nil && len(traffic) == 0 {
-			return err
-		}
-		return errors.Join(a.write(topText(traffic, nil, 0)), err)
+		return errors.Join(err, o.format.show(a, traffic, func() error {
+			if err != nil && len(traffic) == 0 {
+				return nil
+			}
+			return a.write(topText(traffic, nil, 0))
+		}))
 	}
 	return watchTop(c.Context(), a, service, o, names)
 }
@@ -242,15 +226,17 @@ func perSecond(n int64, since time.Duration) string {
 	return size(int64(float64(max(n, 0)) / since.Seconds()))
 }
 
-// size is a number of bytes for people.
+// size is a number of bytes in the units in which budgets are configured.
 func size(n int64) string {
-	const units = "KMGTPE"
-	if n < 1024 {
-		return fmt.Sprintf("%d B", n)
+	value, unit := float64(n), " B"
+	for _, next := range []string{" KiB", " MiB", " GiB", " TiB"} {
+		if value < 1024 {
+			break
+		}
+		value, unit = value/1024, next
 	}
-	value, unit := float64(n)/1024, 0
-	for value >= 1024 && unit < len(units)-1 {
-		value, unit = value/1024, unit+1
+	if unit == " B" {
+		return strconv.FormatInt(n, 10) + unit
 	}
-	return fmt.Sprintf("%.1f %ciB", value, units[unit])
+	return fmt.Sprintf("%.1f%s", value, unit)
 }

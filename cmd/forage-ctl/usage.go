@@ -60,43 +60,6 @@ func flagNames(c *cobra.Command) []string {
 	return names
 }
 
-// noArgs refuses arguments.
-func noArgs(c *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usageError(c, "unexpected argument %q", args[0])
-	}
-	return nil
-}
-
-// oneName wants exactly one sandbox name.
-func oneName(c *cobra.Command, args []string) error {
-	switch len(args) {
-	case 0:
-		return usageError(c, "which sandbox?")
-	case 1:
-		return forage.CheckName(args[0])
-	default:
-		return usageError(c, "unexpected argument %q", args[1])
-	}
-}
-
-// atMostOneName wants a sandbox name or nothing.
-func atMostOneName(c *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	return oneName(c, args)
-}
-
-// nameAndPaths wants one sandbox name and, after --paths, as many more of its paths as are given:
-// `--paths a b`.
-func nameAndPaths(c *cobra.Command, args []string) error {
-	if len(args) > 1 && c.Flags().Changed("paths") {
-		args = args[:1]
-	}
-	return oneName(c, args)
-}
-
 // notEmpty refuses flags without a value, such as --to "$UNSET": without the flag the command does
 // something else.
 func notEmpty(c *cobra.Command, names ...string) error {

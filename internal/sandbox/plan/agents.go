@@ -100,17 +100,6 @@ func (p *planner) readOwn(k *knownAgent) error {
 	return nil
 }
 
-// serverCommands are the programs of the MCP servers that come in.
-func (p *planner) serverCommands() []string {
-	var commands []string
-	for _, k := range p.known {
-		for _, server := range k.own.Servers {
-			commands = append(commands, inject.Started(server))
-		}
-	}
-	return commands
-}
-
 // agentParts are the files and variables with which the plan's agents work without questions.
 func (p *planner) agentParts(bound []boundSecret) []inject.Contribution {
 	var parts []inject.Contribution
@@ -134,7 +123,8 @@ func (p *planner) agentParts(bound []boundSecret) []inject.Contribution {
 			}
 			c.Files = append(c.Files, file)
 		}
-		parts = append(parts, p.notMounted(c))
+		c.Files = slices.DeleteFunc(c.Files, func(f forage.File) bool { return p.mountOver(f.Path) != "" })
+		parts = append(parts, c)
 		if command := p.plan.Spec.Command; path.Base(command[0]) == k.known.Name {
 			p.plan.Spec.Command = slices.Concat(command[:1], settings.Args, command[1:])
 		}

@@ -161,4 +161,6 @@ type Options struct {
 	Ephemeral    bool          // run
 	Keep         bool          // run: keep it as a stopped sandbox
 	Timeout      time.Duration // run: 0 is none
+	// Confirm asks the user a question; nil: there is no one to ask.
+	Confirm func(question string) bool `json:"-"`
 }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -37,19 +38,31 @@ func (h *Host) StaysWithin(path, resolved string) error {
 	return nil
 }
 
-// tellLink says where a path of the user's leads by a link of the user's own. A sandbox that is on
-// no record any more may have made it; in the home folder itself none could.
-func (p *planner) tellLink(path, resolved string) {
+// confirmLink asks whether to show where a path of the user's leads by a link that is the user's
+// own, and refuses it if there is no one to ask: a sandbox that is on no record any more may have
+// made the link. In the home folder itself none could. asked says that a flag names the path; what
+// else has it is the user's configuration, or the current folder.
+func (p *planner) confirmLink(path, resolved string, asked bool) error {
 	for part := filepath.Clean(path); part != "/"; part = filepath.Dir(part) {
 		info, err := os.Lstat(part)
 		if err != nil || info.Mode()&fs.ModeSymlink == 0 || filepath.Dir(part) == p.host.Caller.Home {
 			continue
 		}
-		if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) == os.Getuid() {
-			p.note("%s is a link: what is shown is %s", part, resolved)
-			return
+		if st, ok := info.Sys().(*syscall.Stat_t); !ok || int(st.Uid) != os.Getuid() {
+			continue
 		}
+		if !asked {
+			p.note("%s is a link: what is shown is %s", part, resolved)
+			return nil
+		}
+		if p.opts.Confirm != nil && p.opts.Confirm(fmt.Sprintf("%s is a link, which a sandbox may have made: show %s inside?", part, resolved)) {
+			return nil
+		}
+		return forage.WithHint(
+			forage.Errorf(forage.ErrRefused, "%s is a link that leads to %s, and a sandbox may have made it", part, resolved),
+			"if that is the folder that you mean, name it: "+resolved)
 	}
+	return nil
 }
 
 // through says whether the way to path leads through the folder root.

@@ -3,6 +3,7 @@ package plan
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path"
@@ -27,7 +28,13 @@ func (p *planner) mounts(ctx context.Context) error {
 		if spec.Protect, err = p.host.protectedPaths(ctx, p.plan); err != nil {
 			return err
 		}
-		p.tellChangeable()
+		list := changeable(p.plan)
+		if more := len(list) - maxChangeable; more > 0 {
+			list = append(list[:maxChangeable:maxChangeable], fmt.Sprintf("and %d more", more))
+		}
+		if len(list) > 0 {
+			p.note("protected files that can be changed from inside all the same: %s", strings.Join(list, ", "))
+		}
 	}
 	if err := p.samePath(); err != nil {
 		return err
@@ -35,7 +42,11 @@ func (p *planner) mounts(ctx context.Context) error {
 	if err := p.flagMounts(); err != nil {
 		return err
 	}
-	p.templateVolumes()
+	for _, name := range slices.Sorted(maps.Keys(p.chosen.Volumes)) {
+		if target := p.chosen.Volumes[name]; !isMounted(*spec, target) { // the flags show nothing else
+			spec.Mounts = append(spec.Mounts, p.volume(name, target, true))
+		}
+	}
 	if err := p.keepsStores(); err != nil {
 		return err
 	}
@@ -134,7 +145,10 @@ func (p *planner) keepsStores() error {
 				continue
 			}
 			inside := mount.Target + strings.TrimPrefix(store, mount.Source)
-			if rootfs.Within(store, mount.Source) && coveredAt(mounts, inside, mount) {
+			covered := slices.ContainsFunc(mounts, func(over forage.Mount) bool { // or a folder that it is in
+				return over.Target != mount.Target && rootfs.Within(over.Target, mount.Target) && rootfs.Within(inside, over.Target)
+			})
+			if rootfs.Within(store, mount.Source) && covered {
 				continue
 			}
 			return forage.WithHint(
@@ -143,14 +157,6 @@ func (p *planner) keepsStores() error {
 		}
 	}
 	return nil
-}
-
-// coveredAt says whether something else is mounted over the place inside that mount would show, or
-// over a folder that it is in.
-func coveredAt(mounts []forage.Mount, inside string, mount forage.Mount) bool {
-	return slices.ContainsFunc(mounts, func(over forage.Mount) bool {
-		return over.Target != mount.Target && rootfs.Within(over.Target, mount.Target) && rootfs.Within(inside, over.Target)
-	})
 }
 
 // keepsRules refuses mounts through which the sandbox could change the configuration: the rules
@@ -202,7 +208,9 @@ func (p *planner) parseMount(flag, text string) (forage.Mount, error) {
 	if err := p.host.StaysWithin(source, resolved); err != nil {
 		return forage.Mount{}, err
 	}
-	p.tellLink(source, resolved)
+	if err := p.confirmLink(source, resolved, true); err != nil {
+		return forage.Mount{}, err
+	}
 	return forage.Mount{Source: resolved, Target: target, Writable: writable}, nil
 }
 
@@ -283,16 +291,6 @@ func CheckVolume(name string) error {
 		return forage.WithHint(forage.Errorf(forage.ErrUsage, "%q is not a volume's name", name), forage.Hint(err))
 	}
 	return nil
-}
-
-// templateVolumes adds the template's volumes, where the flags show nothing else.
-func (p *planner) templateVolumes() {
-	spec := &p.plan.Spec
-	for _, name := range slices.Sorted(maps.Keys(p.chosen.Volumes)) {
-		if target := p.chosen.Volumes[name]; !isMounted(*spec, target) {
-			spec.Mounts = append(spec.Mounts, p.volume(name, target, true))
-		}
-	}
 }
 
 // home decides whether the home is kept.

@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -88,10 +89,16 @@ func (p *planner) name(context.Context) error {
 	return nil
 }
 
-// template chooses the template and lets the project's own file tighten it.
+// template chooses the template (the one asked for, the one named like the command, or the default)
+// and lets the project's own file tighten it.
 func (p *planner) template(context.Context) error {
 	h := p.host
-	name := p.templateName()
+	name := cmp.Or(p.opts.Template, h.Config.DefaultTemplate)
+	if len(p.opts.Command) > 0 && p.opts.Template == "" {
+		if of := filepath.Base(p.opts.Command[0]); h.Config.Templates[of].Name != "" {
+			name = of
+		}
+	}
 	template, err := h.template(name)
 	if err != nil {
 		return err
@@ -133,20 +140,6 @@ func (h *Host) template(name string) (forage.Template, error) {
 			"remove that key from the template")
 	}
 	return template, nil
-}
-
-// templateName is the template asked for, the one named like the command, or the default.
-func (p *planner) templateName() string {
-	if p.opts.Template != "" {
-		return p.opts.Template
-	}
-	if len(p.opts.Command) > 0 {
-		name := filepath.Base(p.opts.Command[0])
-		if _, ok := p.host.Config.Templates[name]; ok {
-			return name
-		}
-	}
-	return p.host.Config.DefaultTemplate
 }
 
 // forbidden refuses the flags that the configuration or the project forbids.
@@ -206,13 +199,7 @@ func (p *planner) agent() forage.Agent {
 // runtime chooses the runtime and asks whether it can enforce all of the plan.
 func (p *planner) runtime(context.Context) error {
 	h := p.host
-	name := p.opts.Runtime
-	if name == "" {
-		name = p.chosen.Runtime
-	}
-	if name == "" {
-		name = h.Runtimes.Default()
-	}
+	name := cmp.Or(p.opts.Runtime, p.chosen.Runtime, h.Runtimes.Default())
 	if err := p.forbid.CheckRuntime(name); err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package plan
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -44,6 +43,9 @@ func (h *Host) protectedPaths(ctx context.Context, plan forage.Plan) ([]string, 
 
 // maxLooked bounds how many files of protected folders are looked at.
 const maxLooked = 10_000
+
+// maxChangeable is how many of them are named.
+const maxChangeable = 5
 
 // changeable says which protected files of the user's folders can be changed from inside all the
 // same: by another name that they have, or since they are links to what is not protected. Such a
@@ -86,20 +88,6 @@ func changeable(plan forage.Plan) (notes []string) {
 	}
 	slices.Sort(notes)
 	return slices.Compact(notes)
-}
-
-// maxChangeable is how many of them are named.
-const maxChangeable = 5
-
-func (p *planner) tellChangeable() {
-	list := changeable(p.plan)
-	if len(list) == 0 {
-		return
-	}
-	if more := len(list) - maxChangeable; more > 0 {
-		list = append(list[:maxChangeable:maxChangeable], fmt.Sprintf("and %d more", more))
-	}
-	p.note("protected files that can be changed from inside all the same: %s", strings.Join(list, ", "))
 }
 
 // canProtect refuses a folder of the user's in which git is configured to execute what isn't there:

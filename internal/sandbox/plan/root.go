@@ -129,15 +129,29 @@ func (p *planner) environment(context.Context) error {
 	return nil
 }
 
-// gitConfig is the sandbox's system-wide git configuration, below which the agent can
-// have its own: the name and mail of the flags, or the caller's own, for
-// commits, and what the secrets need.
+// gitConfig is the sandbox's system-wide configuration of git and jj, below which the agent can
+// have its own: the name and mail of the flags, or the caller's own, for commits, and what the
+// secrets need. jj doesn't ask git.
 func (p *planner) gitConfig(ctx context.Context) error {
 	own := p.git()
-	p.jjConfig(ctx, own)
+	add := func(path, text string) {
+		p.plan.Spec.Files = append(p.plan.Spec.Files, forage.File{Path: path, Content: []byte(text)})
+	}
+	if p.usesJJ() {
+		name, email := jjrepo.Identity(ctx, p.host.Caller.Home, p.host.Caller.configHome())
+		text := "[user]\n"
+		for _, field := range []struct{ key, value string }{
+			{"name", cmp.Or(p.opts.GitUser, name, own.Name)}, {"email", cmp.Or(p.opts.GitEmail, email, own.Email)},
+		} {
+			if quoted, err := json.Marshal(field.value); err == nil && field.value != "" { // TOML's strings have these escapes too
+				text += field.key + " = " + string(quoted) + "\n"
+			}
+		}
+		add("/etc/jj/config.toml", text)
+	}
 	identity := GitIdentity{Name: cmp.Or(p.opts.GitUser, own.Name), Email: cmp.Or(p.opts.GitEmail, own.Email)}
 	if text := identity.config() + p.inside.Git; text != "" {
-		p.plan.Spec.Files = append(p.plan.Spec.Files, forage.File{Path: "/etc/gitconfig", Content: []byte(text)})
+		add("/etc/gitconfig", text)
 	}
 	return nil
 }
@@ -301,25 +315,6 @@ func (g GitIdentity) config() string {
 // usesJJ says whether a part of the workspace is worked on with jj.
 func (p *planner) usesJJ() bool {
 	return slices.ContainsFunc(p.plan.Workspaces(), func(w forage.Workspace) bool { return jjrepo.Has(w.Repository) })
-}
-
-// jjConfig is the sandbox's system-wide jj configuration: whose name is on commits. jj doesn't ask
-// git.
-func (p *planner) jjConfig(ctx context.Context, git GitIdentity) {
-	if !p.usesJJ() {
-		return
-	}
-	caller := p.host.Caller
-	name, email := jjrepo.Identity(ctx, caller.Home, caller.configHome())
-	text := "[user]\n"
-	for _, field := range []struct{ key, value string }{
-		{"name", cmp.Or(p.opts.GitUser, name, git.Name)}, {"email", cmp.Or(p.opts.GitEmail, email, git.Email)},
-	} {
-		if quoted, err := json.Marshal(field.value); err == nil && field.value != "" { // TOML's strings have these escapes too
-			text += field.key + " = " + string(quoted) + "\n"
-		}
-	}
-	p.plan.Spec.Files = append(p.plan.Spec.Files, forage.File{Path: "/etc/jj/config.toml", Content: []byte(text)})
 }
 
 // skills says where agents find what they are told of the sandbox. It is written when the sandbox

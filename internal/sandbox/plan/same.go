@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -12,10 +11,8 @@ import (
 	"forage/internal/rootfs"
 )
 
-// Same refuses to start a stopped sandbox with another plan than its own,
-// and says what differs.
+// Same refuses to start a stopped sandbox with another plan than its own, and says what differs.
 func Same(frozen, wanted forage.Plan) error {
-	frozen, wanted = withoutTools(frozen), withoutTools(wanted)
 	before, err := fields(frozen)
 	if err != nil {
 		return err
@@ -24,39 +21,25 @@ func Same(frozen, wanted forage.Plan) error {
 	if err != nil {
 		return err
 	}
+	all := maps.Clone(before)
+	maps.Copy(all, after)
 	var differ []string
-	for path, value := range after {
-		// These follow the files that are there, and what the tools say now.
-		if path == "network.sets" || path == "spec.protect" && before[path] != nil {
-			delete(before, path)
+	for _, path := range slices.Sorted(maps.Keys(all)) {
+		was, is := before[path], after[path]
+		switch { // these follow the files that are there, and what the tools say now
+		case was == is, path == "network.sets" && is != "", path == "spec.protect" && was != "" && is != "":
 			continue
+		case was == "":
+			was = "nothing"
+		case is == "":
+			is = "nothing"
 		}
-		if !bytes.Equal(before[path], value) {
-			differ = append(differ, fmt.Sprintf("%s is %s, asked for %s", path, orNothing(before[path]), value))
-		}
-		delete(before, path)
-	}
-	for path, value := range before {
-		differ = append(differ, fmt.Sprintf("%s is %s, asked for nothing", path, value))
+		differ = append(differ, fmt.Sprintf("%s is %s, asked for %s", path, was, is))
 	}
 	if len(differ) == 0 {
 		return nil
 	}
-	slices.Sort(differ)
 	return differs(frozen.Name, strings.Join(differ, "; "))
-}
-
-// withoutTools is a plan without what it shows of the host's system, and of the caller's tools and
-// caches. These change with every installation and every shell; a sandbox goes on with those that
-// it was made with.
-func withoutTools(plan forage.Plan) forage.Plan {
-	spec := &plan.Spec
-	spec.Mounts = slices.DeleteFunc(slices.Clone(spec.Mounts), func(m forage.Mount) bool { return m.System || m.Layered })
-	spec.Links, spec.Env = nil, maps.Clone(spec.Env)
-	for _, name := range append(rootfs.ToolVariables(), "PATH") {
-		delete(spec.Env, name)
-	}
-	return plan
 }
 
 func differs(name, how string) error {
@@ -65,33 +48,30 @@ func differs(name, how string) error {
 		"choose another name; or `forage-ctl start "+name+"` goes on with it as it is, and `forage-ctl down "+name+"` removes it")
 }
 
-func orNothing(value []byte) string {
-	if value == nil {
-		return "nothing"
-	}
-	return string(value)
-}
-
-// fields are the parts of a plan, two levels deep, as JSON.
-func fields(plan forage.Plan) (map[string]json.RawMessage, error) {
-	text, err := json.Marshal(plan)
-	if err != nil {
-		return nil, err
+// fields are the parts of a plan, two levels deep, as JSON: without what it shows of the host's
+// system, and of the caller's tools and caches. These change with every installation and every
+// shell; a sandbox goes on with those that it was made with.
+func fields(plan forage.Plan) (map[string]string, error) {
+	spec := &plan.Spec
+	spec.Mounts = slices.DeleteFunc(slices.Clone(spec.Mounts), func(m forage.Mount) bool { return m.System || m.Layered })
+	spec.Links, spec.Env = nil, maps.Clone(spec.Env)
+	for _, name := range append(rootfs.ToolVariables(), "PATH") {
+		delete(spec.Env, name)
 	}
 	var top map[string]json.RawMessage
-	if err := json.Unmarshal(text, &top); err != nil {
-		return nil, err
+	text, err := json.Marshal(plan)
+	if err == nil {
+		err = json.Unmarshal(text, &top)
 	}
-	all := make(map[string]json.RawMessage)
+	all := make(map[string]string)
 	for name, value := range top {
 		var inner map[string]json.RawMessage
 		if json.Unmarshal(value, &inner) != nil {
-			all[name] = value
-			continue
+			all[name] = string(value)
 		}
 		for key, value := range inner {
-			all[name+"."+key] = value
+			all[name+"."+key] = string(value)
 		}
 	}
-	return all, nil
+	return all, err
 }

@@ -42,7 +42,9 @@ func (p *planner) secrets(ctx context.Context) error {
 	}
 	p.askForKey(p.agent())
 	if p.plan.SecretMode == forage.SecretsWrapped {
-		p.wrap(bound)
+		for _, b := range bound {
+			p.note(`secretMode is "wrapper": whatever runs inside can read %s in %s, and send it to any host that the network lets through`, b.binding.Secret, forage.SecretsPath)
+		}
 	} else {
 		p.plan.Network.Allow = p.host.narrowed(p.chosen.Name, p.plan.Network.Allow, p.plan.Secrets, p.opts.Allow)
 	}
@@ -141,12 +143,6 @@ func (p *planner) mountOver(file string) string {
 	return ""
 }
 
-// notMounted leaves out files in the place of which the user mounts something.
-func (p *planner) notMounted(c inject.Contribution) inject.Contribution {
-	c.Files = slices.DeleteFunc(c.Files, func(f forage.File) bool { return p.mountOver(f.Path) != "" })
-	return c
-}
-
 // automatic is the secret that an agent names and the configuration lacks, where the caller has it.
 // With wrappers, whose agents get values, a login is none.
 func (p *planner) automatic(name string) (config.Secret, bool) {
@@ -211,7 +207,11 @@ func (p *planner) reachable(b forage.Binding) error {
 			return forage.WithHint(forage.Errorf(forage.ErrUsage, "secret %s: %w", b.Secret, err), forage.Hint(err))
 		}
 	case source.File != "":
-		if err := lookFor(source.File); err != nil {
+		info, err := os.Stat(source.File)
+		if err == nil && !info.Mode().IsRegular() {
+			err = fmt.Errorf("%s is not a file", source.File)
+		}
+		if err != nil {
 			p.note("the secret %s is not there now (%v): until it is, requests that need it are answered with 502", b.Secret, err)
 		}
 	case source.Env != "":
@@ -230,18 +230,6 @@ func missingEnv(b forage.Binding) string {
 	return fmt.Sprintf("%s is not set in your environment: requests that need the secret %s will be answered with 502", b.Source.Env, b.Secret)
 }
 
-// lookFor says what keeps the caller from reading a file.
-func lookFor(path string) error {
-	info, err := os.Stat(path)
-	if err != nil {
-		return err
-	}
-	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is not a file", path)
-	}
-	return nil
-}
-
 // askForKey says which key the agent looks for when it was not given one.
 func (p *planner) askForKey(agent forage.Agent) {
 	key := agent.AuthEnvVar
@@ -256,19 +244,6 @@ func (p *planner) askForKey(agent forage.Agent) {
 		p.note("%s looks for its API key in %s, which it was not given: set it in your environment, or log in with %s on the host, and the sandbox can use it without seeing it",
 			agent.Command[0], key, agent.Command[0])
 	}
-}
-
-// wrap says what secretMode = "wrapper" does not protect.
-func (p *planner) wrap(bound []boundSecret) {
-	if len(bound) == 0 {
-		return
-	}
-	var names []string
-	for _, b := range bound {
-		names = append(names, b.binding.Secret)
-	}
-	p.note(`secretMode is "wrapper": whatever runs inside can read %s in %s, and send it to any host that the network lets through`,
-		strings.Join(names, " and "), forage.SecretsPath)
 }
 
 // contribute puts what agents find of the secrets into the plan.

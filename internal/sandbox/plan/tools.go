@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"forage"
+	"forage/internal/inject"
 	"forage/internal/rootfs"
 	"forage/internal/runtime"
 	"forage/internal/store"
@@ -60,7 +61,11 @@ func (p *planner) hostTools(context.Context) error {
 	for _, agent := range p.chosen.Agents {
 		commands = append(commands, agent.Command[0])
 	}
-	commands = append(commands, p.serverCommands()...)
+	for _, k := range p.known {
+		for _, server := range k.own.Servers {
+			commands = append(commands, inject.Started(server))
+		}
+	}
 	if p.usesJJ() {
 		commands = append(commands, "jj")
 	}

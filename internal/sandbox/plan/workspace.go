@@ -187,12 +187,22 @@ func (p *planner) planPart(ctx context.Context, part forage.Part, existing forag
 		if err := h.StaysWithin(part.Repo, origin); err != nil {
 			return forage.Workspace{}, err
 		}
-		p.tellLink(part.Repo, origin)
+		if err := p.confirmLink(part.Repo, origin, p.isAsked(part)); err != nil {
+			return forage.Workspace{}, err
+		}
 		if err := p.forbid.CheckMount(origin); err != nil {
 			return forage.Workspace{}, err
 		}
 	}
 	return planned, nil
+}
+
+// isAsked says whether a flag names what a part is made from.
+func (p *planner) isAsked(part forage.Part) bool {
+	return slices.ContainsFunc(p.opts.modeFlags(), func(flag modeFlag) bool {
+		path, err := p.host.Caller.Abs(flag.value)
+		return flag.value != "" && err == nil && path == part.Repo
+	})
 }
 
 // origins are the user's own folders that a part shows, or has the content of: what is forbidden

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"forage"
+	"forage/internal/hostexec"
 	"forage/internal/hostile"
 	"forage/internal/sandbox/plan"
 	"forage/internal/store"
@@ -60,27 +60,26 @@ func (k *Keeper) Quarantine(ctx context.Context, name string, options Quarantine
 		return nil, err
 	}
 	chosen, err := choose(found, before, plan, options)
-	if err != nil || len(chosen) == 0 {
+	if err != nil {
 		return nil, err
 	}
-	aside := filepath.Join(k.quarantineDir(name), time.Now().UTC().Format("20060102T150405.000000000Z"))
-	far := newFarBudget()
+	aside := filepath.Join(k.Places.State, "quarantine", name, time.Now().UTC().Format("20060102T150405.000000000Z"))
 	var moved []Quarantined
 	var failed []error
 	for _, h := range chosen {
-		m := Quarantined{Finding: h}
-		part := cmp.Or(h.Part, workspace.Main)
-		if m.To, err = moveAside(ctx, partPath(plan, h.Part), h.Path, filepath.Join(aside, part), far); err != nil {
+		m, root := Quarantined{Finding: h}, plan.Workspace.Path
+		for _, w := range plan.Parts {
+			if w.Name == h.Part {
+				root = w.Path
+			}
+		}
+		if m.To, err = moveAside(ctx, root, h.Path, filepath.Join(aside, cmp.Or(h.Part, workspace.Main))); err != nil {
 			m.Error = err.Error()
 			failed = append(failed, fmt.Errorf("moving %q aside: %w", h.Path, err))
 		}
 		moved = append(moved, m)
 	}
 	return moved, errors.Join(failed...)
-}
-
-func (k *Keeper) quarantineDir(name string) string {
-	return filepath.Join(k.Places.State, "quarantine", name)
 }
 
 // endedFile holds the ended of a run.
@@ -113,15 +112,6 @@ func (k *Keeper) lookedAt(name string) (forage.Plan, Baselines, error) {
 		err = forage.WithHint(forage.Errorf(forage.ErrRefused, "%s is a run that has not ended", name), "its findings are shown when it has")
 	}
 	return forage.Plan{}, nil, err
-}
-
-func partPath(plan forage.Plan, part string) string {
-	for _, w := range plan.Parts {
-		if w.Name == part {
-			return w.Path
-		}
-	}
-	return plan.Workspace.Path
 }
 
 // choose returns the findings that the options ask for.
@@ -168,7 +158,7 @@ func findingsAt(found []Finding, paths []string) ([]Finding, error) {
 
 // moveAside moves what is at rel below the workspace root to the same path below aside, a folder of
 // ours, and returns where it is then. root is hostile, and changes: no link in it is followed.
-func moveAside(ctx context.Context, root, rel, aside string, far *farBudget) (string, error) {
+func moveAside(ctx context.Context, root, rel, aside string) (string, error) {
 	if rel == "." || path.Clean(rel) != rel || path.IsAbs(rel) {
 		return "", forage.Errorf(forage.ErrRefused, "%q can't be moved", rel)
 	}
@@ -190,7 +180,7 @@ func moveAside(ctx context.Context, root, rel, aside string, far *farBudget) (st
 	name := path.Base(rel)
 	err = unix.Renameat2(int(source.Fd()), name, int(target.Fd()), name, unix.RENAME_NOREPLACE)
 	if errors.Is(err, unix.EXDEV) {
-		err = moveFar(ctx, source, name, filepath.Join("/proc/self/fd", strconv.Itoa(int(target.Fd())), name), far)
+		err = moveFar(ctx, source, name, filepath.Join(aside, rel))
 	}
 	if err != nil {
 		return "", err
@@ -229,114 +219,16 @@ func openParent(top *os.File, rel string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path.Dir(rel)), nil
 }
 
-// farBudget bounds what one quarantine copies to another file system: holes in a file cost its
-// maker nothing, and the copy everything.
-type farBudget struct {
-	bytes   int64
-	entries int
-}
-
-func newFarBudget() *farBudget { return &farBudget{bytes: 8 << 30, entries: 1_000_000} }
-
-// maxFarDepth bounds how deep a folder may be that is copied: each on the way is open meanwhile.
-const maxFarDepth = 200
-
-// moveFar moves to another file system: what is at name gets a name that means nothing to any tool
-// at once, is copied, and only then removed. Of what can't be copied whole nothing is left at to.
-func moveFar(ctx context.Context, dir *os.File, name, to string, left *farBudget) error {
+// moveFar moves to another file system. What is at name gets a name that means nothing to any tool
+// at once; mv removes it when all is copied.
+func moveFar(ctx context.Context, dir *os.File, name, to string) error {
 	harmless := ".forage-quarantine-" + strconv.FormatInt(time.Now().UnixNano(), 36)
 	if err := unix.Renameat2(int(dir.Fd()), name, int(dir.Fd()), harmless, unix.RENAME_NOREPLACE); err != nil {
 		return err
 	}
-	if err := left.copy(ctx, int(dir.Fd()), harmless, to, 0); err != nil {
-		return errors.Join(fmt.Errorf("copying: %w (it is called %s now)", err, harmless), hostile.RemoveAll(to))
+	from := fmt.Sprintf("/proc/%d/fd/%d/%s", os.Getpid(), dir.Fd(), harmless)
+	if _, err := hostexec.Run(ctx, hostexec.Command{Argv: []string{"mv", "-T", from, to}, Timeout: SavePatience}); err != nil {
+		return fmt.Errorf("copying it to another file system: %w (it is called %s now)", err, harmless)
 	}
-	return hostile.RemoveAt(int(dir.Fd()), harmless, nil)
-}
-
-// copy copies a file, link or folder of dir to the new path to. Sockets and FIFOs have nothing in
-// them, and are left out. What is none of these is an error: it would be lost.
-func (b *farBudget) copy(ctx context.Context, dir int, name, to string, depth int) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if b.entries--; b.entries < 0 || depth > maxFarDepth {
-		return forage.Errorf(forage.ErrRefused, "there are too many files or folders to copy them to another file system")
-	}
-	var st unix.Stat_t
-	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return err
-	}
-	switch st.Mode & unix.S_IFMT {
-	case unix.S_IFLNK:
-		buf := make([]byte, unix.PathMax)
-		n, err := unix.Readlinkat(dir, name, buf)
-		if err != nil {
-			return err
-		}
-		return os.Symlink(string(buf[:n]), to)
-	case unix.S_IFREG:
-		return b.copyFile(ctx, dir, name, to)
-	case unix.S_IFDIR:
-		return b.copyFolder(ctx, dir, name, to, depth)
-	case unix.S_IFIFO, unix.S_IFSOCK:
-		return nil
-	default:
-		return forage.Errorf(forage.ErrRefused, "%q is neither a file, a folder nor a link", name)
-	}
-}
-
-func (b *farBudget) copyFile(ctx context.Context, dir int, name, to string) error {
-	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	from := os.NewFile(uintptr(fd), name)
-	defer from.Close()
-	info, err := from.Stat()
-	switch {
-	case err != nil:
-		return err
-	case !info.Mode().IsRegular():
-		return forage.Errorf(forage.ErrRefused, "%q is no file any more", name)
-	case info.Size() > b.bytes:
-		return forage.Errorf(forage.ErrRefused, "%q is too large to copy it to another file system", name)
-	}
-	file, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, info.Mode()&0o755|0o400)
-	if err != nil {
-		return err
-	}
-	stop := context.AfterFunc(ctx, func() { file.Close() })
-	n, err := io.Copy(file, io.LimitReader(from, info.Size())) // what is added meanwhile has a writer still
-	b.bytes -= n
-	if !stop() {
-		return context.Cause(ctx)
-	}
-	return errors.Join(err, file.Close())
-}
-
-func (b *farBudget) copyFolder(ctx context.Context, dir int, name, to string, depth int) error {
-	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	folder := os.NewFile(uintptr(fd), name)
-	defer folder.Close()
-	if err := os.Mkdir(to, 0o700); err != nil {
-		return err
-	}
-	for {
-		names, err := folder.Readdirnames(1024)
-		for _, inner := range names {
-			if err := b.copy(ctx, fd, inner, filepath.Join(to, inner), depth+1); err != nil {
-				return err
-			}
-		}
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
+	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"forage"
+	"forage/internal/store"
 	"forage/internal/term"
 	"forage/internal/workspace"
 	"forage/internal/workspace/gitrepo"
@@ -218,4 +219,40 @@ func WayToTake(name string, w forage.Workspace) string {
 		return fmt.Sprintf("`git fetch %s %s`, in a repository of yours, brings its commits", term.ShellWord(w.Repository.Store), w.Branch)
 	}
 	return "`forage-ctl apply " + name + "` brings it into your repository"
+}
+
+// Shown is what a list says of a workspace.
+type Shown struct {
+	Unsaved *bool  // nil: not known in time, or there is nothing to compare with
+	Branch  string // that the commits are on; "" where it was not made yet
+}
+
+// Shown brings commits to where the user looks for them, and says whether work is left that
+// would be lost. Where commits can't be brought, status says why.
+func (k *Keeper) Shown(ctx context.Context, record store.Record) Shown {
+	ctx, looked := within(ctx, ShowPatience)
+	defer looked()
+	shown, known, unsaved := Shown{Branch: record.GitBranch}, false, false
+	for i, w := range record.Plan.Workspaces() {
+		provider, err := k.Workspaces.New(w.Mode)
+		if err != nil {
+			return shown
+		}
+		update, err := provider.Update(ctx, w)
+		if i == 0 && w.Mode == forage.WorkspaceDirect && err == nil && update.After == "" { // it is made for the first commit
+			shown.Branch = ""
+		}
+		if w.Repository == nil || w.ReadOnly || record.Phase == forage.PhaseCreating || record.Phase == forage.PhaseRemoving {
+			continue
+		}
+		status, err := k.saidOf(ctx, provider, w)
+		if err != nil {
+			return shown
+		}
+		known, unsaved = true, unsaved || status.Unsaved()
+	}
+	if known {
+		shown.Unsaved = &unsaved
+	}
+	return shown
 }

@@ -1,0 +1,222 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"forage"
+	"forage/internal/sandbox"
+	"forage/internal/sandbox/plan"
+	"forage/internal/term"
+)
+
+func newRun(a *app) *cobra.Command {
+	o := plan.Options{Ephemeral: true}
+	var in terminal
+	var keep string
+	var print bool
+	c := command("run", cobra.ArbitraryArgs, func(c *cobra.Command, args []string) error {
+		if err := notEmpty(c, "keep"); err != nil {
+			return err
+		}
+		if keep != "" && cmp.Or(o.Name, keep) != keep {
+			return usageError(c, "--name %s and --keep %s: --keep says the name too", o.Name, keep)
+		}
+		o.Name, o.Keep, o.Command = cmp.Or(keep, o.Name), keep != "", args
+		if len(args) == 0 && !print {
+			return usageError(c, "which command?")
+		}
+		if c.Flags().Changed("timeout") && o.Timeout <= 0 {
+			return usageError(c, "--timeout %s: must be more than nothing", o.Timeout)
+		}
+		service, err := a.forSandbox(c, &o)
+		if err = firstError(in.check(c), err); err != nil {
+			return err
+		}
+		if print {
+			return a.printPlan(c.Context(), service, o, func(p forage.Plan) any { return p.Spec })
+		}
+		a.status, err = service.Run(c.Context(), o, in.stdio(a))
+		return err
+	})
+	a.sandboxFlags(c, &o)
+	flags := c.Flags()
+	flags.SetInterspersed(false) // what follows the first word is the command's, with or without `--`
+	flags.StringVar(&o.Name, "name", "", "call the sandbox `NAME` (default: one is made up)")
+	flags.StringVar(&keep, "keep", "", "keep the sandbox, stopped and with its home, as `NAME`")
+	flags.DurationVar(&o.Timeout, "timeout", 0, "end the command after `DURATION` (90s, 5m), with exit status 124")
+	flags.BoolVar(&print, "print-effective-config", false, "print what would be enforced as JSON and start nothing")
+	in.add(c)
+	return c
+}
+
+func newUp(a *app) *cobra.Command {
+	var o plan.Options
+	var f format
+	var dryRun bool
+	c := command("up", cobra.ArbitraryArgs, func(c *cobra.Command, args []string) error {
+		names, command, dashed := splitCommand(c, args)
+		if err := oneName(c, names); err != nil {
+			return err
+		}
+		if dashed && len(command) == 0 {
+			return usageError(c, "which command?")
+		}
+		o.Name, o.Command = names[0], command
+		service, err := a.forSandbox(c, &o)
+		if err != nil {
+			return err
+		}
+		if dryRun {
+			return a.printPlan(c.Context(), service, o, func(p forage.Plan) any { return p })
+		}
+		status, err := service.Up(c.Context(), o)
+		return a.printUp(f, status, err)
+	})
+	a.sandboxFlags(c, &o)
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "print the plan as JSON and do nothing")
+	f.add(c)
+	return c
+}
+
+// forSandbox opens the service for a command with sandboxFlags.
+func (a *app) forSandbox(c *cobra.Command, o *plan.Options) (*sandbox.Service, error) {
+	if err := notEmpty(c, "workspace", "git-worktree", "repo", "clone", "branch"); err != nil {
+		return nil, err
+	}
+	if a.interactive() {
+		o.Confirm = a.confirm
+	}
+	return a.service()
+}
+
+// printPlan prints what a plan decides, and starts nothing.
+func (a *app) printPlan(ctx context.Context, service *sandbox.Service, o plan.Options, part func(forage.Plan) any) error {
+	made, err := service.Plan(ctx, o)
+	if err != nil {
+		return err
+	}
+	a.notes(made.Notes)
+	if made.Missing != nil {
+		a.note(made.Missing.Error() + ": " + forage.Hint(made.Missing))
+	}
+	return term.JSON(a.out, part(made.Plan))
+}
+
+// printUp prints a sandbox that was made, unless that failed.
+func (a *app) printUp(f format, status sandbox.Status, err error) error {
+	if err != nil {
+		return err
+	}
+	return f.show(a, status, func() error {
+		lines := fmt.Sprintf("%s is %s, with %s at /workspace\n", status.Name, status.Status, term.Escape(status.Workspace))
+		for _, w := range status.Plan.Workspaces() {
+			if w.Branch != "" && w.Source != "" && w.Mode != forage.WorkspaceJJ {
+				lines += fmt.Sprintf("commits: on %s, from %s\n", term.Escape(w.Branch), term.Escape(w.Source))
+			}
+		}
+		return a.write(lines + "attach: forage-ctl ssh " + status.Name + "\n")
+	})
+}
+
+func newStart(a *app) *cobra.Command {
+	return a.named("start", a.service, func(c *cobra.Command, s *sandbox.Service, name string) error {
+		return s.Start(c.Context(), name)
+	})
+}
+
+func newStop(a *app) *cobra.Command {
+	return a.named("stop", a.serviceAnyway, func(c *cobra.Command, s *sandbox.Service, name string) error {
+		return s.Stop(c.Context(), name)
+	})
+}
+
+func newRestart(a *app) *cobra.Command {
+	return a.named("restart", a.service, func(c *cobra.Command, s *sandbox.Service, name string) error {
+		if err := s.Stop(c.Context(), name); err != nil {
+			return err
+		}
+		return s.Start(c.Context(), name)
+	})
+}
+
+func newReset(a *app) *cobra.Command {
+	return a.named("reset", a.service, func(c *cobra.Command, s *sandbox.Service, name string) error {
+		return s.Reset(c.Context(), name)
+	})
+}
+
+func newDown(a *app) *cobra.Command {
+	var all, force bool
+	c := command("down", nil, func(c *cobra.Command, names []string) error {
+		service, err := a.serviceAnyway()
+		if err != nil {
+			return err
+		}
+		var failed []error
+		if all { // those whose records can be read, whatever is wrong with others
+			names, err = service.Names()
+			failed = append(failed, err)
+		}
+		for _, name := range names {
+			failed = append(failed, service.Down(c.Context(), name, force))
+		}
+		return errors.Join(failed...)
+	})
+	c.Args = func(c *cobra.Command, args []string) error {
+		if all == (len(args) > 0) {
+			return usageError(c, "give either names or --all")
+		}
+		return names(c, args)
+	}
+	c.ValidArgsFunction = a.completeNames
+	c.Flags().BoolVar(&all, "all", false, "remove every sandbox")
+	c.Flags().BoolVarP(&force, "force", "f", false, "also with unsaved work, which is kept for 30 days, or without a readable record")
+	return c
+}
+
+func newFork(a *app) *cobra.Command {
+	var f format
+	c := command("fork", nil, func(c *cobra.Command, args []string) error {
+		service, err := a.service()
+		if err != nil {
+			return err
+		}
+		status, err := service.Fork(c.Context(), args[0], args[1])
+		return a.printUp(f, status, err)
+	})
+	c.Args = func(c *cobra.Command, args []string) error {
+		if len(args) != 2 {
+			return usageError(c, "which sandbox, and what is the new one called?")
+		}
+		return names(c, args)
+	}
+	c.ValidArgsFunction = a.completeName
+	f.add(c)
+	return c
+}
+
+func newGC(a *app) *cobra.Command {
+	var dryRun bool
+	var f format
+	c := a.unnamed("gc", a.serviceAnyway, func(c *cobra.Command, s *sandbox.Service) error {
+		actions, err := s.GC(c.Context(), dryRun)
+		return firstError(err, f.show(a, actions, func() error {
+			for _, action := range actions {
+				line := term.Escape(action.What)
+				if action.Sandbox != "" { // else it belongs to no one sandbox
+					line = term.Escape(action.Sandbox) + ": " + line
+				}
+				fmt.Fprintln(a.out, line)
+			}
+			return nil
+		}))
+	})
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be done and do nothing")
+	f.add(c)
+	return c
+}
