@@ -14,9 +14,10 @@ import (
 	"forage"
 )
 
-// A file of a repository may be in a folder that a sandbox writes to: below a submodule, or in a repository that an agent has
-// made. A FIFO or a file without an end may stand in its place, at any moment. So a name is only opened, which waits for
-// nobody, and everything else is asked of what is open then.
+// A file of a repository may be in a folder that a sandbox writes to: below a submodule, or in a
+// repository that an agent has made. A FIFO or a file without an end may stand in its place, at any
+// moment. So a name is only opened, which waits for nobody, and everything else is asked of what is
+// open then.
 
 // openFile opens what ReadFile reads.
 func openFile(path string, flags int, limit int64) (*os.File, fs.FileInfo, error) {
@@ -93,17 +94,19 @@ func CopyFile(from, to string, limit int64) error {
 	return errors.Join(err, target.Close(), os.Chtimes(to, info.ModTime(), info.ModTime()))
 }
 
-// racyMargin is for how long a file has to have been left alone for its times to tell it from what is written to it next: they are as
-// coarse as the clock tick, and on some file systems as seconds.
+// racyMargin is for how long a file has to have been left alone for its times to tell it from what
+// is written to it next: they are as coarse as the clock tick, and on some file systems as seconds.
 const racyMargin = 2 * time.Second
 
-// Racy says whether what is looked at now was changed so short a time ago that another change may leave it the same times.
+// Racy says whether what is looked at now was changed so short a time ago that another change may
+// leave it the same times.
 func Racy(changed unix.Timespec, now time.Time) bool {
 	return !time.Unix(changed.Unix()).Before(now.Add(-racyMargin))
 }
 
-// OpenFolder opens a folder of a workspace, whose path has had its links resolved: a link that has come to be on the way since is
-// not followed. Whoever works in a folder of another user's would otherwise work wherever that user has it lead.
+// OpenFolder opens a folder of a workspace, whose path has had its links resolved: a link that has
+// come to be on the way since is not followed. Whoever works in a folder of another user's would
+// otherwise work wherever that user has it lead.
 func OpenFolder(path string) (*os.File, error) {
 	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{
 		Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC | unix.O_NONBLOCK, Resolve: unix.RESOLVE_NO_SYMLINKS,
@@ -118,7 +121,8 @@ func OpenFolder(path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// Permit gives the owner of a folder these permissions, if they were taken away inside. A link at path is refused.
+// Permit gives the owner of a folder these permissions, if they were taken away inside. A link at
+// path is refused.
 func Permit(path string, bits uint32) error {
 	path = filepath.Join(Resolved(filepath.Dir(path)), filepath.Base(path))
 	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})

@@ -14,9 +14,10 @@ import (
 	"forage"
 )
 
-// CheckOwner refuses with forage.ErrRefused, when root calls, paths in which somebody else has a say: root would leave files
-// there that its owner can't change, and a link that the owner puts in its place would have root write wherever it leads. What root
-// alone can change on the way to one stays what it is when this has looked at it. Everybody else is held by the kernel.
+// CheckOwner refuses with forage.ErrRefused, when root calls, paths in which somebody else has a
+// say: root would leave files there that its owner can't change, and a link that the owner puts in
+// its place would have root write wherever it leads. What root alone can change on the way to one
+// stays what it is when this has looked at it. Everybody else is held by the kernel.
 func CheckOwner(paths ...string) error {
 	if os.Geteuid() != 0 {
 		return nil
@@ -41,7 +42,8 @@ func checkOwner(path string, caller uint32) error {
 	return checkWay(real, caller)
 }
 
-// checkWay looks at each step of path, from the root of the file system on: who can't change one can't replace the next.
+// checkWay looks at each step of path, from the root of the file system on: who can't change one
+// can't replace the next.
 func checkWay(path string, caller uint32) error {
 	if err := checkStep(path, path, caller); err != nil {
 		return err // which says more than what is said of the way there

@@ -70,7 +70,8 @@ func TestCheckOwner(t *testing.T) {
 	}
 }
 
-// TestCheckOwnerOnTheWay: what is root's in the folder of somebody who can replace it, and behind a link of theirs.
+// TestCheckOwnerOnTheWay: what is root's in the folder of somebody who can replace it, and behind a
+// link of theirs.
 func TestCheckOwnerOnTheWay(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can make files of others")

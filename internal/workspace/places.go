@@ -42,8 +42,8 @@ func Free(paths ...string) error {
 	return nil
 }
 
-// MakeScratch makes a folder below scratch, which is made too, for as long as a call takes. It is named KIND-PID-RANDOM,
-// so that what a killed process left can be told.
+// MakeScratch makes a folder below scratch, which is made too, for as long as a call takes. It is
+// named KIND-PID-RANDOM, so that what a killed process left can be told.
 func MakeScratch(scratch, kind string) (dir string, err error) {
 	if err = os.MkdirAll(scratch, 0o700); err == nil {
 		dir, err = os.MkdirTemp(scratch, fmt.Sprintf("%s-%d-", kind, os.Getpid()))
@@ -54,7 +54,8 @@ func MakeScratch(scratch, kind string) (dir string, err error) {
 	return dir, nil
 }
 
-// scratchKept is how long a scratch folder stays when its name doesn't tell whether its process has ended. No call takes as long.
+// scratchKept is how long a scratch folder stays when its name doesn't tell whether its process has
+// ended. No call takes as long.
 const scratchKept = 24 * time.Hour
 
 // AbandonedScratch lists the folders below scratch whose processes have ended.
@@ -86,11 +87,12 @@ func Abandoned(name string) bool {
 	return err == nil && pid > 0 && errors.Is(unix.Kill(pid, 0), unix.ESRCH)
 }
 
-// lockPause is how long to wait before asking for a lock again: flock(2) can't be waited for and given up.
+// lockPause is how long to wait before asking for a lock again: flock(2) can't be waited for and
+// given up.
 const lockPause = 10 * time.Millisecond
 
-// Lock waits until nobody else has the lock that the file stands for, which is made and stays. The kernel gives it up when the
-// process ends.
+// Lock waits until nobody else has the lock that the file stands for, which is made and stays. The
+// kernel gives it up when the process ends.
 func Lock(ctx context.Context, file string) (unlock func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return nil, err
@@ -105,12 +107,12 @@ func Lock(ctx context.Context, file string) (unlock func(), err error) {
 	return func() { _ = held.Close() }, nil
 }
 
-// lockPatience is how long a lock is waited for. What is done under one takes moments or, of the greatest repositories, minutes; who
-// was stopped meanwhile (Ctrl-Z) never lets go of it.
+// lockPatience is how long a lock is waited for. What is done under one takes moments or, of the
+// greatest repositories, minutes; who was stopped meanwhile (Ctrl-Z) never lets go of it.
 const lockPatience = 10 * time.Minute
 
-// Flock waits for a lock of flock(2) on an open file: how is unix.LOCK_EX or unix.LOCK_SH. forage.ErrRefused: somebody never lets
-// go of it.
+// Flock waits for a lock of flock(2) on an open file: how is unix.LOCK_EX or unix.LOCK_SH.
+// forage.ErrRefused: somebody never lets go of it.
 func Flock(ctx context.Context, file *os.File, how int) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, lockPatience, forage.WithHint(
 		forage.Errorf(forage.ErrRefused, "another process has not let go of %s within %v", file.Name(), lockPatience),

@@ -14,8 +14,8 @@ import (
 	"forage/internal/workspace/worktree"
 )
 
-// TestNothingThatARepositoryNamesIsExecuted goes through the life of a workspace of a repository whose
-// configuration, attributes and hooks name programs wherever git knows a place for one.
+// TestNothingThatARepositoryNamesIsExecuted goes through the life of a workspace of a repository
+// whose configuration, attributes and hooks name programs wherever git knows a place for one.
 func TestNothingThatARepositoryNamesIsExecuted(t *testing.T) {
 	for name, make := range map[string]func(workspace.Places) workspace.Provider{
 		"direct":       func(p workspace.Places) workspace.Provider { return direct.Provider{Places: p} },
@@ -59,7 +59,8 @@ func TestNothingThatARepositoryNamesIsExecuted(t *testing.T) {
 	}
 }
 
-// trapped is a repository with files that filters apply to, a populated submodule and changes that aren't committed.
+// trapped is a repository with files that filters apply to, a populated submodule and changes that
+// aren't committed.
 func trapped(t *testing.T) *testgit.Repo {
 	t.Helper()
 	dir := t.TempDir()

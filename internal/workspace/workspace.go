@@ -23,10 +23,11 @@ type Provider interface {
 	// Create makes what Plan decided. When it fails, what it made is undone. What a crash
 	// left of an earlier try is no hindrance.
 	Create(ctx context.Context, w forage.Workspace) error
-	// Update brings the host's side up to date: the commits that were made inside,
-	// checked, to Branch. It runs nothing that came from inside, and is safe beside a running sandbox.
+	// Update brings the host's side up to date: the commits that were made inside, checked, to
+	// Branch. It runs nothing that came from inside, and is safe beside a running sandbox.
 	Update(ctx context.Context, w forage.Workspace) (Update, error)
-	// Status says what of the work is nowhere but in the workspace and on its branch. It doesn't update.
+	// Status says what of the work is nowhere but in the workspace and on its branch. It doesn't
+	// update.
 	Status(ctx context.Context, w forage.Workspace) (Status, error)
 	// Remove takes away what Create made. What is absent is as good as removed.
 	Remove(ctx context.Context, w forage.Workspace, how Removal) ([]Recovery, error)
@@ -38,13 +39,16 @@ type Removal int
 // The ways of removing.
 const (
 	RemoveSaved Removal = iota // refuses with ErrRefused when work would be lost, says which, and changes nothing
-	// RemoveChecked is RemoveSaved for a caller to whom Status has just said that nothing would be lost: it isn't asked again.
+	// RemoveChecked is RemoveSaved for a caller to whom Status has just said that nothing would be
+	// lost: it isn't asked again.
 	RemoveChecked
 	RemoveForced // keeps that work for RecoveryKept, and says where
-	// RemoveButBranch is for the end of a run: Branch stays while it has commits that nothing else has, and the rest
-	// is kept as with RemoveForced. The Recovery of a branch that stays has its full name as Ref.
+	// RemoveButBranch is for the end of a run: Branch stays while it has commits that nothing else
+	// has, and the rest is kept as with RemoveForced. The Recovery of a branch that stays has its
+	// full name as Ref.
 	RemoveButBranch
-	// RemoveUnused is for a creation that was interrupted before anything ran inside: there is no work to look for.
+	// RemoveUnused is for a creation that was interrupted before anything ran inside: there is no
+	// work to look for.
 	RemoveUnused
 )
 
@@ -98,7 +102,8 @@ func (p Places) Repository(sandbox, part string) string {
 // Recovery is the folder for what is kept of removed sandboxes while it can be recovered.
 func (p Places) Recovery() string { return filepath.Join(p.Repositories, recoveryFolder) }
 
-// Kept is a path in Recovery for what was removed of a sandbox at a time; the name ends with what it is.
+// Kept is a path in Recovery for what was removed of a sandbox at a time; the name ends with what
+// it is.
 func (p Places) Kept(sandbox string, at time.Time, what string) string {
 	return filepath.Join(p.Recovery(), sandbox+"."+at.UTC().Format("20060102T150405.000000000Z")+"."+what)
 }
@@ -132,27 +137,32 @@ type Update struct {
 
 // Status is the work in a workspace that would be lost with it.
 type Status struct {
-	// Uncommitted are files with changes that no commit has, relative to the workspace, at
-	// most MaxListed; UncommittedCount is how many there are. Of the user's own folder: what is only staged.
+	// Uncommitted are files with changes that no commit has, relative to the workspace, at most
+	// MaxListed; UncommittedCount is how many there are. Of the user's own folder: what is only
+	// staged.
 	Uncommitted      []string `json:"uncommitted,omitempty"`
 	UncommittedCount int      `json:"uncommittedCount,omitempty"`
-	// Commits are on no branch, tag or remote of the host's repository but Branch: newest first, at most MaxListed.
+	// Commits are on no branch, tag or remote of the host's repository but Branch: newest first, at
+	// most MaxListed.
 	Commits      []Commit `json:"commits,omitempty"`
 	CommitsCount int      `json:"commitsCount,omitempty"`
-	// Submodules are those of the user's own folder, relative to it, on whose Branch some of Commits are; InSubmodules is how many.
+	// Submodules are those of the user's own folder, relative to it, on whose Branch some of
+	// Commits are; InSubmodules is how many.
 	Submodules   []string `json:"submodules,omitempty"`
 	InSubmodules int      `json:"inSubmodules,omitempty"`
 	// Elsewhere are refs of the private metadata (other branches, stashes, tags) with commits that
 	// the host's repository does not have at all.
 	Elsewhere []string `json:"elsewhere,omitempty"`
-	// Apart is what is checked out inside, a branch or a commit, if it does not go on from the sandbox's own branch, so that
-	// Branch does not follow it. Merge is a branch, or commit, inside that, merged there, has commits of Elsewhere come to Branch.
+	// Apart is what is checked out inside, a branch or a commit, if it does not go on from the
+	// sandbox's own branch, so that Branch does not follow it. Merge is a branch, or commit, inside
+	// that, merged there, has commits of Elsewhere come to Branch.
 	Apart string `json:"apart,omitempty"`
 	Merge string `json:"merge,omitempty"`
-	// Unrelated: it has no history in common with what it is to be merged into, which git wants to be told.
+	// Unrelated: it has no history in common with what it is to be merged into, which git wants to
+	// be told.
 	Unrelated bool `json:"unrelated,omitempty"`
-	// Problem says why one of these is not known or can't be brought to the host: the repository has
-	// moved, the branch was changed on the host. The work is then treated as unsaved.
+	// Problem says why one of these is not known or can't be brought to the host: the repository
+	// has moved, the branch was changed on the host. The work is then treated as unsaved.
 	Problem string `json:"problem,omitempty"`
 }
 
@@ -171,6 +181,7 @@ type Recovery struct {
 	Ref     string    `json:"ref,omitempty"`
 	Folder  string    `json:"folder,omitempty"` // or a folder, where there is no repository to keep it
 	Made    time.Time `json:"made"`
-	// Left is a removed worktree of a repository that was gone, and that still lists it: see gitrepo.StillListed.
+	// Left is a removed worktree of a repository that was gone, and that still lists it: see
+	// gitrepo.StillListed.
 	Left *forage.Workspace `json:"left,omitempty"`
 }

@@ -1,6 +1,6 @@
-// Package clone is the clone workspace.Provider: a private clone whose repository on the host is Forage's own. A local source
-// lends its objects and isn't changed; from anywhere else it is fetched. On top of that repository it is
-// what package worktree makes.
+// Package clone is the clone workspace.Provider: a private clone whose repository on the host is
+// Forage's own. A local source lends its objects and isn't changed; from anywhere else it is
+// fetched. On top of that repository it is what package worktree makes.
 package clone
 
 import (
@@ -187,7 +187,8 @@ func (p Provider) follow(ctx context.Context, w forage.Workspace) error {
 	return gitrepo.Follow(ctx, store, source, p.Places.Scratch)
 }
 
-// Remove takes away the clone. Work that is kept stays in the clone's own repository, which is moved aside: the source isn't changed.
+// Remove takes away the clone. Work that is kept stays in the clone's own repository, which is
+// moved aside: the source isn't changed.
 func (p Provider) Remove(ctx context.Context, w forage.Workspace, how workspace.Removal) ([]workspace.Recovery, error) {
 	if how == workspace.RemoveUnused || worktree.Ending(w) {
 		return nil, takeAway(w)
@@ -225,7 +226,8 @@ func takeAway(w forage.Workspace) error {
 	return gitrepo.RemovePrivate(*w.Repository)
 }
 
-// askPatience is how long a remote may take to say what it has by now: some accept a connection and never say anything.
+// askPatience is how long a remote may take to say what it has by now: some accept a connection and
+// never say anything.
 var askPatience = time.Minute
 
 // askRemote looks whether commits that seem to be nowhere else were pushed meanwhile.

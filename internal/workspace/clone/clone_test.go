@@ -110,7 +110,8 @@ func TestFromAURL(t *testing.T) {
 	}
 }
 
-// TestARemoteThatDoesNotAnswerIsNotWaitedFor: a clone can be removed when where it is from is there and says nothing.
+// TestARemoteThatDoesNotAnswerIsNotWaitedFor: a clone can be removed when where it is from is there
+// and says nothing.
 func TestARemoteThatDoesNotAnswerIsNotWaitedFor(t *testing.T) {
 	server := testgit.NewServer(t)
 	server.Repo(t, "repo.git")

@@ -1,6 +1,7 @@
-// Package direct mounts the user's own folder at /workspace. In the folder itself it makes nothing; a repository
-// that is at its root gets private metadata, which is mounted over the user's own inside. It refuses
-// folders that would show the sandbox more than a project, or let it write to a repository's metadata.
+// Package direct mounts the user's own folder at /workspace. In the folder itself it makes nothing;
+// a repository that is at its root gets private metadata, which is mounted over the user's own
+// inside. It refuses folders that would show the sandbox more than a project, or let it write to a
+// repository's metadata.
 package direct
 
 import (
@@ -116,7 +117,8 @@ func planGit(ctx context.Context, request workspace.Request, w *forage.Workspace
 	return planSubmodules(ctx, request, r, w)
 }
 
-// withoutGit looks at a folder without a repository of its own: it may still be in one, whose git enters submodules.
+// withoutGit looks at a folder without a repository of its own: it may still be in one, whose git
+// enters submodules.
 func withoutGit(ctx context.Context, request workspace.Request, w *forage.Workspace) error {
 	if _, err := os.Lstat(filepath.Join(w.Path, ".git")); err == nil {
 		return forage.WithHint(

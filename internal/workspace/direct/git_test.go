@@ -88,8 +88,8 @@ func TestSubmodulesWorkInside(t *testing.T) {
 	}
 }
 
-// TestSubmodulesAreNoWayOut has somebody inside put metadata that names programs wherever the user's git
-// looks for that of a submodule.
+// TestSubmodulesAreNoWayOut has somebody inside put metadata that names programs wherever the
+// user's git looks for that of a submodule.
 func TestSubmodulesAreNoWayOut(t *testing.T) {
 	t.Parallel()
 	plant := `
@@ -190,7 +190,8 @@ func TestAnotherPlanOfTheSameSandboxKeepsItsBase(t *testing.T) {
 	}
 }
 
-// What is only staged is in the index inside alone, also where the files are the user's own. What the user had staged is the user's.
+// What is only staged is in the index inside alone, also where the files are the user's own. What
+// the user had staged is the user's.
 func TestStagedContentIsWork(t *testing.T) {
 	s := newSite(t)
 	repo := s.Repository(filepath.Join(workspacetest.Dir(t), "repo"))

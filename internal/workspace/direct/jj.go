@@ -10,8 +10,9 @@ import (
 	"forage/internal/workspace/jjrepo"
 )
 
-// planJJ covers the .jj at the root of the folder with a private one, if there is one. Where git and jj share a
-// repository, that is one more mount beside git's; elsewhere it is the whole of w's private metadata.
+// planJJ covers the .jj at the root of the folder with a private one, if there is one. Where git
+// and jj share a repository, that is one more mount beside git's; elsewhere it is the whole of w's
+// private metadata.
 func planJJ(ctx context.Context, request workspace.Request, w *forage.Workspace) (err error) {
 	r, err := jjrepo.Open(ctx, w.Path)
 	if errors.Is(err, jjrepo.ErrNoRepository) {
@@ -52,7 +53,8 @@ func isJJ(w forage.Workspace) bool {
 	return w.Repository != nil && w.Repository.Kind == forage.RepositoryJJ
 }
 
-// createJJ makes the private .jj; for a repository that jj alone has, the git directory below it as well.
+// createJJ makes the private .jj; for a repository that jj alone has, the git directory below it as
+// well.
 func (p Provider) createJJ(ctx context.Context, w forage.Workspace) error {
 	if !jjrepo.Has(w.Repository) {
 		return nil

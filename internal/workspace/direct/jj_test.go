@@ -10,7 +10,8 @@ import (
 	"forage/internal/workspace/workspacetest"
 )
 
-// TestJJ puts the user's own folder with a jj repository to the suite: of jj alone, and shared with git.
+// TestJJ puts the user's own folder with a jj repository to the suite: of jj alone, and shared with
+// git.
 func TestJJ(t *testing.T) {
 	t.Parallel()
 	for name, arg := range map[string]string{"alone": "--no-colocate", "colocated": "--colocate"} {
@@ -32,7 +33,8 @@ func TestJJ(t *testing.T) {
 	}
 }
 
-// TestOtherHeads has a head in a repository that git and jj share, which git is not at and no branch leads to.
+// TestOtherHeads has a head in a repository that git and jj share, which git is not at and no
+// branch leads to.
 func TestOtherHeads(t *testing.T) {
 	t.Parallel()
 	u := workspacetest.NewUser(t)

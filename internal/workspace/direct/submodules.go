@@ -19,10 +19,10 @@ import (
 // maxSubmodules bounds how many submodules a workspace may have: each costs mounts.
 const maxSubmodules = 200
 
-// planSubmodules covers the submodules of the user's folder. The user's git enters their folders, in a mere `git
-// status`, and runs what the configuration that it finds there names. So metadata that is there is mounted
-// over, as that of the workspace is; a folder in which there is none is read-only; and all folders on the way to them
-// are mounts too, which can't be renamed.
+// planSubmodules covers the submodules of the user's folder. The user's git enters their folders,
+// in a mere `git status`, and runs what the configuration that it finds there names. So metadata
+// that is there is mounted over, as that of the workspace is; a folder in which there is none is
+// read-only; and all folders on the way to them are mounts too, which can't be renamed.
 func planSubmodules(ctx context.Context, request workspace.Request, r *gitrepo.Repository, w *forage.Workspace) error {
 	if w.ReadOnly {
 		return nil
@@ -32,7 +32,8 @@ func planSubmodules(ctx context.Context, request workspace.Request, r *gitrepo.R
 		return err
 	}
 	w.Repository.Mounts = append(p.mounts, w.Repository.Mounts...)
-	// What is the host's first: once the private .git covers it, its paths lead nowhere for who mounts one by one.
+	// What is the host's first: once the private .git covers it, its paths lead nowhere for who
+	// mounts one by one.
 	slices.SortStableFunc(w.Repository.Mounts, func(a, b forage.Mount) int {
 		return cmp.Compare(p.private(a), p.private(b))
 	})

@@ -1,6 +1,7 @@
-// Package jj is the jj workspace.Provider: a real workspace of the user's jj repository on the host, and
-// inside, over its .jj, a private jj repository that has the host's commits read-only. Between them jjrepo
-// imports. The host's workspace is the user's to use: nothing here ever moves it.
+// Package jj is the jj workspace.Provider: a real workspace of the user's jj repository on the
+// host, and inside, over its .jj, a private jj repository that has the host's commits read-only.
+// Between them jjrepo imports. The host's workspace is the user's to use: nothing here ever moves
+// it.
 package jj
 
 import (
@@ -127,9 +128,10 @@ func (p Provider) make(ctx context.Context, shadow *jjrepo.Shadow, w forage.Work
 	return shadow.CreatePrivate(ctx, w)
 }
 
-// noGit makes a .git in the working folder that leads nowhere. In a folder without one git takes the files HEAD, objects, refs and
-// config for a bare repository, and executes what that config says: an agent that makes them at the root of its workspace
-// would run commands in the prompt of whoever goes there. jj doesn't look at it.
+// noGit makes a .git in the working folder that leads nowhere. In a folder without one git takes
+// the files HEAD, objects, refs and config for a bare repository, and executes what that config
+// says: an agent that makes them at the root of its workspace would run commands in the prompt of
+// whoever goes there. jj doesn't look at it.
 func noGit(w forage.Workspace) error {
 	file, err := os.OpenFile(filepath.Join(w.Path, ".git"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
@@ -142,7 +144,8 @@ func noGit(w forage.Workspace) error {
 	return errors.Join(err, file.Close())
 }
 
-// Update brings finished commits to gitrepo.TipRef, which jj doesn't look at: nothing of the user's moves before `apply`.
+// Update brings finished commits to gitrepo.TipRef, which jj doesn't look at: nothing of the user's
+// moves before `apply`.
 func (p Provider) Update(ctx context.Context, w forage.Workspace) (workspace.Update, error) {
 	u, err := jjrepo.Update(ctx, w, p.Places.Scratch)
 	return u, wrap("bringing work from", w, err)

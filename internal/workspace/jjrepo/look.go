@@ -21,10 +21,12 @@ import (
 	"forage/internal/workspace/gitrepo"
 )
 
-// The private repository was written inside. Nothing on the host reads it: jj is asked for its heads in a jail, which
-// sees it read-only, with a configuration and a git directory of ours. git then fetches them by their ids.
+// The private repository was written inside. Nothing on the host reads it: jj is asked for its
+// heads in a jail, which sees it read-only, with a configuration and a git directory of ours. git
+// then fetches them by their ids.
 
-// head is a commit that the private repository shows and no other visible one is based on, or a working copy.
+// head is a commit that the private repository shows and no other visible one is based on, or a
+// working copy.
 type head struct {
 	id      string
 	parents []string // without the root
@@ -48,8 +50,8 @@ const (
 	lookOutput    = 16 << 20
 )
 
-// operations are the last operations of a private repository, the newest first: one, but where jj has not merged those yet
-// that went on side by side.
+// operations are the last operations of a private repository, the newest first: one, but where jj
+// has not merged those yet that went on side by side.
 func operations(dir string) ([]string, error) {
 	_ = workspace.Permit(dir, 0o500) // else opening says why not
 	root, err := os.OpenRoot(dir)
@@ -82,7 +84,8 @@ func operations(dir string) ([]string, error) {
 	}), nil
 }
 
-// state is what jj's answer about a private repository depends on: whether the files are there, and its last operations.
+// state is what jj's answer about a private repository depends on: whether the files are there, and
+// its last operations.
 func state(w forage.Workspace) (string, error) {
 	last, err := operations(filepath.Join(w.Repository.Dir, jjFolder))
 	return fmt.Sprint(exists(w.Path), " ", strings.Join(last, " ")), err
@@ -96,7 +99,8 @@ func damaged(err error) error {
 		"inside, `jj status` says more, and `jj op log` with `jj op restore` leads back; `down --force` keeps all of it as it is")
 }
 
-// lookScript asks at each operation. jj waits for ever for a file that is a FIFO, and follows links.
+// lookScript asks at each operation. jj waits for ever for a file that is a FIFO, and follows
+// links.
 const lookScript = `[ -z "$(find "$1" ! -type f ! -type d -print -quit)" ] || { echo 'it has more than files and folders' >&2; exit 1; }
 revisions=$2 template=$3
 shift 3
@@ -104,7 +108,8 @@ for operation; do
 	jj --quiet --ignore-working-copy --at-operation "$operation" log --no-graph --revisions "$revisions" --template "$template"
 done`
 
-// ask has jj in a jail say the heads of w's private repository at those operations. Its index is one of ours, which is kept.
+// ask has jj in a jail say the heads of w's private repository at those operations. Its index is
+// one of ours, which is kept.
 func (s *Shadow) ask(ctx context.Context, w forage.Workspace, operations []string) ([]head, error) {
 	private, at := workspace.Resolved(w.Repository.Dir), workspace.Resolved(filepath.Join(s.Dir, "look"))
 	git, metadata, index := filepath.Join(at, "git"), filepath.Join(private, jjFolder), filepath.Join(private, "index")
@@ -162,8 +167,8 @@ func parseHeads(text string) ([]head, error) {
 	return all, nil
 }
 
-// current is the head that the sandbox's folder is at: of several operations, the newest one's. Where the workspace was renamed
-// inside it is the only working copy.
+// current is the head that the sandbox's folder is at: of several operations, the newest one's.
+// Where the workspace was renamed inside it is the only working copy.
 func current(all []head) (head, bool) {
 	if i := slices.IndexFunc(all, func(h head) bool { return h.here }); i >= 0 {
 		return all[i], true
@@ -206,8 +211,9 @@ func (s *Shadow) heads(ctx context.Context, w forage.Workspace) (gitrepo.Heads, 
 	return noted, nil
 }
 
-// finished is the commit that stands for the work: the working copy's, or its parent while it has no description. jj makes
-// such a commit of whatever is in the files, and replaces it with each command: it is only a copy of the files.
+// finished is the commit that stands for the work: the working copy's, or its parent while it has
+// no description. jj makes such a commit of whatever is in the files, and replaces it with each
+// command: it is only a copy of the files.
 func finished(at head) (work, copied string) {
 	switch {
 	case len(notRoot([]string{at.id})) == 0:
@@ -255,7 +261,8 @@ func (r *Repository) In(ctx context.Context, scratch string, f func(*Shadow) err
 	return errors.Join(f(s), s.Close())
 }
 
-// Look asks jj what there is to bring, to save and to keep, and notes it for gitrepo, which does so.
+// Look asks jj what there is to bring, to save and to keep, and notes it for gitrepo, which does
+// so.
 func Look(ctx context.Context, w forage.Workspace, scratch string) error {
 	return In(ctx, w, scratch, func(s *Shadow) error {
 		shown, err := s.shown(ctx, w)
@@ -271,7 +278,8 @@ func Look(ctx context.Context, w forage.Workspace, scratch string) error {
 	})
 }
 
-// Update is workspace.Provider.Update of what jj alone has: it looks only if jj has done something inside since.
+// Update is workspace.Provider.Update of what jj alone has: it looks only if jj has done something
+// inside since.
 func Update(ctx context.Context, w forage.Workspace, scratch string) (u workspace.Update, err error) {
 	if gitrepo.RemovalBegun(w) {
 		return u, nil

@@ -1,6 +1,6 @@
-// Package jjrepo is all that the host does with jj repositories, and the one place that starts jj. As
-// in gitrepo, our jj works in a shadow: a .jj folder of our own, without configuration, whose store is by
-// links that of the user's repository, and with a configuration file that we wrote.
+// Package jjrepo is all that the host does with jj repositories, and the one place that starts jj.
+// As in gitrepo, our jj works in a shadow: a .jj folder of our own, without configuration, whose
+// store is by links that of the user's repository, and with a configuration file that we wrote.
 package jjrepo
 
 import (
@@ -30,7 +30,8 @@ type Repository struct {
 // ErrNoRepository says that there is no jj repository at a path.
 var ErrNoRepository = errors.New("not a jj repository")
 
-// maxTable bounds a file that says something of each commit or file, in bytes: it is copied, not read.
+// maxTable bounds a file that says something of each commit or file, in bytes: it is copied, not
+// read.
 const maxTable = 4 << 30
 
 // Open looks at the workspace whose folder is path itself. ErrNoRepository, or, when root calls,

@@ -22,8 +22,8 @@ const (
 	jjFolder  = "jj"
 )
 
-// PlanPrivate decides how a private jj repository is laid out. It makes nothing. Its git directory is beside
-// the workspace: as with any second workspace of jj's, git knows nothing of it.
+// PlanPrivate decides how a private jj repository is laid out. It makes nothing. Its git directory
+// is beside the workspace: as with any second workspace of jj's, git knows nothing of it.
 func (r *Repository) PlanPrivate(l gitrepo.Layout) (*forage.Repository, error) {
 	l.Pointer = true
 	planned, err := r.Git.PlanPrivate(l, "")
@@ -49,9 +49,9 @@ func Has(r *forage.Repository) bool {
 // alone says whether jj alone has the repository of w.
 func alone(w forage.Workspace) bool { return w.Repository.Kind == forage.RepositoryJJ }
 
-// CreatePrivate makes the private jj repository of w, and the git directory below it if jj alone has the user's: else that is
-// there already. The bookmarks are the branches of that directory, the commits have the change ids that they have on the
-// host, the operation log begins here.
+// CreatePrivate makes the private jj repository of w, and the git directory below it if jj alone
+// has the user's: else that is there already. The bookmarks are the branches of that directory, the
+// commits have the change ids that they have on the host, the operation log begins here.
 func (s *Shadow) CreatePrivate(ctx context.Context, w forage.Workspace) (err error) {
 	if alone(w) {
 		refs, err := s.Refs(ctx)
@@ -90,7 +90,8 @@ func (s *Shadow) CreatePrivate(ctx context.Context, w forage.Workspace) (err err
 	err = errors.Join(
 		write(filepath.Join(made, "repo/store/git_target"), target(*w.Repository)),
 		write(filepath.Join(made, ".gitignore"), "/*\n"), // git's status shows nothing of it, as jj has it
-		// The tree of the user's working copy is that of the base: jj need not read the files again.
+		// The tree of the user's working copy is that of the base: jj need not read the files
+		// again.
 		workspace.CopyFile(filepath.Join(w.Path, ".jj/working_copy/tree_state"), filepath.Join(made, "working_copy/tree_state"), maxTable),
 		os.CopyFS(filepath.Join(w.Repository.Dir, "index"), os.DirFS(filepath.Join(made, "repo/index")))) // see ask
 	if err != nil {
@@ -99,8 +100,8 @@ func (s *Shadow) CreatePrivate(ctx context.Context, w forage.Workspace) (err err
 	return os.Rename(made, filepath.Join(w.Repository.Dir, jjFolder))
 }
 
-// baseRef leads to the commit that the work starts from, while the repository is made: jj takes in what refs lead to, and a
-// commit of the user's needs no bookmark.
+// baseRef leads to the commit that the work starts from, while the repository is made: jj takes in
+// what refs lead to, and a commit of the user's needs no bookmark.
 const baseRef = "refs/heads/forage-base"
 
 // initPrivate has jj make the repository in work, where no file is checked out.
@@ -144,8 +145,9 @@ func (s *Shadow) initPrivate(ctx context.Context, work string, w forage.Workspac
 		s.moveSettings(filepath.Join(work, ".jj/repo")))
 }
 
-// moveSettings brings the settings of a repository that jj has just made, such as what trunk() is, to the place in it that
-// every jj reads. Newer ones keep them in a folder of the user's, under a name that is in the repository.
+// moveSettings brings the settings of a repository that jj has just made, such as what trunk() is,
+// to the place in it that every jj reads. Newer ones keep them in a folder of the user's, under a
+// name that is in the repository.
 func (s *Shadow) moveSettings(repo string) error {
 	kept, err := filepath.Glob(filepath.Join(s.Dir, "jj/repos/*/config.toml"))
 	if err != nil || len(kept) != 1 {
@@ -163,8 +165,9 @@ func (s *Shadow) track(ctx context.Context, jj func(...string) error) error {
 	return jj(append([]string{"bookmark", "track", "--"}, tracked...)...)
 }
 
-// copyExtra copies what jj keeps beside git's objects: change ids of commits that say none themselves. What the new repository
-// had made up for them is dropped, and so is its index, which jj makes anew.
+// copyExtra copies what jj keeps beside git's objects: change ids of commits that say none
+// themselves. What the new repository had made up for them is dropped, and so is its index, which
+// jj makes anew.
 func (s *Shadow) copyExtra(repo string) error {
 	extra, index := filepath.Join(repo, "store/extra"), filepath.Join(repo, "index")
 	if err := errors.Join(os.RemoveAll(extra), os.RemoveAll(index), emptyIndex(index)); err != nil {

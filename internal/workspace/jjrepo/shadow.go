@@ -32,7 +32,8 @@ type Shadow struct {
 // workspace_store, in which jj would note paths as seen from the shadow.
 var shared = [...]string{"op_store", "op_heads", "submodule_store", "store/extra"}
 
-// Shadow makes one below scratch, which is made too if it isn't there. A change that a killed process of ours began is waited for.
+// Shadow makes one below scratch, which is made too if it isn't there. A change that a killed
+// process of ours began is waited for.
 func (r *Repository) Shadow(ctx context.Context, scratch string) (_ *Shadow, err error) {
 	if err := r.settled(ctx); err != nil {
 		return nil, err
@@ -56,11 +57,12 @@ func (r *Repository) Shadow(ctx context.Context, scratch string) (_ *Shadow, err
 		write(filepath.Join(s.Dir, "config.toml"), settings))
 }
 
-// checkout names the workspace that a shadow is, as a message of local_working_copy.proto: none that a repository has, so that
-// jj has no working copy to look after.
+// checkout names the workspace that a shadow is, as a message of local_working_copy.proto: none
+// that a repository has, so that jj has no working copy to look after.
 const checkout = "\x1a\x0dforage shadow"
 
-// layOut makes a .jj in dir over the operations of repo, an index, and the objects of git. It lacks its checkout.
+// layOut makes a .jj in dir over the operations of repo, an index, and the objects of git. It lacks
+// its checkout.
 func layOut(dir, repo, index, git string) error {
 	made, copied := filepath.Join(dir, ".jj/repo"), filepath.Join(dir, ".jj/working_copy")
 	err := errors.Join(os.MkdirAll(filepath.Join(made, "store"), 0o700), os.MkdirAll(copied, 0o700))
@@ -72,7 +74,8 @@ func layOut(dir, repo, index, git string) error {
 		write(filepath.Join(copied, "type"), "local"), write(filepath.Join(copied, "tree_state"), ""))
 }
 
-// own makes a folder that is, to jj, the user's own workspace, and returns it. It is for questions alone.
+// own makes a folder that is, to jj, the user's own workspace, and returns it. It is for questions
+// alone.
 func (s *Shadow) own() (string, error) {
 	dir := filepath.Join(s.Dir, "own")
 	if exists(dir) {
@@ -94,8 +97,8 @@ func (s *Shadow) Close() error {
 	return errors.Join(s.Git.Close(), os.RemoveAll(s.Dir))
 }
 
-// settings is all of our jj's configuration: it asks nobody, starts nothing, and rewrites no commit that a
-// ref stood for until now.
+// settings is all of our jj's configuration: it asks nobody, starts nothing, and rewrites no commit
+// that a ref stood for until now.
 const settings = `[operation]
 username = "forage"
 hostname = "forage"
@@ -127,14 +130,14 @@ resolving-conflicts = false
 // callTimeout bounds a jj command: a checkout of a big repository on a slow disk.
 const callTimeout = 10 * time.Minute
 
-// JJ runs a jj that only asks the repository for something in the shadow, and returns what it wrote to stdout. An error
-// has jj's own words, which may hold names from inside: escape them.
+// JJ runs a jj that only asks the repository for something in the shadow, and returns what it wrote
+// to stdout. An error has jj's own words, which may hold names from inside: escape them.
 func (s *Shadow) JJ(ctx context.Context, args ...string) (string, error) {
 	return s.run(ctx, s.Dir, hostexec.Command{Argv: args})
 }
 
-// run starts jj with nothing but our settings. Argv of the command are jj's arguments. It is quiet: one that outlives us gives up,
-// before its end, at the first word for which nobody is there.
+// run starts jj with nothing but our settings. Argv of the command are jj's arguments. It is quiet:
+// one that outlives us gives up, before its end, at the first word for which nobody is there.
 func (s *Shadow) run(ctx context.Context, dir string, c hostexec.Command) (string, error) {
 	args := c.Argv
 	c.Argv, c.Dir, c.Timeout = append([]string{"jj", "--quiet"}, args...), dir, callTimeout
@@ -149,7 +152,8 @@ func (s *Shadow) run(ctx context.Context, dir string, c hostexec.Command) (strin
 	return string(out.Stdout), err
 }
 
-// environment is all that jj sees of ours. It keeps the settings of a repository that it makes below dir.
+// environment is all that jj sees of ours. It keeps the settings of a repository that it makes
+// below dir.
 func environment(dir string) []string {
 	return []string{
 		"HOME=/nonexistent", "XDG_CONFIG_HOME=" + dir, "JJ_CONFIG=" + filepath.Join(dir, "config.toml"),
@@ -181,8 +185,9 @@ func (s *Shadow) Change(ctx context.Context, args ...string) error {
 // GitImport has jj take over what was done to git's branches.
 func (s *Shadow) GitImport(ctx context.Context) error { return s.Change(ctx, "git", "import") }
 
-// change runs a jj that is not killed with us: for a moment it has locks on git's refs that no other program would remove.
-// jj's own lock of the repository is held for as long as it runs: in a shadow it takes another one.
+// change runs a jj that is not killed with us: for a moment it has locks on git's refs that no
+// other program would remove. jj's own lock of the repository is held for as long as it runs: in a
+// shadow it takes another one.
 func (s *Shadow) change(ctx context.Context, args ...string) error {
 	held, err := s.Repository.lock(ctx, os.O_CREATE)
 	if err != nil {
@@ -228,8 +233,8 @@ func (r *Repository) lock(ctx context.Context, flags int) (*os.File, error) {
 // unlock does what jj does.
 func unlock(f *os.File) { _, _ = os.Remove(f.Name()), f.Close() }
 
-// Identity asks jj for the name and mail in the caller's own configuration, and no repository's: there is none at /.
-// "" where there is no jj, or nothing is set.
+// Identity asks jj for the name and mail in the caller's own configuration, and no repository's:
+// there is none at /. "" where there is no jj, or nothing is set.
 func Identity(ctx context.Context, home, xdg string) (name, email string) {
 	get := func(key string) string {
 		out, err := hostexec.Run(ctx, hostexec.Command{

@@ -13,7 +13,8 @@ import (
 	"forage/internal/workspace/gitrepo"
 )
 
-// WorkingCopies are the commits that the workspaces of the user's repository are at, by their names.
+// WorkingCopies are the commits that the workspaces of the user's repository are at, by their
+// names.
 func (s *Shadow) WorkingCopies(ctx context.Context) (map[string]string, error) {
 	return s.list(ctx, `name ++ "\t" ++ target.commit_id() ++ "\n"`, "workspace", "list")
 }
@@ -32,12 +33,14 @@ func (s *Shadow) list(ctx context.Context, template string, args ...string) (map
 	return all, err
 }
 
-// AddWorkspace makes a workspace of the repository in folder, which is made too, on top of a commit, with all files in it.
+// AddWorkspace makes a workspace of the repository in folder, which is made too, on top of a
+// commit, with all files in it.
 func (s *Shadow) AddWorkspace(ctx context.Context, name, folder, parent string) error {
 	if err := s.change(ctx, "workspace", "add", "--sparse-patterns=empty", "--name="+name, "--revision="+parent, "--", folder); err != nil {
 		return err
 	}
-	// The files take long, and change nothing of the repository: it can be killed in the midst of them.
+	// The files take long, and change nothing of the repository: it can be killed in the midst of
+	// them.
 	if _, err := s.run(ctx, folder, hostexec.Command{Argv: []string{"sparse", "reset"}}); err != nil {
 		return err
 	}
@@ -46,8 +49,8 @@ func (s *Shadow) AddWorkspace(ctx context.Context, name, folder, parent string) 
 		write(filepath.Join(folder, ".jj/.gitignore"), "/*\n"))     // nor does git see it: as jj has it where both are used
 }
 
-// ForgetWorkspace makes the repository forget the workspace in folder, and its commit if there is nothing in it. One that it doesn't
-// have is as good as forgotten.
+// ForgetWorkspace makes the repository forget the workspace in folder, and its commit if there is
+// nothing in it. One that it doesn't have is as good as forgotten.
 func (s *Shadow) ForgetWorkspace(ctx context.Context, name string) error {
 	all, err := s.WorkingCopies(ctx)
 	if err == nil && all[name] != "" {
@@ -61,8 +64,8 @@ func exactly(name string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(name) + `"`
 }
 
-// Start is the commit that a revision of jj's stands for; "" asks for the parent of the user's working copy. The
-// answer is "" for the root, which git has no commit for.
+// Start is the commit that a revision of jj's stands for; "" asks for the parent of the user's
+// working copy. The answer is "" for the root, which git has no commit for.
 func (s *Shadow) Start(ctx context.Context, revision string) (string, error) {
 	if strings.HasPrefix(revision, "-") || strings.ContainsAny(revision, "\x00\n") {
 		return "", forage.Errorf(forage.ErrUsage, "%q is not a revision", revision)
@@ -90,8 +93,9 @@ func (s *Shadow) Start(ctx context.Context, revision string) (string, error) {
 	return strings.Join(notRoot(commits), ""), nil
 }
 
-// Refs are what the private git directory has at first: git's, but for the branches, in whose place are jj's
-// bookmarks. They are the same only where somebody has exported them. A bookmark in conflict is at no one commit.
+// Refs are what the private git directory has at first: git's, but for the branches, in whose place
+// are jj's bookmarks. They are the same only where somebody has exported them. A bookmark in
+// conflict is at no one commit.
 func (s *Shadow) Refs(ctx context.Context) (gitrepo.Refs, error) {
 	refs, err := s.Repository.Git.Refs(ctx, s.scratch)
 	if err != nil {
@@ -112,7 +116,8 @@ func (s *Shadow) Refs(ctx context.Context) (gitrepo.Refs, error) {
 	return refs, err
 }
 
-// shown are the heads of what the user's jj shows, without the working copy of w's own workspace there.
+// shown are the heads of what the user's jj shows, without the working copy of w's own workspace
+// there.
 func (s *Shadow) shown(ctx context.Context, w forage.Workspace) ([]string, error) {
 	copies, err := s.WorkingCopies(ctx)
 	if err != nil {

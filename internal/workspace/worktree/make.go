@@ -13,8 +13,8 @@ import (
 	"forage/internal/workspace/gitrepo"
 )
 
-// creatingFile, in the private folder where the agent can't write, is there from the first moment of a creation to its
-// last. It has the commit that the branch starts from.
+// creatingFile, in the private folder where the agent can't write, is there from the first moment
+// of a creation to its last. It has the commit that the branch starts from.
 const creatingFile = "creating"
 
 // Build makes what Begin has noted, and notes that it is made. When it fails, what it made is left.
@@ -39,7 +39,8 @@ func Build(ctx context.Context, r *gitrepo.Repository, w forage.Workspace, scrat
 	return os.Remove(filepath.Join(w.Repository.Dir, creatingFile))
 }
 
-// describe is the worktree as gitrepo knows it. Its name in the repository is that of the branch, which is as unique.
+// describe is the worktree as gitrepo knows it. Its name in the repository is that of the branch,
+// which is as unique.
 func describe(w forage.Workspace) gitrepo.Worktree {
 	return gitrepo.Worktree{
 		Name: w.Branch, Path: w.Path, Branch: w.Branch, Base: w.Base, Empty: w.Empty,
@@ -71,8 +72,9 @@ func Interrupted(w forage.Workspace) bool {
 	return ok
 }
 
-// removeUnused takes away what Create made, finished or not, before anything was done with it. A worktree that the
-// repository knows to be in our folder was made by us, even if a crash took all other signs of it.
+// removeUnused takes away what Create made, finished or not, before anything was done with it. A
+// worktree that the repository knows to be in our folder was made by us, even if a crash took all
+// other signs of it.
 func removeUnused(ctx context.Context, r *gitrepo.Repository, w forage.Workspace, scratch string) error {
 	_, ours := r.WorktreeAt(w.Branch, w.Path)
 	if _, err := os.Lstat(w.Repository.Dir); errors.Is(err, fs.ErrNotExist) && !ours {
@@ -104,7 +106,8 @@ func unmake(ctx context.Context, r *gitrepo.Repository, w forage.Workspace, at, 
 	return s.DeleteBranch(ctx, w.Branch, gitrepo.LastImported(w, at))
 }
 
-// free refuses a branch, a worktree or folders that are taken already, unless an interrupted creation of w left them.
+// free refuses a branch, a worktree or folders that are taken already, unless an interrupted
+// creation of w left them.
 func free(ctx context.Context, r *gitrepo.Repository, w forage.Workspace, scratch string) error {
 	if Interrupted(w) {
 		return nil

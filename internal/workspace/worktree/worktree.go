@@ -1,6 +1,6 @@
-// Package worktree is the git-worktree workspace.Provider: a real worktree of the user's repository on a branch
-// of its own, with private metadata over its .git inside. It is not for reading what was made inside: that is
-// package gitrepo.
+// Package worktree is the git-worktree workspace.Provider: a real worktree of the user's repository
+// on a branch of its own, with private metadata over its .git inside. It is not for reading what
+// was made inside: that is package gitrepo.
 package worktree
 
 import (
@@ -84,7 +84,8 @@ func (p Provider) Create(ctx context.Context, w forage.Workspace) error {
 	return nil
 }
 
-// Update imports the commits that were made inside, and shows the user's branches there as they are now.
+// Update imports the commits that were made inside, and shows the user's branches there as they are
+// now.
 func (p Provider) Update(ctx context.Context, w forage.Workspace) (workspace.Update, error) {
 	if Ending(w) {
 		return workspace.Update{}, nil
@@ -132,5 +133,6 @@ func (p Provider) Remove(ctx context.Context, w forage.Workspace, how workspace.
 	return kept, err
 }
 
-// Ending says whether nothing of w is to be lost: it is in being made, or in being removed, or it was.
+// Ending says whether nothing of w is to be lost: it is in being made, or in being removed, or it
+// was.
 func Ending(w forage.Workspace) bool { return Interrupted(w) || gitrepo.RemovalBegun(w) }

@@ -71,8 +71,8 @@ func TestTheHostsWorktreeIsWhole(t *testing.T) {
 	}
 }
 
-// TestTheFirstStatusInsideHasNothingToDo: git would write the index anew if any of the times and numbers in it
-// were not those of the files.
+// TestTheFirstStatusInsideHasNothingToDo: git would write the index anew if any of the times and
+// numbers in it were not those of the files.
 func TestTheFirstStatusInsideHasNothingToDo(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -152,7 +152,8 @@ func TestWhatIsTakenIsRefused(t *testing.T) {
 	}
 }
 
-// TestWhatAKillLeft has a creation and a removal end between two of the files that stand for the worktree in the repository.
+// TestWhatAKillLeft has a creation and a removal end between two of the files that stand for the
+// worktree in the repository.
 func TestWhatAKillLeft(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -194,7 +195,8 @@ func TestAnotherPlanOfTheSameSandboxKeepsItsBase(t *testing.T) {
 	}
 }
 
-// TestSubmodulesAreNotEntered has somebody inside make a submodule of which the repository's git would execute the configuration.
+// TestSubmodulesAreNotEntered has somebody inside make a submodule of which the repository's git
+// would execute the configuration.
 func TestSubmodulesAreNotEntered(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -216,7 +218,8 @@ func TestSubmodulesAreNotEntered(t *testing.T) {
 	}
 }
 
-// TestUnusedAfterAnImport: what a fork has brought to the branch before it was killed keeps nothing from being removed.
+// TestUnusedAfterAnImport: what a fork has brought to the branch before it was killed keeps nothing
+// from being removed.
 func TestUnusedAfterAnImport(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
