@@ -61,6 +61,39 @@ func TestRefusalsOfHTTPAreRecorded(t *testing.T) {
 	}
 }
 
+// A client that has said all that it has to say, and ended its side, gets its answer.
+func TestHalfClosedHTTPIsServed(t *testing.T) {
+	w := newWorld(t, mustPolicy(t, "restricted", "a.example"), nil)
+	w.name("a.example", public)
+	answer := make(chan struct{})
+	w.serveHTTP(public+":80", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		select {
+		case <-answer:
+			fmt.Fprintf(w, "%s %s", r.Method, body)
+		case <-r.Context().Done():
+		}
+	}))
+	var conns []net.Conn
+	for _, request := range []string{"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n", "PUT / HTTP/1.0\r\nHost: a.example\r\nContent-Length: 2\r\n\r\nhi"} {
+		conn := w.toName("a.example", 80)
+		io.WriteString(conn, request)
+		conn.(*net.TCPConn).CloseWrite()
+		conns = append(conns, conn)
+	}
+	eventually(t, "two requests", func() bool { return w.engine.Counters().Open == 2 })
+	close(answer)
+	for i, want := range []string{"GET ", "PUT hi"} {
+		r := bufio.NewReader(conns[i])
+		if status, body := get(t, r, "GET"); status != 200 || body != want {
+			t.Errorf("%d, %q, want %q", status, body, want)
+		}
+		if _, err := r.ReadByte(); err != io.EOF {
+			t.Errorf("after the answer: %v", err)
+		}
+	}
+}
+
 // A user and a password in a proxied URL become what clients make of them.
 func TestUserInformationOfAProxiedURL(t *testing.T) {
 	w := newWorld(t, mustPolicy(t, "restricted", "a.example"), nil)

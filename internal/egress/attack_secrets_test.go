@@ -109,6 +109,31 @@ func TestFieldsDoNotMoveTheSecret(t *testing.T) {
 	}
 }
 
+// TRACE has a server answer with the request as it arrived.
+func TestTraceShowsNoSecret(t *testing.T) {
+	s := newSecureWorld(t, looked(t, inspected("a.example")), func(c *Config) {
+		c.Credentials = bound(t, &vault{value: testSecret}, "model", "a.example")
+	})
+	asked := make(chan string, 10)
+	s.serveTLS(public+":443", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.Method + r.Header.Get("X-Api-Key")
+		w.Header().Set("Content-Type", "message/http")
+		fmt.Fprintf(w, "%s %s %s\r\n", r.Method, r.RequestURI, r.Proto)
+		r.Header.Write(w)
+	}), "http/1.1")
+	for way, send := range requestsInside(s) {
+		for _, method := range []string{"TRACE", "TRACK", "DEBUG"} {
+			got := send(method+" /x HTTP/1.1\r\nHost: a.example\r\n", "")
+			if leaked(got) || !bytes.Contains(got, []byte(method+" /x")) {
+				t.Errorf("%s: %q", way, got)
+			}
+			if was := <-asked; was != method+testSecret {
+				t.Errorf("%s: the server was asked %q", way, was)
+			}
+		}
+	}
+}
+
 // reflections are forms in which a server may say what it was told.
 func reflections() map[string]func(string) string {
 	return map[string]func(string) string{
@@ -180,6 +205,43 @@ func TestReflections(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A redirect is the agent's to follow, and the secret does not follow it.
+func TestRedirectsGetNoSecret(t *testing.T) {
+	s := newSecureWorld(t, looked(t, inspected("a.example"), inspected("b.example")), func(c *Config) {
+		c.Credentials = bound(t, &vault{value: testSecret}, "", "a.example")
+	})
+	var mu sync.Mutex
+	var got []string
+	s.serveTLS(public+":443", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		got = append(got, fmt.Sprintf("%s %s %v", r.Host, r.RequestURI, r.Header))
+		mu.Unlock()
+		if r.Host == "a.example" {
+			status := http.StatusTemporaryRedirect
+			fmt.Sscanf(r.URL.Path, "/%d", &status)
+			http.Redirect(w, r, "https://b.example/?k="+r.Header.Get("X-Api-Key"), status)
+		}
+	}))
+	for _, status := range []int{301, 302, 303, 307, 308} {
+		for _, http2 := range []bool{false, true} {
+			r, _ := http.NewRequest("POST", fmt.Sprintf("https://a.example/%d", status), strings.NewReader("x"))
+			r.Header.Set("X-Api-Key", testPlaceholder)
+			res, err := s.client(http2).Do(r)
+			answer(t, res, err)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	for _, request := range got {
+		if strings.HasPrefix(request, "b.example") && leaked([]byte(request)) {
+			t.Error(request)
+		}
+	}
+	if len(got) != 20 {
+		t.Errorf("the servers were asked %d times: %q", len(got), got)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"forage/internal/audit"
+	"forage/internal/deadline"
 	"forage/internal/egress/meter"
 	"forage/internal/egress/relay"
 	"forage/internal/egress/sniff"
@@ -74,6 +76,9 @@ type gateConn struct {
 	net.Conn
 	*session
 	refused bool // and recorded; for the goroutine that reads
+
+	mu   sync.Mutex
+	past chan struct{} // closed while the read deadline is in the past
 }
 
 // Read is called by one goroutine at a time, as the server does.
@@ -86,7 +91,54 @@ func (c *gateConn) Read(p []byte) (int, error) {
 	if errors.As(err, &refused) {
 		c.refuse(refused)
 	}
+	if err == io.EOF && !c.answers() && c.asked.Load() > 0 && c.left.Load() == nil {
+		err = c.awaitAnswer()
+	}
 	return n, err
+}
+
+// awaitAnswer keeps a request from being given up when its client has said all that it has to say
+// and waits for the answer (shutdown(2) with SHUT_WR). The HTTP server would take it to be gone. It
+// ends its reading, by a deadline in the past, when it has answered.
+func (c *gateConn) awaitAnswer() error {
+	timer := time.NewTimer(deadline.Progress)
+	defer timer.Stop()
+	c.mu.Lock()
+	past := c.past
+	c.mu.Unlock()
+	for seen := int64(-1); ; {
+		select {
+		case <-past:
+			return os.ErrDeadlineExceeded
+		case <-c.f.ctx.Done():
+			return io.EOF
+		case <-timer.C:
+		}
+		moved := c.f.counts.In.Load()
+		if moved == seen {
+			return io.EOF
+		}
+		seen = moved
+		timer.Reset(deadline.Progress)
+	}
+}
+
+// SetReadDeadline ends awaitAnswer too.
+func (c *gateConn) SetReadDeadline(t time.Time) error {
+	c.mu.Lock()
+	passed := !t.IsZero() && !t.After(time.Now())
+	select {
+	case <-c.past:
+		if !passed {
+			c.past = make(chan struct{})
+		}
+	default:
+		if passed {
+			close(c.past)
+		}
+	}
+	c.mu.Unlock()
+	return c.Conn.SetReadDeadline(t)
 }
 
 func (c *gateConn) Write(p []byte) (int, error) {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -59,6 +60,53 @@ func TestSecondRequestIsAskedAgain(t *testing.T) {
 	}
 }
 
+// TestSmuggling: a request that can be understood in two ways is none, the first on a connection
+// too.
+func TestSmuggling(t *testing.T) {
+	w := newWorld(t).start()
+	head := "POST http://" + w.host() + "/smuggled HTTP/1.1\r\nHost: " + w.host() + "\r\nProxy-Authorization: Bearer " + tokenA + "\r\n"
+	hidden := w.request("/hidden", tokenB, "")
+	for name, text := range map[string]string{
+		"CL.TE":               head + "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + hidden,
+		"TE.CL":               head + "Transfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n5c\r\n" + hidden + "\r\n0\r\n\r\n",
+		"TE.TE":               head + "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n" + hidden,
+		"two lengths":         head + "Content-Length: 0\r\nContent-Length: 50\r\n\r\n" + hidden,
+		"a folded token":      strings.Replace(head, "Bearer ", "Bearer\r\n ", 1) + "\r\n",
+		"a bare LF":           strings.Replace(head, "\r\n", "\n", 1) + "\r\n",
+		"a space before :":    strings.Replace(head, "Proxy-Authorization:", "Proxy-Authorization :", 1) + "\r\n",
+		"NUL in the token":    strings.Replace(head, tokenA, tokenA+"\x00", 1) + "\r\n",
+		"a line before":       "\r\n" + head + "\r\n",
+		"TLS in the clear":    "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+		"PROXY protocol":      "PROXY TCP4 127.0.0.1 127.0.0.1 1 2\r\n" + head + "\r\n",
+		"another's authority": "GET http://a:" + tokenA + "@" + w.host() + "/smuggled HTTP/1.1\r\nHost: " + w.host() + "\r\n\r\n",
+	} {
+		back := ask(t, w.dial(), text)
+		if !strings.HasPrefix(back, "HTTP/1.1 400 ") && !strings.HasPrefix(back, "HTTP/1.1 407 ") || strings.Count(back, "HTTP/1.1") != 1 {
+			t.Errorf("%s: got %q", name, back)
+		}
+	}
+	for _, path := range []string{"/smuggled", "/hidden"} {
+		if _, reached := w.seen.Load(path); reached {
+			t.Errorf("%s was served", path)
+		}
+	}
+}
+
+// TestGiantHead: it is refused before it costs much.
+func TestGiantHead(t *testing.T) {
+	w := newWorld(t).start()
+	giant := w.dial()
+	go io.WriteString(giant, w.request("/giant", tokenA, "X: "+strings.Repeat("x", 4<<20)+"\r\n")) // fails when the connection is closed
+	back, _ := io.ReadAll(giant)
+	if len(back) > 0 && !strings.HasPrefix(string(back), "HTTP/1.1 400 ") {
+		t.Errorf("got %q", back)
+	}
+	w.wantDenial("too long a head")
+	if _, reached := w.seen.Load("/giant"); reached {
+		t.Error("it was served")
+	}
+}
+
 // TestSlowHead: who takes too long to say who it is has lost its turn.
 func TestSlowHead(t *testing.T) {
 	w := newWorld(t)
@@ -82,6 +130,47 @@ func TestSlowHead(t *testing.T) {
 	if _, reached := w.seen.Load("/slow"); reached {
 		t.Error("it was served")
 	}
+}
+
+// TestIdleConnections: a thousand connections that say nothing neither cost
+// much nor keep out who has something to say, and leave nothing.
+func TestIdleConnections(t *testing.T) {
+	before := runtime.NumGoroutine()
+	w := newWorld(t)
+	s, err := start(w.options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.s = s
+	var idle []net.Conn
+	for range 1000 {
+		conn, err := net.Dial("tcp", w.s.listeners["127.0.0.1:0"].Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		idle = append(idle, conn)
+	}
+	if status, _, err := w.get(w.client("a", tokenA), "/x"); status != http.StatusOK || err != nil {
+		t.Errorf("a client among them: %d, %v", status, err)
+	}
+	eventually(t, "the oldest are sent away", func() bool {
+		w.s.pending.mu.Lock()
+		defer w.s.pending.mu.Unlock()
+		return w.s.pending.guests.Len() <= maxPending && runtime.NumGoroutine() < before+2*maxPending+100
+	})
+	idle[0].SetReadDeadline(time.Now().Add(patience))
+	if _, err := idle[0].Read(make([]byte, 1)); err == nil {
+		t.Error("the oldest got an answer")
+	}
+	for _, conn := range idle {
+		conn.Close()
+	}
+	if err := s.close(); err != nil {
+		t.Error(err)
+	}
+	w.upstream.Close()
+	http.DefaultClient.CloseIdleConnections()
+	eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before+10 })
 }
 
 // TestGuessing: refusals are slowed down, those that give up are counted, and
