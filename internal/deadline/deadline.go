@@ -52,6 +52,27 @@ func Do(ctx context.Context, f func() error) error {
 	}
 }
 
+// Flock takes a lock of flock(2), which can't be interrupted: when ctx ends first, the wait is left
+// behind and holds nothing once file is closed. how is unix.LOCK_EX or unix.LOCK_SH.
+func Flock(ctx context.Context, file *os.File, how int) error {
+	err := unix.Flock(int(file.Fd()), how|unix.LOCK_NB)
+	if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+		return err
+	}
+	own, err := unix.FcntlInt(file.Fd(), unix.F_DUPFD_CLOEXEC, 0) // the number of file's may be another's by then
+	if err != nil {
+		return err
+	}
+	return Do(ctx, func() error {
+		defer unix.Close(own)
+		for {
+			if err := unix.Flock(own, how); !errors.Is(err, unix.EINTR) {
+				return err
+			}
+		}
+	})
+}
+
 // Drop closes a connection when ctx ends, or when limit is over before the returned function is
 // called.
 func Drop(ctx context.Context, limit time.Duration, conn io.Closer) (done func()) {

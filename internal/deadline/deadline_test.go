@@ -5,9 +5,14 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestWhatDoesNotAnswerIsNamed(t *testing.T) {
@@ -64,5 +69,32 @@ func TestKill(t *testing.T) {
 		if err := Kill(cmd.Process.Pid, func() (bool, error) { return false, nil }); err != nil {
 			t.Errorf("one that has ended: %v", err)
 		}
+	}
+}
+
+// A wait for a lock that was given up takes it from no other.
+func TestFlock(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	open := func() *os.File {
+		file, err := os.Create(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	held, second, third := open(), open(), open()
+	defer third.Close()
+	if err := Flock(t.Context(), held, unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(time.Millisecond, cancel)
+	if err := Flock(ctx, second, unix.LOCK_EX); !errors.Is(err, context.Canceled) {
+		t.Errorf("it is not given up: %v", err)
+	}
+	second.Close()
+	held.Close()
+	if err := Flock(t.Context(), third, unix.LOCK_EX); err != nil {
+		t.Error(err)
 	}
 }

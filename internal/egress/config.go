@@ -12,6 +12,7 @@ import (
 
 	"forage"
 	"forage/internal/audit"
+	"forage/internal/deadline"
 	"forage/internal/egress/credential"
 	"forage/internal/egress/meter"
 	"forage/internal/egress/tlsmitm"
@@ -57,16 +58,12 @@ type Config struct {
 	// MaxConnections bounds the connections at one time; 0 is what the limit
 	// of open files allows, at most 4096.
 	MaxConnections int
-	// SniffTimeout bounds the wait for what a client has to say first; 0 is 10 s.
+	// SniffTimeout bounds the wait for what a client has to say first; 0 is deadline.Answer.
 	SniffTimeout time.Duration
 }
 
 // Times and bounds that are not configured.
 const (
-	sniffTimeout   = 10 * time.Second
-	lookupTimeout  = 10 * time.Second
-	dialTimeout    = 15 * time.Second
-	answerTimeout  = 2 * time.Minute // of a TLS server to a ClientHello
 	idleHTTP       = 90 * time.Second
 	maxConnections = 4096
 	headsBudget    = 16 << 20 // bytes of long heads and ClientHellos, of all connections
@@ -106,7 +103,7 @@ func (c Config) withDefaults() (Config, error) {
 		c.Account = meter.NewAccount(forage.Traffic{}, meter.Totals{}, c.Now)
 	}
 	if c.SniffTimeout <= 0 {
-		c.SniffTimeout = sniffTimeout
+		c.SniffTimeout = deadline.Answer
 	}
 	return c, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"forage/internal/deadline"
 	"forage/internal/egress/relay"
 	"forage/internal/policy"
 )
@@ -95,7 +96,7 @@ func (e *Engine) resolve(ctx context.Context, r policy.Request) ([]netip.AddrPor
 	if r.Addr.IsValid() {
 		return []netip.AddrPort{netip.AddrPortFrom(r.Addr, r.Port)}, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	ctx, cancel := deadline.Within(ctx, deadline.Answer, "the resolver")
 	defer cancel()
 	found, err := e.config.Lookup(ctx, r.Host)
 	if err != nil {
@@ -152,7 +153,7 @@ func (c *permit) dialChecked(ctx context.Context, addrs []netip.AddrPort) (net.C
 	if err := c.leadsTo(addrs[0]); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	ctx, cancel := deadline.Within(ctx, deadline.Answer, "the server")
 	defer cancel()
 	got := c.f.e.race(ctx, addrs)
 	if got.err != nil || got.addr == addrs[0] {
@@ -243,7 +244,7 @@ func lookupHost(ctx context.Context, name string) ([]netip.Addr, error) {
 }
 
 func dialTCP(ctx context.Context, addr netip.AddrPort) (net.Conn, error) {
-	d := net.Dialer{Timeout: dialTimeout}
+	d := net.Dialer{Timeout: deadline.Answer}
 	conn, err := d.DialContext(ctx, "tcp", addr.String())
 	if err == nil && addr.Addr().IsLoopback() {
 		relay.Local(conn)

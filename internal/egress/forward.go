@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"forage/internal/audit"
+	"forage/internal/deadline"
 	"forage/internal/egress/credential"
 	"forage/internal/egress/meter"
 	"forage/internal/egress/sniff"
@@ -199,9 +200,6 @@ func (j *exchange) permitless() audit.Event {
 	return event
 }
 
-// bodyWait is how long a request waits for the long bodies of others.
-const bodyWait = 10 * time.Second
-
 // longBody waits for a place for a request's body, if that is long or may be. over gives
 // it back. The error is a *meter.Limited, or that the request has ended.
 func (h *httpSide) longBody(ctx context.Context, r *http.Request) (over func(), err error) {
@@ -213,7 +211,7 @@ func (h *httpSide) longBody(ctx context.Context, r *http.Request) (over func(), 
 		return sync.OnceFunc(func() { <-h.bodies }), nil
 	default:
 	}
-	timer := time.NewTimer(bodyWait)
+	timer := time.NewTimer(deadline.Answer)
 	defer timer.Stop()
 	select {
 	case h.bodies <- struct{}{}:

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"time"
 
+	"forage/internal/deadline"
 	"forage/internal/egress/relay"
 	"forage/internal/policy"
 )
@@ -18,10 +19,9 @@ const (
 	maxIdle         = 256
 	maxIdlePerHost  = 64
 	maxAnswerHead   = 256 << 10
-	continueTimeout = time.Second      // RFC 9110, 10.1.1: a client does not wait for 100 (Continue) without end
-	pingAfter       = 30 * time.Second // of silence
-	streamWindow    = 1 << 20          // bytes of one answer that wait for a client that is slow
-	connWindow      = 2 << 20          // of all answers on a connection
+	continueTimeout = time.Second // RFC 9110, 10.1.1: a client does not wait for 100 (Continue) without end
+	streamWindow    = 1 << 20     // bytes of one answer that wait for a client that is slow
+	connWindow      = 2 << 20     // of all answers on a connection
 )
 
 // renew forgets connections that were kept: an earlier policy has allowed them. Those in use end
@@ -45,11 +45,11 @@ func (h *httpSide) newTransport() *http.Transport {
 		DialContext:         h.dial,
 		Proxy:               h.proxyFor,
 		TLSClientConfig:     &tls.Config{RootCAs: h.e.config.RootCAs, MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(64)},
-		TLSHandshakeTimeout: dialTimeout,
+		TLSHandshakeTimeout: deadline.Answer,
 		Protocols:           protocols,
 		HTTP2: &http.HTTP2Config{
 			MaxReceiveBufferPerStream: streamWindow, MaxReceiveBufferPerConnection: connWindow,
-			SendPingTimeout: pingAfter, PingTimeout: pingAfter, // a server that is gone is not waited for without end
+			SendPingTimeout: deadline.Answer, PingTimeout: deadline.Answer, // a server that is gone is not waited for without end
 		},
 		DisableCompression:     true,
 		MaxIdleConns:           maxIdle,

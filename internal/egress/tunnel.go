@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"forage/internal/audit"
+	"forage/internal/deadline"
 	"forage/internal/egress/relay"
 	"forage/internal/egress/sniff"
 	"forage/internal/policy"
@@ -109,7 +110,7 @@ func (f *flow) join(c *permit, event audit.Event, prefix []byte, upstream *net.C
 // for another ClientHello, its name has to agree like the first's: servers go by the
 // second.
 func (f *flow) watchRetry(r policy.Request, upstream net.Conn) error {
-	if err := upstream.SetReadDeadline(time.Now().Add(answerTimeout)); err != nil {
+	if err := upstream.SetReadDeadline(time.Now().Add(deadline.Answer)); err != nil {
 		return err
 	}
 	retry, wire, err := sniff.ReadServerStart(upstream)

@@ -15,15 +15,13 @@ import (
 	"strconv"
 	"time"
 
+	"forage/internal/deadline"
 	"forage/internal/egress/relay"
 	"forage/internal/policy"
 )
 
-// Bounds of an upstream proxy's answer to CONNECT.
-const (
-	proxyAnswerTimeout = 30 * time.Second
-	maxProxyAnswer     = 16 << 10
-)
+// maxProxyAnswer bounds an upstream proxy's answer to CONNECT, in bytes.
+const maxProxyAnswer = 16 << 10
 
 func checkProxyURL(u *url.URL) error {
 	if u.Scheme != "http" || u.Hostname() == "" || (u.Path != "" && u.Path != "/") || u.RawQuery != "" {
@@ -58,7 +56,7 @@ func (e *Engine) dialProxy(ctx context.Context) (net.Conn, error) {
 	if err == nil {
 		return e.config.Dial(ctx, netip.AddrPortFrom(addr, port))
 	}
-	lookup, cancel := context.WithTimeout(ctx, lookupTimeout)
+	lookup, cancel := deadline.Within(ctx, deadline.Answer, "the resolver")
 	defer cancel()
 	addrs, err := e.config.Lookup(lookup, u.Hostname())
 	if err != nil {
@@ -104,7 +102,7 @@ func (e *Engine) dialThroughProxy(ctx context.Context, r policy.Request) (net.Co
 
 // openTunnel asks for a tunnel on a connection to the upstream proxy.
 func (e *Engine) openTunnel(conn net.Conn, authority string) (net.Conn, error) {
-	if err := conn.SetDeadline(time.Now().Add(proxyAnswerTimeout)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(deadline.Answer)); err != nil {
 		return nil, err
 	}
 	request := "CONNECT " + authority + " HTTP/1.1\r\nHost: " + authority + "\r\n"

@@ -6,6 +6,7 @@ package hostexec
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,8 @@ import (
 	"syscall"
 	"time"
 
+	"forage/internal/deadline"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -24,19 +27,8 @@ import (
 // the caller's PATH, in which a project's own folder could be.
 var systemPath = [...]string{"/run/wrappers/bin", "/run/current-system/sw/bin", "/usr/local/bin", "/usr/local/sbin", "/usr/bin", "/usr/sbin", "/bin", "/sbin"}
 
-// Bounds of a Command that names none.
-const (
-	DefaultTimeout = 10 * time.Second
-	DefaultOutput  = 1 << 20 // bytes of each stream
-)
-
-// endDelay is how long a program that was asked to end, or outlives us, has to end when its caller
-// waits no more. It takes a moment, on a busy machine a long one.
-const endDelay = 30 * time.Second
-
-// outputDelay is how long the output of a program that has ended, or was killed, is waited for:
-// what it started may hold it open.
-var outputDelay = 10 * time.Second
+// DefaultOutput bounds each stream of a Command that names no bound, in bytes.
+const DefaultOutput = 1 << 20
 
 // ErrNoProgram says that a program is not in the system's folders.
 var ErrNoProgram = errors.New("not installed in the system's folders")
@@ -52,7 +44,7 @@ type Command struct {
 	Stdin   []byte        // nil is /dev/null
 	Input   io.Reader     // in the place of Stdin: what is too big to hold. A Read of it may go on when the program has ended
 	Dir     string        // "" is the root folder
-	Timeout time.Duration // 0 is DefaultTimeout
+	Timeout time.Duration // 0 is deadline.Answer
 	Output  int           // bytes of each stream that are kept; 0 is DefaultOutput
 	// Memory bounds, in bytes, what the program may have for itself, from a moment after its start
 	// on: getrlimit(2), RLIMIT_DATA. 0 is without a bound
@@ -78,13 +70,6 @@ type Output struct {
 	Stdout, Stderr []byte
 }
 
-// overdue is the context.DeadlineExceeded of a program that took that long.
-type overdue time.Duration
-
-func (o overdue) Error() string { return fmt.Sprintf("it has not ended within %v", time.Duration(o)) }
-
-func (overdue) Is(target error) bool { return target == context.DeadlineExceeded }
-
 // Run runs c and waits for it. The error is ErrNoProgram, ErrCPU, the context's,
 // context.DeadlineExceeded at c.Timeout, or an *exec.ExitError; the output is there in each case.
 // What the command started is killed with it.
@@ -96,25 +81,22 @@ func Run(ctx context.Context, c Command) (Output, error) {
 	if err != nil {
 		return Output{}, err
 	}
-	timeout := orDefault(c.Timeout, DefaultTimeout)
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, overdue(timeout))
+	ctx, cancel := deadline.Within(ctx, cmp.Or(c.Timeout, deadline.Answer), "it")
 	defer cancel()
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
-	bound := orDefault(c.Output, DefaultOutput)
+	bound := cmp.Or(c.Output, DefaultOutput)
 	stdout, stderr := &capped{left: bound}, &capped{left: bound}
 	cmd := c.prepare(ctx, program)
-	cmd.Stdout, cmd.Stderr = stdout, stderr
-	fed, err := feedFor(cmd, c.Input)
+	cmd.Stderr = stderr
+	feed, err := c.feed(cmd)
 	if err != nil {
 		return Output{}, err
 	}
-	defer fed.close()
-	streamed, err := streamFor(cmd, c.Writer)
+	pass, err := c.pass(ctx, cmd, stdout)
 	if err != nil {
 		return Output{}, err
 	}
-	defer streamed.close()
 	start := cmd.Start
 	if c.Outlives {
 		start = func() error { return startHolding(cmd) }
@@ -123,14 +105,15 @@ func Run(ctx context.Context, c Command) (Output, error) {
 		if err = c.bound(cmd.Process.Pid); err != nil {
 			giveUp(fmt.Errorf("bounding what it may take: %w", err))
 		}
-		fed.begin()
-		streamed.begin()
+		fed := feed()
+		passed := pass()
 		err = errors.Join(err, cmd.Wait())
-		for _, rest := range []error{fed.end(), streamed.end(ctx)} {
-			if err == nil {
-				err = rest
-			}
+		select {
+		case fedErr := <-fed: // else what it would have read next is not waited for
+			passed = cmp.Or(passed, fedErr)
+		default:
 		}
+		err = cmp.Or(err, passed)
 		if c.CPU > 0 && spent(cmd.ProcessState, c.CPU) {
 			err = ErrCPU
 		}
@@ -147,23 +130,60 @@ func Run(ctx context.Context, c Command) (Output, error) {
 	return Output{stdout.kept, stderr.kept}, err
 }
 
+// feed makes cmd read Input, from when the returned function is called on. Its channel then gets why
+// not all could be read, before the program sees the end.
+func (c Command) feed(cmd *exec.Cmd) (func() <-chan error, error) {
+	if c.Input == nil {
+		return func() <-chan error { return nil }, nil
+	}
+	in, err := cmd.StdinPipe()
+	return func() <-chan error {
+		fed := make(chan error, 1)
+		go func() {
+			defer in.Close()
+			_, err := io.Copy(in, c.Input)
+			if errors.Is(err, unix.EPIPE) || errors.Is(err, os.ErrClosed) { // it reads no more, as it may
+				err = nil
+			}
+			fed <- err
+		}()
+		return fed
+	}, err
+}
+
+// pass makes cmd write to Writer when the returned function is called, which waits until the reader
+// has finished: a pager may be open. Without a Writer it writes to kept.
+func (c Command) pass(ctx context.Context, cmd *exec.Cmd, kept io.Writer) (func() error, error) {
+	if c.Writer == nil {
+		cmd.Stdout = kept
+		return func() error { return nil }, nil
+	}
+	out, err := cmd.StdoutPipe()
+	return func() error {
+		defer context.AfterFunc(ctx, func() { out.Close() })()
+		defer out.Close() // or the program would wait for a reader
+		_, err := io.Copy(c.Writer, out)
+		return err
+	}, err
+}
+
 // prepare says what program is to get, and how it is to end.
 func (c Command) prepare(ctx context.Context, program string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, program, c.Argv[1:]...)
 	cmd.Env = append(environment(), c.Env...)
-	cmd.Dir = orDefault(c.Dir, "/")
+	cmd.Dir = cmp.Or(c.Dir, "/")
 	if c.Stdin != nil {
 		cmd.Stdin = bytes.NewReader(c.Stdin)
 	}
 	end := syscall.SIGKILL
-	cmd.WaitDelay = outputDelay
+	cmd.WaitDelay = deadline.End // then it is killed, and what holds its output is not waited for
 	if c.Locks {
-		end, cmd.WaitDelay = syscall.SIGTERM, endDelay
+		end = syscall.SIGTERM
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: end}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, end) }
 	if c.Outlives {
-		cmd.WaitDelay, cmd.SysProcAttr.Pdeathsig = endDelay, 0
+		cmd.WaitDelay, cmd.SysProcAttr.Pdeathsig = deadline.Answer, 0
 		cmd.Cancel = func() error { return os.ErrProcessDone } // as good as: Wait says how it ended
 	}
 	return cmd
@@ -221,14 +241,6 @@ func Find(name string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("%s: %w", name, ErrNoProgram)
-}
-
-func orDefault[T comparable](value, otherwise T) T {
-	var zero T
-	if value == zero {
-		return otherwise
-	}
-	return value
 }
 
 // capped keeps the first bytes that are written to it and lets the rest go.

@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"forage"
 	"forage/internal/hostexec"
@@ -45,9 +44,6 @@ type Caller struct {
 	// Get fetches a URL from the host, as the user's tools would; nil fetches nothing.
 	Get func(ctx context.Context, url string) ([]byte, error)
 }
-
-// askTimeout bounds each question to a tool.
-const askTimeout = 20 * time.Second
 
 // Find is Resolve where the configuration has sets of its own: they take the place of others, or
 // add to the one that they name.
@@ -167,7 +163,7 @@ func (a *asker) run(env []string, argv ...string) (hostexec.Output, error) {
 		}
 	}
 	return hostexec.Run(a.ctx, hostexec.Command{
-		Argv: append([]string{program}, argv[1:]...), Env: append(all, env...), Dir: a.caller.Home, Timeout: askTimeout,
+		Argv: append([]string{program}, argv[1:]...), Env: append(all, env...), Dir: a.caller.Home,
 	})
 }
 

@@ -2,24 +2,21 @@ package image
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net/http"
 	"time"
+
+	"forage/internal/deadline"
 )
 
-// stallLimit is how long a registry may send nothing. What is large takes its time, but something
-// of it always comes.
-var stallLimit = 2 * time.Minute
-
 // unstalled gives up a registry that sends nothing any more: a stopped or hanging one keeps its
-// connections, so that nothing else ends the wait for it.
+// connections, so that nothing else ends the wait for it. What is large takes its time, but
+// something of it always comes.
 type unstalled struct{ next http.RoundTripper }
 
 func (u unstalled) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(r.Context())
-	limit := stallLimit
-	silence := time.AfterFunc(limit, func() { cancel(fmt.Errorf("%s has sent nothing for %v", r.URL.Host, limit)) })
+	silence := time.AfterFunc(deadline.Answer, func() { cancel(deadline.Overdue{What: r.URL.Host, Limit: deadline.Answer}) })
 	res, err := u.next.RoundTrip(r.WithContext(ctx))
 	silence.Stop()
 	if err != nil {
@@ -29,7 +26,7 @@ func (u unstalled) RoundTrip(r *http.Request) (*http.Response, error) {
 		cancel(nil)
 		return nil, err
 	}
-	res.Body = &unstalledBody{res.Body, ctx, cancel, silence, limit}
+	res.Body = &unstalledBody{res.Body, ctx, cancel, silence}
 	return res, nil
 }
 
@@ -39,11 +36,10 @@ type unstalledBody struct {
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	silence *time.Timer
-	limit   time.Duration
 }
 
 func (b *unstalledBody) Read(p []byte) (int, error) {
-	b.silence.Reset(b.limit)
+	b.silence.Reset(deadline.Answer)
 	n, err := b.ReadCloser.Read(p)
 	b.silence.Stop() // the reader may take longer than the registry
 	if err != nil && err != io.EOF && b.ctx.Err() != nil {

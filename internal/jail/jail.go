@@ -27,6 +27,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/deadline"
 	"forage/internal/hostexec"
 	"forage/internal/mount"
 	"forage/internal/term"
@@ -56,7 +57,7 @@ type Limits struct {
 	Output   int64         // bytes on standard output
 }
 
-var defaults = Limits{Memory: 4 << 30, CPU: time.Minute, FileSize: 1 << 30, Tasks: 512, Time: time.Minute, Output: 1 << 30}
+var defaults = Limits{Memory: 4 << 30, CPU: time.Minute, FileSize: 1 << 30, Tasks: 512, Time: deadline.Answer, Output: 1 << 30}
 
 // ErrOutput says that a program was killed since it wrote more than Limits.Output.
 var ErrOutput = errors.New("its output is larger than allowed")
@@ -82,7 +83,7 @@ func (c Command) Run(ctx context.Context) error {
 
 func (c Command) run(ctx context.Context) error {
 	limits := c.Limits.orDefault()
-	ctx, cancel := context.WithTimeoutCause(ctx, limits.Time, fmt.Errorf("it has not ended within %v: %w", limits.Time, context.DeadlineExceeded))
+	ctx, cancel := deadline.Within(ctx, limits.Time, "it")
 	defer cancel()
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
@@ -107,7 +108,7 @@ func (c Command) run(ctx context.Context) error {
 	cmd.Env = []string{"GODEBUG=containermaxprocs=0,updatemaxprocs=0", "GOMAXPROCS=1", "GOGC=off"}
 	cmd.ExtraFiles = append([]*os.File{status}, files...)
 	cmd.SysProcAttr = p.attributes()
-	cmd.WaitDelay = 5 * time.Second // for a Stdin or a Stdout that does not return
+	cmd.WaitDelay = deadline.End // for a Stdin or a Stdout that does not return
 	cmd.Stdin = c.Stdin
 	if c.Stdout != nil {
 		cmd.Stdout = &bounded{w: c.Stdout, left: limits.Output, over: func() { giveUp(ErrOutput) }}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"forage/internal/deadline"
+
 	"forage"
 
 	"github.com/godbus/dbus/v5"
@@ -23,13 +25,8 @@ const (
 	dbusProperty = "org.freedesktop.DBus.Properties.Get"
 )
 
-// managerTimeout bounds each exchange with systemd, connectionTimeout all of them
-// on one connection.
-const (
-	managerTimeout    = 10 * time.Second
-	connectionTimeout = 30 * time.Second
-	managerPoll       = 10 * time.Millisecond
-)
+// managerPoll is how often a unit is looked at that is to begin or to end.
+const managerPoll = 10 * time.Millisecond
 
 // busManager speaks to systemd over D-Bus.
 type busManager struct{ conn *dbus.Conn }
@@ -37,11 +34,11 @@ type busManager struct{ conn *dbus.Conn }
 // dialManager connects to the bus that listens on socket. The whole connection
 // has a deadline: a bus that accepts and says nothing must not hold anybody up.
 func dialManager(socket string) (Manager, error) {
-	conn, err := net.DialTimeout("unix", socket, managerTimeout)
+	conn, err := net.DialTimeout("unix", socket, deadline.Answer)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to systemd: %w", err)
 	}
-	conn.SetDeadline(time.Now().Add(connectionTimeout))
+	conn.SetDeadline(time.Now().Add(deadline.Answer))
 	bus, err := dbus.ConnectUnix(conn.(*net.UnixConn))
 	if err != nil {
 		conn.Close()
@@ -76,7 +73,7 @@ func (m *busManager) property(ctx context.Context, path dbus.ObjectPath, face, n
 }
 
 func (m *busManager) ControlGroup() (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), managerTimeout)
+	ctx, cancel := deadline.Within(context.Background(), deadline.Answer, "systemd")
 	defer cancel()
 	return m.property(ctx, managerPath, managerFace, "ControlGroup")
 }
@@ -113,7 +110,7 @@ type auxiliary struct {
 }
 
 func (m *busManager) StartScope(unit string, pid int, l forage.Limits) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), managerTimeout)
+	ctx, cancel := deadline.Within(context.Background(), deadline.Answer, "systemd")
 	defer cancel()
 	if err := m.call(ctx, "StartTransientUnit", []any{new(dbus.ObjectPath)}, unit, "fail", scopeProperties(pid, l), []auxiliary{}); err != nil {
 		return "", err
@@ -148,7 +145,7 @@ func (m *busManager) wait(ctx context.Context, unit string, states ...string) (p
 
 // Stop needs no StopUnit: a scope without a process is gone.
 func (m *busManager) Stop(unit string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), managerTimeout)
+	ctx, cancel := deadline.Within(context.Background(), deadline.Answer, "systemd")
 	defer cancel()
 	err := m.call(ctx, "KillUnit", nil, unit, "all", int32(unix.SIGKILL))
 	if err == nil {

@@ -11,12 +11,10 @@ import (
 	"strings"
 	"time"
 
+	"forage/internal/deadline"
+
 	"golang.org/x/sys/unix"
 )
-
-// killTimeout bounds how long removal waits for killed processes to be gone. On a busy machine they
-// take a while; one that sleeps in the kernel (a dead NFS server) outlives any signal.
-const killTimeout = 30 * time.Second
 
 // removeFolders empties and removes groups. It goes on after an error.
 func removeFolders(paths []string) error {
@@ -34,13 +32,13 @@ func removeFolders(paths []string) error {
 }
 
 func removeFolder(path string) error {
-	deadline := time.Now().Add(killTimeout)
+	until := time.Now().Add(deadline.Answer)
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		err := removeTree(path)
 		if err == nil || errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
-		if !errors.Is(err, unix.EBUSY) || time.Now().After(deadline) {
+		if !errors.Is(err, unix.EBUSY) || time.Now().After(until) {
 			return err
 		}
 		if err := killAll(path); err != nil {

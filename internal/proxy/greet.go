@@ -17,6 +17,7 @@ import (
 	"forage/internal/accept"
 	"forage/internal/audit"
 	"forage/internal/config"
+	"forage/internal/deadline"
 	"forage/internal/egress"
 	"forage/internal/egress/relay"
 	"forage/internal/egress/sniff"
@@ -225,7 +226,7 @@ func (g *greeting) answer(status int, text string) {
 		challenge = "Proxy-Authenticate: Basic realm=\"forage\"\r\n"
 	}
 	text = "forage: " + text + "\n"
-	g.conn.SetDeadline(time.Now().Add(2 * time.Second))
+	g.conn.SetDeadline(time.Now().Add(deadline.End))
 	fmt.Fprintf(g.conn, "HTTP/1.1 %d %s\r\n%sConnection: close\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\n\r\n%s",
 		status, http.StatusText(status), challenge, len(text), text)
 	g.finish()

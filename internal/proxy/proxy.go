@@ -30,15 +30,14 @@ import (
 	"forage"
 	"forage/internal/audit"
 	"forage/internal/config"
+	"forage/internal/deadline"
 	"forage/internal/tail"
 	"forage/internal/unixsock"
 )
 
-// Times and bounds.
+// Bounds.
 const (
-	headTimeout  = 10 * time.Second // for a TLS handshake and the first head, together
-	drainTimeout = 10 * time.Second
-	maxPending   = 256 // connections that have not said yet who they are
+	maxPending = 256 // connections that have not said yet who they are
 
 	// Refusals beyond these wait, so that strangers can neither guess tokens nor
 	// fill the disk with audit lines any faster.
@@ -64,8 +63,8 @@ type Options struct {
 	// Drain bounds the wait for streams at the end; 0 is 10 s.
 	Drain time.Duration
 
-	headTimeout  time.Duration // 0 is headTimeout
-	tokenTimeout time.Duration // 0 is tokenTimeout
+	headTimeout  time.Duration // 0 is deadline.Answer
+	tokenTimeout time.Duration // 0 is deadline.Answer
 	dial         dialer        // of engines, for tests
 }
 
@@ -108,13 +107,13 @@ func Run(ctx context.Context, options Options) error {
 // start begins to serve.
 func start(options Options) (_ *Service, err error) {
 	if options.Drain <= 0 {
-		options.Drain = drainTimeout
+		options.Drain = deadline.Answer
 	}
 	if options.headTimeout <= 0 {
-		options.headTimeout = headTimeout
+		options.headTimeout = deadline.Answer
 	}
 	if options.tokenTimeout <= 0 {
-		options.tokenTimeout = tokenTimeout
+		options.tokenTimeout = deadline.Answer
 	}
 	s := &Service{
 		options: options, log: options.Log,
@@ -205,13 +204,13 @@ func (s *Service) drain() {
 	closeAll(s.listeners)
 	s.mu.Unlock()
 	s.pending.close()
-	deadline := time.After(s.options.Drain)
+	over := time.After(s.options.Drain)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for s.open() > 0 {
 		select {
 		case <-tick.C:
-		case <-deadline:
+		case <-over:
 			s.log.Info("what is still open is cut", "connections", s.open())
 			return
 		}
@@ -313,7 +312,7 @@ func freeSocket(path string) error {
 	case info.Mode().Type() != os.ModeSocket:
 		return forage.Errorf(forage.ErrRefused, "%s is there, and is no socket", path)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := deadline.Within(context.Background(), deadline.End, path)
 	defer cancel()
 	conn, err := unixsock.Dial(ctx, path)
 	switch {

@@ -11,16 +11,12 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"forage"
 	"forage/internal/audit"
 	"forage/internal/config"
 	"forage/internal/secrets"
 )
-
-// tokenTimeout bounds the reading of one token.
-const tokenTimeout = 30 * time.Second
 
 // reload reads the configuration again. What is wrong with it is said, and
 // changes nothing.

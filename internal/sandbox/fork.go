@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+
 	"forage"
 	"forage/internal/sandbox/work"
 	"forage/internal/store"

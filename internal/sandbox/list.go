@@ -68,7 +68,7 @@ func (s *Service) Status(ctx context.Context, name string) (Status, error) {
 	status.Refusals = s.WithSets(ctx, record.Plan, status.Refusals)
 	s.shown(name, status.Refusals)
 	if status.Status != string(forage.PhaseCreating) && record.Phase != forage.PhaseRemoving { // that of a run is PhaseCreating to its end
-		status.Work = s.Work.Of(ctx, work.ShowPatience, record.Plan.Workspaces())
+		status.Work = s.Work.Of(ctx, deadline.Answer, record.Plan.Workspaces())
 	}
 	return status, nil
 }
@@ -182,9 +182,6 @@ func (s *Service) trafficOf(ctx context.Context, name string) (Traffic, error) {
 	return one, err
 }
 
-// looksPatience bounds how long ps waits for looks through workspaces, all together.
-const looksPatience = 3 * time.Second
-
 // CountFindings adds to each status how many findings there are, as far as that can be found out in
 // time.
 func (s *Service) CountFindings(ctx context.Context, statuses []Status) {
@@ -206,7 +203,7 @@ func (s *Service) CountFindings(ctx context.Context, statuses []Status) {
 			done <- look{i, len(found)}
 		}()
 	}
-	timer := time.NewTimer(looksPatience)
+	timer := time.NewTimer(deadline.End)
 	defer timer.Stop()
 	for range statuses {
 		select {

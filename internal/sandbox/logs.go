@@ -5,14 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"forage"
 	"io"
 	"os"
 	"strings"
 	"sync"
 	"time"
 
+	"forage"
+
 	"forage/internal/agent"
+	"forage/internal/deadline"
 	"forage/internal/screen"
 	"forage/internal/store"
 	"forage/internal/supervisor"
@@ -152,10 +154,9 @@ func seekLines(file *os.File, n int) (int64, error) {
 	return end, err
 }
 
-// Bounds of what is drawn: bytes from the end of a log, and how long that may take.
+// Bounds of what is drawn: bytes from the end of a log.
 const (
-	maxDrawn   = 2 << 20
-	drawnLimit = 10 * time.Second
+	maxDrawn = 2 << 20
 )
 
 // The size of the agent's window, until the log says another.
@@ -189,7 +190,7 @@ func drawLog(ctx context.Context, file *os.File, out io.Writer) (*drawnLog, erro
 		return nil, err
 	}
 	from := max(0, end-maxDrawn)
-	ctx, cancel := context.WithTimeout(ctx, drawnLimit)
+	ctx, cancel := deadline.Within(ctx, deadline.Answer, "drawing it")
 	defer cancel()
 	buffer := make([]byte, 16<<10)
 	for part := io.NewSectionReader(file, from, end-from); ; {
@@ -201,7 +202,7 @@ func drawLog(ctx context.Context, file *os.File, out io.Writer) (*drawnLog, erro
 			err = context.Cause(ctx)
 		}
 		if err == context.DeadlineExceeded {
-			err = forage.WithHint(forage.Errorf(forage.ErrRefused, "drawing it takes longer than %v", drawnLimit), "--raw shows the bytes")
+			err = forage.WithHint(forage.Errorf(forage.ErrRefused, "drawing it takes longer than %v", deadline.Answer), "--raw shows the bytes")
 		}
 		if err != nil {
 			return nil, err

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+
 	"forage"
 	"forage/internal/sandbox/plan"
 	"forage/internal/store"

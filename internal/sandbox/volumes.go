@@ -3,12 +3,13 @@ package sandbox
 import (
 	"errors"
 	"fmt"
-	"forage/internal/sandbox/plan"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"forage/internal/sandbox/plan"
 
 	"forage"
 )

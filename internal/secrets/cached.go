@@ -4,15 +4,14 @@ import (
 	"context"
 	"time"
 
+	"forage/internal/deadline"
+
 	"golang.org/x/sync/singleflight"
 )
 
 // setback is how long a failure is remembered, so that a sandbox can't make the host run a
 // command that fails as often as it likes.
 const setback = 5 * time.Second
-
-// readTimeout bounds one reading: long enough to unlock something with a passphrase.
-const readTimeout = 60 * time.Second
 
 // cached keeps what was read for a while. Any number of callers wait for one reading, which
 // goes on when those who wanted it have gone, as long as the owner of the source is there.
@@ -32,7 +31,7 @@ func (c *cached) Get(ctx context.Context) (Secret, error) {
 		if c.now().Before(c.expires) {
 			return c.value, c.err
 		}
-		ctx, cancel := context.WithTimeout(c.life, readTimeout)
+		ctx, cancel := deadline.Within(c.life, deadline.Progress, "the source of the secret")
 		defer cancel()
 		c.value, c.err = c.read(ctx)
 		c.expires = c.now().Add(memory)

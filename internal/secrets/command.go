@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"forage"
+	"forage/internal/deadline"
 	"forage/internal/hostexec"
 )
 
@@ -17,7 +18,7 @@ type command struct {
 }
 
 func (c command) read(ctx context.Context) (Secret, error) {
-	out, err := hostexec.Run(ctx, hostexec.Command{Argv: c.argv, Env: c.env, Timeout: readTimeout, Output: valueMax + 3})
+	out, err := hostexec.Run(ctx, hostexec.Command{Argv: c.argv, Env: c.env, Timeout: deadline.Progress, Output: valueMax + 3})
 	if err != nil {
 		return Secret{}, c.explain(err)
 	}
@@ -41,7 +42,7 @@ func (c command) explain(err error) error {
 	case errors.Is(err, hostexec.ErrNoProgram):
 		return forage.WithHint(fmt.Errorf("the command %s is not in the system's folders", c.name()), "write its absolute path")
 	case errors.Is(err, context.DeadlineExceeded):
-		return forage.WithHint(fmt.Errorf("the command %s takes longer than %s", c.name(), readTimeout), "it must not wait for input")
+		return forage.WithHint(fmt.Errorf("the command %s takes longer than %s", c.name(), deadline.Progress), "it must not wait for input")
 	case errors.As(err, &exit):
 		return forage.WithHint(fmt.Errorf("the command %s failed with exit code %d", c.name(), exit.ExitCode()), "run it yourself: it says why")
 	}

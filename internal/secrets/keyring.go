@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"forage/internal/deadline"
+
 	"forage"
 
 	"github.com/godbus/dbus/v5"
@@ -122,11 +124,11 @@ func SessionBus(ctx context.Context, env map[string]string) (*dbus.Conn, error) 
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the session bus: %w", err)
 	}
-	deadline, ok := ctx.Deadline()
+	until, ok := ctx.Deadline()
 	if !ok {
-		deadline = time.Now().Add(readTimeout)
+		until = time.Now().Add(deadline.Answer)
 	}
-	raw.SetDeadline(deadline)
+	raw.SetDeadline(until)
 	conn, err := dbus.ConnectUnix(raw.(*net.UnixConn))
 	if err != nil {
 		raw.Close()

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/deadline"
 	"forage/internal/hostexec"
 )
 
@@ -63,7 +64,8 @@ func (s *Store) lock(ctx context.Context, name string) (func(), error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := flock(ctx, file); err != nil {
+		if err := deadline.Flock(ctx, file, unix.LOCK_EX); err != nil {
+			file.Close()
 			return nil, fmt.Errorf("locking %s: %w", name, err)
 		}
 		if current(file) {
@@ -90,42 +92,6 @@ func (s *Store) openLock(name string) (*os.File, error) {
 		return nil, fmt.Errorf("locking: %w", explain(err))
 	}
 	return file, nil
-}
-
-// flock takes an exclusive flock(2) on file, and closes it when that fails.
-// flock can't be interrupted: when ctx ends first, the wait is left behind and
-// gives up the lock as soon as it gets it.
-func flock(ctx context.Context, file *os.File) error {
-	err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if err == nil {
-		return nil
-	}
-	if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-		file.Close()
-		return err
-	}
-	done := make(chan error, 1)
-	go func() {
-		for {
-			if err := unix.Flock(int(file.Fd()), unix.LOCK_EX); !errors.Is(err, unix.EINTR) {
-				done <- err
-				return
-			}
-		}
-	}()
-	select {
-	case err := <-done:
-		if err != nil {
-			file.Close()
-		}
-		return err
-	case <-ctx.Done():
-		go func() {
-			<-done
-			file.Close()
-		}()
-		return context.Cause(ctx)
-	}
 }
 
 // current says whether file is still the one at its path: a lock on a file that was removed

@@ -6,10 +6,9 @@ import (
 	"io"
 	"net"
 	"time"
-)
 
-// streamIdle is how long a stream may be silent, or a message take.
-const streamIdle = 10 * time.Second
+	"forage/internal/deadline"
+)
 
 // ServePacket answers what arrives at conn until it is closed.
 func (j Judge) ServePacket(conn net.PacketConn) {
@@ -35,7 +34,7 @@ func (j Judge) ServePacket(conn net.PacketConn) {
 func (j Judge) ServeStream(conn net.Conn) error {
 	var size [2]byte
 	for {
-		if err := conn.SetDeadline(time.Now().Add(streamIdle)); err != nil {
+		if err := conn.SetDeadline(time.Now().Add(deadline.Answer)); err != nil {
 			return err
 		}
 		if _, err := io.ReadFull(conn, size[:]); err != nil {

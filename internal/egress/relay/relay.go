@@ -14,12 +14,10 @@ import (
 	"syscall"
 	"time"
 
+	"forage/internal/deadline"
+
 	"golang.org/x/sys/unix"
 )
-
-// halfOpen is how long a connection whose one direction has ended may be
-// silent in the other.
-const halfOpen = 5 * time.Minute
 
 // Counts are the bytes that a pair of connections has moved so far.
 type Counts struct {
@@ -116,7 +114,7 @@ func (j *joint) startGuard() {
 		return
 	}
 	seen := j.moved()
-	j.guard = time.AfterFunc(halfOpen, func() {
+	j.guard = time.AfterFunc(deadline.Progress, func() {
 		j.mu.Lock()
 		defer j.mu.Unlock()
 		if j.ended {
@@ -124,7 +122,7 @@ func (j *joint) startGuard() {
 		}
 		if now := j.moved(); now != seen {
 			seen = now
-			j.guard.Reset(halfOpen)
+			j.guard.Reset(deadline.Progress)
 			return
 		}
 		j.reset()

@@ -12,13 +12,11 @@ import (
 
 	"forage"
 	"forage/internal/control"
+	"forage/internal/deadline"
 	"forage/internal/limits"
 	"forage/internal/mount"
 	"forage/internal/runtime"
 )
-
-// trialTimeout is how long a throw-away guest has, on a busy machine too.
-const trialTimeout = time.Minute
 
 // Check tries what the runtime relies on: it starts a guest that does everything once
 // and ends. Nothing of it is left.
@@ -60,7 +58,7 @@ func checkNamespaces(err error) runtime.Finding {
 
 // try starts a guest for a trial and returns what it found.
 func (r *Runtime) try(ctx context.Context) (t []runtime.Finding, err error) {
-	ctx, cancel := context.WithTimeout(ctx, trialTimeout)
+	ctx, cancel := deadline.Within(ctx, deadline.Answer, "a guest that was started to try it")
 	defer cancel()
 	l, guest, err := r.newLink()
 	if err != nil {

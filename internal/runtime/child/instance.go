@@ -99,7 +99,7 @@ func (i *instance) Stop(ctx context.Context, grace time.Duration) error {
 
 // ask sends the guest a Stop and waits for its end, no longer than grace.
 func (i *instance) ask(ctx context.Context, grace time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, grace+stopMargin)
+	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
 	frame, err := control.Encode(control.Stop, control.StopBody{GraceMillis: grace.Milliseconds()})
 	if err != nil {
@@ -115,6 +115,3 @@ func (i *instance) ask(ctx context.Context, grace time.Duration) {
 	case <-ctx.Done():
 	}
 }
-
-// stopMargin is what a guest gets beyond the grace to reap what it has killed.
-const stopMargin = 500 * time.Millisecond

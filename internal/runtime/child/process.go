@@ -13,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 
+	"forage/internal/deadline"
+
 	"golang.org/x/sys/unix"
 
 	"forage"
@@ -179,7 +181,7 @@ func (p *process) reap() {
 	}
 	if p.helper { // which may have been ended before the guest
 		p.kill()
-		waitPidfd(context.Background(), p.pidfd)
+		_ = deadline.Ended(context.Background(), p.pidfd)
 	}
 	p.mu.Lock()
 	unix.Close(p.pidfd)

@@ -13,14 +13,11 @@ import (
 
 	"forage"
 	"forage/internal/control"
+	"forage/internal/deadline"
 	"forage/internal/limits"
 	"forage/internal/netns"
 	"forage/internal/runtime"
 )
-
-// startTimeout is how long a guest has to build its surroundings. A look through
-// a very large workspace on a slow disk is what may take a while.
-const startTimeout = 2 * time.Minute
 
 // Start starts the guest and has it build the sandbox.
 func (r *Runtime) Start(ctx context.Context, req runtime.Request) (_ runtime.Instance, err error) {
@@ -129,7 +126,7 @@ func (i *instance) boot(ctx context.Context, p *plan) error {
 	}
 	body.DropGroups = dropGroups
 	// Before the end of ctx is listened for, whose deadline this would take the place of.
-	i.control.SetDeadline(time.Now().Add(startTimeout))
+	i.control.SetDeadline(time.Now().Add(deadline.Progress))
 	stop := context.AfterFunc(ctx, func() { i.control.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	if err := i.serve(ctx, p.req); err != nil {
@@ -216,7 +213,7 @@ func (i *instance) endedEarly(ctx context.Context, err error) error {
 		return context.Cause(ctx)
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return forage.Errorf(forage.ErrStart, "the guest was not ready within %v", startTimeout)
+		return forage.Errorf(forage.ErrStart, "the guest was not ready within %v", deadline.Progress)
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
 		i.process.kill()

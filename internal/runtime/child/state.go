@@ -11,9 +11,8 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"golang.org/x/sys/unix"
-
 	"forage"
+	"forage/internal/deadline"
 	"forage/internal/limits"
 )
 
@@ -97,7 +96,7 @@ func (r *Runtime) Destroy(ctx context.Context, name string) error {
 	if !found {
 		return nil
 	}
-	if err := endProcess(ctx, s); err != nil {
+	if err := endProcess(s); err != nil {
 		return fmt.Errorf("destroying %s: %w", name, err)
 	}
 	if err := limits.Remove(s.Cgroup); err != nil {
@@ -107,41 +106,17 @@ func (r *Runtime) Destroy(ctx context.Context, name string) error {
 }
 
 // endProcess kills the process that s is about, if it is still that one, and waits for its end.
-func endProcess(ctx context.Context, s state) error {
-	fd, err := unix.PidfdOpen(s.PID, 0)
-	if errors.Is(err, unix.ESRCH) || s.PID <= 0 {
+func endProcess(s state) error {
+	if s.PID <= 0 {
 		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("pidfd_open: %w", err)
-	}
-	defer unix.Close(fd)
-	// Compared after opening: the descriptor can't come to mean another process.
-	start, err := startTime(s.PID)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && start != s.Start {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
-		return fmt.Errorf("killing process %d: %w", s.PID, err)
-	}
-	return waitPidfd(ctx, fd)
-}
-
-// waitPidfd waits until the process has ended: pidfd_open(2), "polling".
-func waitPidfd(ctx context.Context, fd int) error {
-	for ctx.Err() == nil {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 100)
-		if err != nil && !errors.Is(err, unix.EINTR) {
-			return fmt.Errorf("waiting for a process: %w", err)
+	return deadline.Kill(s.PID, func() (bool, error) {
+		start, err := startTime(s.PID)
+		if errors.Is(err, fs.ErrNotExist) {
+			return false, nil
 		}
-		if n > 0 {
-			return nil
-		}
-	}
-	return context.Cause(ctx)
+		return start == s.Start, err
+	})
 }
 
 // List names the sandboxes that left something.

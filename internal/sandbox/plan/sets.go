@@ -14,9 +14,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"forage"
+	"forage/internal/deadline"
 	"forage/internal/egress"
 	"forage/internal/egressconfig"
 	"forage/internal/hostset"
@@ -28,8 +28,7 @@ import (
 
 // What is fetched from an index to find the hosts of its files.
 const (
-	fetchTimeout = 10 * time.Second
-	maxFetched   = 8 << 20
+	maxFetched = 8 << 20
 )
 
 // findSets finds the hosts of the sets that network names and that are not known yet. Hostile are
@@ -102,7 +101,7 @@ func (h *Host) fetch(ctx context.Context, address string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	ctx, cancel := deadline.Within(ctx, deadline.Answer, "the index")
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {

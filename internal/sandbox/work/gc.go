@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"forage"
+	"forage/internal/deadline"
 	"forage/internal/hostile"
 	"forage/internal/store"
 	"forage/internal/workspace"
@@ -125,7 +126,7 @@ func (c *Collector) WorthKeeping(ctx context.Context, w forage.Workspace) string
 	if err != nil {
 		return err.Error()
 	}
-	ctx, enough := within(ctx, SavePatience)
+	ctx, enough := within(ctx, deadline.Progress)
 	defer enough()
 	if !c.DryRun {
 		if _, err := provider.Update(ctx, w); err != nil {

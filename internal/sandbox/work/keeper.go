@@ -5,6 +5,7 @@ package work
 
 import (
 	"context"
+
 	"forage/internal/sandbox/plan"
 	"forage/internal/store"
 )

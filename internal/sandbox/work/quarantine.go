@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"forage"
+	"forage/internal/deadline"
 	"forage/internal/hostexec"
 	"forage/internal/hostile"
 	"forage/internal/sandbox/plan"
@@ -227,7 +228,7 @@ func moveFar(ctx context.Context, dir *os.File, name, to string) error {
 		return err
 	}
 	from := fmt.Sprintf("/proc/%d/fd/%d/%s", os.Getpid(), dir.Fd(), harmless)
-	if _, err := hostexec.Run(ctx, hostexec.Command{Argv: []string{"mv", "-T", from, to}, Timeout: SavePatience}); err != nil {
+	if _, err := hostexec.Run(ctx, hostexec.Command{Argv: []string{"mv", "-T", from, to}, Timeout: deadline.Progress}); err != nil {
 		return fmt.Errorf("copying it to another file system: %w (it is called %s now)", err, harmless)
 	}
 	return nil

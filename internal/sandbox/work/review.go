@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"forage"
+	"forage/internal/deadline"
 	"forage/internal/rootfs"
 	"forage/internal/sandbox/plan"
 	"forage/internal/store"
@@ -183,7 +184,7 @@ func (k *Keeper) Apply(ctx context.Context, name string, o ApplyOptions) (all []
 // notBrought says why there may be work that can't be applied: it could not be brought out of the
 // sandbox.
 func (k *Keeper) notBrought(ctx context.Context, record store.Record) error {
-	for _, w := range k.Of(ctx, SavePatience, record.Plan.Workspaces()) {
+	for _, w := range k.Of(ctx, deadline.Progress, record.Plan.Workspaces()) {
 		if w.Problem != "" {
 			return forage.WithHint(
 				forage.Errorf(forage.ErrRefused, "there is nothing else to apply, and what was committed inside could not be brought out: %s", w.Problem),

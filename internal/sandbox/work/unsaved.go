@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"forage"
+	"forage/internal/deadline"
 	"forage/internal/store"
 	"forage/internal/term"
 	"forage/internal/workspace"
@@ -32,12 +33,6 @@ type Work struct {
 
 	part forage.Workspace
 }
-
-// Bounds of one look at one part: who is inside makes some take for ever.
-const (
-	ShowPatience = 20 * time.Second // of what is only shown: `diff` and `down` look longer
-	SavePatience = time.Hour        // of what decides whether work may go
-)
 
 // work brings the commits of every part to its repository, and says what is left that would be
 // lost.
@@ -96,7 +91,7 @@ func within(ctx context.Context, patience time.Duration) (context.Context, conte
 
 // nothingUnsaved refuses to go on while a part has work that is nowhere else.
 func (k *Keeper) NothingUnsaved(ctx context.Context, name string, parts []forage.Workspace) error {
-	unsaved := slices.DeleteFunc(k.Of(ctx, SavePatience, parts), func(w Work) bool { return !w.Unsaved })
+	unsaved := slices.DeleteFunc(k.Of(ctx, deadline.Progress, parts), func(w Work) bool { return !w.Unsaved })
 	if ctx.Err() != nil { // what is unsaved is not known
 		return context.Cause(ctx)
 	}
@@ -230,7 +225,7 @@ type Shown struct {
 // Shown brings commits to where the user looks for them, and says whether work is left that
 // would be lost. Where commits can't be brought, status says why.
 func (k *Keeper) Shown(ctx context.Context, record store.Record) Shown {
-	ctx, looked := within(ctx, ShowPatience)
+	ctx, looked := within(ctx, deadline.Answer)
 	defer looked()
 	shown, known, unsaved := Shown{Branch: record.GitBranch}, false, false
 	for i, w := range record.Plan.Workspaces() {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"forage"
+	"forage/internal/deadline"
 	"forage/internal/hostile"
 	"forage/internal/sandbox/plan"
 	"forage/internal/store"
@@ -267,14 +268,10 @@ func (k *Keeper) BringCommits(ctx context.Context, plan forage.Plan) {
 	}
 }
 
-// soon is how long a command that has ended waits for its commits: the supervisor brings what takes
-// longer.
-const soon = 5 * time.Second
-
 // BringSoon is bringCommits for a sandbox that goes on: the command does not wait for a big import.
 func (k *Keeper) BringSoon(ctx context.Context, plan forage.Plan) {
 	defer k.Progress("bringing commits out of " + plan.Name)()
-	bringing, enough := context.WithTimeout(ctx, soon)
+	bringing, enough := context.WithTimeout(ctx, deadline.End) // the supervisor brings what takes longer
 	defer enough()
 	err := k.Update(bringing, plan)
 	switch {
@@ -290,5 +287,5 @@ func (k *Keeper) BringSoon(ctx context.Context, plan forage.Plan) {
 // folder is there.
 func (k *Keeper) HasResult(ctx context.Context, plan forage.Plan) bool {
 	trees := slices.DeleteFunc(plan.Workspaces(), func(w forage.Workspace) bool { return w.Mode == forage.WorkspaceDirect })
-	return slices.ContainsFunc(k.Of(ctx, SavePatience, trees), func(w Work) bool { return w.Unsaved })
+	return slices.ContainsFunc(k.Of(ctx, deadline.Progress, trees), func(w Work) bool { return w.Unsaved })
 }

@@ -1,12 +1,13 @@
 package work
 
 import (
-	"forage"
-	"forage/internal/sandbox/plan"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"forage"
+	"forage/internal/sandbox/plan"
 )
 
 // Places for parts are made in trees that Forage made, through no link that came with the branch.

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"forage/internal/deadline"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -31,14 +33,7 @@ func hold(ctx context.Context, file string, folders []string) (release func(), e
 	if err != nil {
 		return nil, bare(err)
 	}
-	err = poll(ctx, func() (bool, error) {
-		err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, unix.EINTR) {
-			return false, nil
-		}
-		return err == nil, err
-	})
-	if err != nil {
+	if err := deadline.Flock(ctx, dir, unix.LOCK_EX); err != nil {
 		dir.Close()
 		return nil, err
 	}
@@ -104,7 +99,7 @@ func poll(ctx context.Context, try func() (bool, error)) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("another process holds its lock: %w", ctx.Err())
+			return fmt.Errorf("another process holds its lock: %w", context.Cause(ctx))
 		case <-tick.C:
 		}
 	}

@@ -21,8 +21,6 @@ import (
 const (
 	// early is how long before its end a token is renewed; both agents do it then too.
 	early = 5 * time.Minute
-	// requestMax bounds the request of a renewal.
-	requestMax = 30 * time.Second
 	// pause is how long a renewal that failed is not tried again.
 	pause = 5 * time.Second
 	// forcedPause is how long after a renewal an agent can't ask for another one.

@@ -12,15 +12,14 @@ import (
 	"path/filepath"
 	"strings"
 
+	"forage/internal/deadline"
+
 	"forage"
 )
 
 const (
 	// maxAnswer is how much of a token endpoint's answer is read, in bytes.
 	maxAnswer = 1 << 20
-	// lockMax bounds the wait for another process that renews: it asks, and writes to a disk that
-	// may be slow.
-	lockMax = 2 * requestMax
 )
 
 // renew makes the file hold tokens that are good and not the refused one, and returns them.
@@ -40,7 +39,7 @@ func (l *Login) renew(ctx context.Context, refused string) (tokens, error) {
 		return tokens{}, err
 	}
 
-	waiting, cancel := context.WithTimeout(ctx, lockMax)
+	waiting, cancel := deadline.Within(ctx, deadline.Answer, "another process that renews it")
 	defer cancel()
 	release, err := hold(waiting, l.file.path, l.form.locks(filepath.Dir(l.file.path)))
 	if err != nil {
@@ -116,7 +115,7 @@ func (l *Login) request(ctx context.Context, have tokens) (grant, error) {
 	if err != nil {
 		return grant{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestMax)
+	ctx, cancel := deadline.Within(ctx, deadline.Answer, "the token endpoint")
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, l.form.endpoint, bytes.NewReader(body))
 	if err != nil {

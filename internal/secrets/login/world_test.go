@@ -154,7 +154,7 @@ func (w *world) read() string {
 func (w *world) get() string { return get(w.login) }
 
 func get(l *Login) string {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*lockMax)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	secret, err := l.Get(ctx)
 	if err != nil {

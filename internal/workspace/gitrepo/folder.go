@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/deadline"
 	"forage/internal/hostexec"
 	"forage/internal/hostile"
 	"forage/internal/jail"
@@ -66,7 +67,6 @@ type Folder struct {
 
 // Bounds of a look at a folder, and of the files that go into a tree.
 const (
-	lookTimeout  = time.Minute
 	lookCPU      = 15 * time.Second
 	maxTreeFile  = 4 << 30  // bytes; larger ones are left out
 	maxTreeBytes = 16 << 30 // of all files of one tree; the rest is left out: holes cost nothing inside
@@ -210,7 +210,7 @@ func (s *Shadow) look(ctx context.Context, folder Folder) (_ *looking, err error
 	var out, said bytes.Buffer
 	c := l.jail
 	c.Args = []string{"sh", "-ec", lookScript, "sh", cmp.Or(l.folder.Base, "--empty"), l.begins, strconv.Itoa(maxTreeFile)}
-	c.Stdout, c.Stderr, c.Limits.Output, c.Limits.CPU, c.Limits.Time = &out, &said, callOutput, cmp.Or(s.brief, lookCPU), lookTimeout
+	c.Stdout, c.Stderr, c.Limits.Output, c.Limits.CPU, c.Limits.Time = &out, &said, callOutput, cmp.Or(s.brief, lookCPU), deadline.Progress
 	if err := c.Run(ctx); err != nil {
 		return nil, err
 	}
@@ -473,7 +473,7 @@ func (l *looking) write(ctx context.Context, ids map[string]string, added []stri
 	}
 	c := l.jail
 	c.Args = []string{"sh", "-ec", recordScript, "sh", l.folder.Base}
-	c.Limits.Time = fetchPatience
+	c.Limits.Time = deadline.Progress
 	err = l.shadow.unpack(ctx, c, size, func(out *bufio.Reader) error {
 		entry, err := out.ReadString(0)
 		for ; err == nil && entry != "\x00"; entry, err = out.ReadString(0) { // mode, id, stage, and the name
@@ -657,7 +657,7 @@ git diff-index --cached --raw --no-abbrev --no-renames -z --ignore-submodules=al
 	c.Args, c.Dir, c.ReadOnly = []string{"sh", "-ec", script, "sh", i.at.files}, folder, append(c.ReadOnly, index, folder)
 	c.Env = append(c.Env, "GIT_INDEX_FILE="+index, "GIT_WORK_TREE="+folder)
 	var out bytes.Buffer
-	c.Stdout, c.Limits.Output, c.Limits.CPU, c.Limits.Time = &out, callOutput, listCPU, lookTimeout
+	c.Stdout, c.Limits.Output, c.Limits.CPU, c.Limits.Time = &out, callOutput, listCPU, deadline.Progress
 	if err := c.Run(ctx); err != nil {
 		return nil, fmt.Errorf("asking about the index inside: %w", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"forage"
+	"forage/internal/deadline"
 	"forage/internal/workspace"
 )
 
@@ -277,7 +278,7 @@ func (s *Shadow) sized(ctx context.Context, tips ...string) error {
 	left := listLimit{bytes: maxListed}
 	_, err := s.Git(ctx, Call{
 		Args:  []string{"log", "--root", "-m", "-t", "--no-renames", "--name-only", "--format=", "--stdin", "--not", "--all"},
-		Stdin: []byte(strings.Join(tips, "\n") + "\n"), Env: readsHostile, Memory: maxListMemory, CPU: listCPU, Timeout: lookTimeout, Writer: &left,
+		Stdin: []byte(strings.Join(tips, "\n") + "\n"), Env: readsHostile, Memory: maxListMemory, CPU: listCPU, Timeout: deadline.Answer, Writer: &left,
 	})
 	if err == nil || ctx.Err() != nil {
 		return err

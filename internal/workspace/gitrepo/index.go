@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"forage/internal/deadline"
 )
 
 // Gitlinks are the paths at which an index file of the host's has submodules, populated or not.
@@ -38,11 +40,8 @@ func (s *Shadow) gitlinks(ctx context.Context, index string) (links []string, er
 	return links, err
 }
 
-// indexPatience is how long an index is waited for that another git has locked.
-const (
-	indexPatience = 2 * time.Second
-	indexPause    = 20 * time.Millisecond
-)
+// indexPause is how often an index is tried that another git has locked, as editors' do all the time.
+const indexPause = 20 * time.Millisecond
 
 // bringIndexTo brings the index of a working folder that is linked to the host's repository to a
 // commit, so that plain git there says what differs from it. Files are not touched, and what the
@@ -57,7 +56,7 @@ func (s *Shadow) bringIndexTo(ctx context.Context, folder, commit string) error 
 		if busy, err := s.settle(ctx, index, folder, commit); !busy {
 			return err
 		}
-		if time.Since(begun) > indexPatience {
+		if time.Since(begun) > deadline.End {
 			return lockedHint(fmt.Errorf("%s.lock is there", index), index)
 		}
 		select {

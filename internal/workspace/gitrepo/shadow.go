@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"forage/internal/deadline"
 	"forage/internal/hostexec"
 	"forage/internal/workspace"
 )
@@ -176,7 +177,7 @@ type Call struct {
 	WorkTree string    // GIT_WORK_TREE; "" for commands that need none
 	Index    string    // GIT_INDEX_FILE; "" is the shadow's own, which is empty at first
 	Env      []string
-	Timeout  time.Duration // 0 is callTimeout, or for one that is brief lookTimeout
+	Timeout  time.Duration // 0 is deadline.Progress, or for one that is brief deadline.Answer
 	Memory   uint64        // bytes that git may have; 0 is callMemory
 	CPU      time.Duration // of the processor; 0 is without a bound
 	Brief    bool          // it compares names with patterns from inside: see briefCPU
@@ -186,8 +187,7 @@ type Call struct {
 
 // Bounds of a Call that names none.
 const (
-	callTimeout = 10 * time.Minute // a checkout of a big repository on a slow disk
-	callOutput  = 256 << 20
+	callOutput = 256 << 20
 	// callMemory is what one git may have: a .gitignore is read as a whole, and what a tree names
 	// is held at once.
 	callMemory = 4 << 30
@@ -213,9 +213,9 @@ func (s *Shadow) run(ctx context.Context, c Call) (hostexec.Output, error) {
 	if c.Index != "" {
 		env = append(env, "GIT_INDEX_FILE="+c.Index)
 	}
-	timeout, bound, cpu := cmp.Or(c.Timeout, callTimeout), c.Output, c.CPU
+	timeout, bound, cpu := cmp.Or(c.Timeout, deadline.Progress), c.Output, c.CPU
 	if c.Brief {
-		timeout, cpu = cmp.Or(c.Timeout, lookTimeout), cmp.Or(s.brief, briefCPU)
+		timeout, cpu = cmp.Or(c.Timeout, deadline.Answer), cmp.Or(s.brief, briefCPU)
 	}
 	if bound == 0 {
 		bound = callOutput

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"forage"
+	"forage/internal/deadline"
 	"forage/internal/hostexec"
 	"forage/internal/workspace"
 )
@@ -198,7 +199,7 @@ func (m Remote) git(ctx context.Context, store string, timeout time.Duration, ar
 // Start asks for the commit that a branch, a tag or (revision "") the remote's HEAD is at, and for
 // the branch that HEAD is on. The commit is "" if the remote is empty.
 func (m Remote) Start(ctx context.Context, revision string) (head, commit string, err error) {
-	out, err := m.git(ctx, "", time.Minute, "ls-remote", "--symref", "--", m.URL)
+	out, err := m.git(ctx, "", deadline.Answer, "ls-remote", "--symref", "--", m.URL)
 	if err != nil {
 		return "", "", err
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/google/renameio/v2"
 
 	"forage"
+	"forage/internal/deadline"
 	"forage/internal/hostile"
 	"forage/internal/jail"
 	"forage/internal/workspace"
@@ -30,10 +31,8 @@ import (
 
 // Bounds of what is brought at once.
 const (
-	maxFetched    = 32 << 30 // bytes of a pack
-	fetchPatience = 10 * time.Minute
-	fetchSpeed    = 4 << 20 // bytes a second, at the least
-	jailTime      = time.Minute
+	maxFetched = 32 << 30 // bytes of a pack
+	fetchSpeed = 4 << 20  // bytes a second, at the least
 	// What a git may take of the processor that writes what came from inside: deltas of a few bytes
 	// can make gigabytes. Each second more is for fetchSpeed bytes.
 	storeCPU  = 20 * time.Second
@@ -59,7 +58,7 @@ func (s *Shadow) jailed(dir string, readOnly []string, args ...string) jail.Comm
 	return jail.Command{
 		Args: append([]string{"git"}, args...), Dir: dir, ReadOnly: readOnly,
 		Env:    append(environment(), "GIT_DIR="+dir, readsHostile[0]),
-		Limits: jail.Limits{CPU: 10 * time.Minute, Time: jailTime, Output: maxFetched},
+		Limits: jail.Limits{CPU: 10 * time.Minute, Time: deadline.Answer, Output: maxFetched},
 	}
 }
 
@@ -154,7 +153,7 @@ func (s *Shadow) store(ctx context.Context, pack *bufio.Reader, size int64, loos
 		args = []string{"index-pack", "--stdin", "--fix-thin", "--threads=1", checks}
 	}
 	cpu := storeCPU + time.Duration(size/fetchSpeed)*time.Second + time.Duration(count)*objectCPU
-	_, err = s.Git(ctx, Call{Args: args, Input: pack, Env: readsHostile, Timeout: fetchPatience, CPU: cpu})
+	_, err = s.Git(ctx, Call{Args: args, Input: pack, Env: readsHostile, Timeout: deadline.Progress, CPU: cpu})
 	return err
 }
 
@@ -177,7 +176,7 @@ func (s *Shadow) fetch(ctx context.Context, private string, ids ...string) error
 	}
 	wanted.WriteString(excluded(refs.known()))
 	c, err := s.inside(private)
-	size := int64((c.Limits.Time-jailTime)/time.Second) * fetchSpeed // see inside
+	size := int64((c.Limits.Time-deadline.Answer)/time.Second) * fetchSpeed // see inside
 	if err == nil {
 		c.Args = append(c.Args, "pack-objects", "-q", "--revs", "--thin", "--stdout", "--delta-base-offset")
 		c.Stdin = strings.NewReader(wanted.String())
@@ -236,7 +235,7 @@ func (s *Shadow) connected(ctx context.Context, tips ...string) error {
 	}
 	_, err := s.Git(ctx, Call{
 		Args: []string{"rev-list", "--objects", "--quiet", "--stdin", "--not", "--all"}, Stdin: []byte(asked.String()),
-		Env: readsHostile, Memory: maxListMemory, Timeout: fetchPatience,
+		Env: readsHostile, Memory: maxListMemory, Timeout: deadline.Progress,
 	})
 	return err
 }
@@ -357,7 +356,7 @@ func (s *Shadow) Bring(ctx context.Context, to *Repository, commit string, have 
 	wanted := commit + "\n" + excluded(have)
 	err = q.receive(ctx, maxFetched, nil, func(to io.Writer) error {
 		_, err := s.Git(ctx, Call{
-			Args: []string{"pack-objects", "-q", "--revs", "--thin", "--stdout", "--delta-base-offset"}, Stdin: []byte(wanted), Writer: to, Timeout: fetchPatience,
+			Args: []string{"pack-objects", "-q", "--revs", "--thin", "--stdout", "--delta-base-offset"}, Stdin: []byte(wanted), Writer: to, Timeout: deadline.Progress,
 		})
 		return err
 	})

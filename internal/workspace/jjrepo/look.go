@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"forage"
+	"forage/internal/deadline"
 	"forage/internal/jail"
 	"forage/internal/workspace"
 	"forage/internal/workspace/gitrepo"
@@ -45,7 +46,6 @@ const (
 // Bounds of a look. jj waits for ever for a file that is a FIFO.
 const (
 	maxOperations = 16
-	lookPatience  = 20 * time.Second
 	lookMemory    = 4 << 30
 	lookOutput    = 16 << 20
 )
@@ -128,7 +128,7 @@ func (s *Shadow) ask(ctx context.Context, w forage.Workspace, operations []strin
 	c := jail.Command{
 		Args: append([]string{"sh", "-ec", lookScript, "sh", metadata, heads, shows}, operations...),
 		Env:  environment(at), Dir: at, ReadOnly: append(visible, at, metadata), Writable: []string{index}, Stdout: &out,
-		Limits: jail.Limits{Memory: lookMemory, Time: lookPatience, Output: lookOutput},
+		Limits: jail.Limits{Memory: lookMemory, Time: deadline.Answer, Output: lookOutput},
 	}
 	var all []head
 	if err = c.Run(ctx); err == nil {
