@@ -8,11 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/deadline"
 	"forage/internal/hostexec"
 	"forage/internal/workspace"
 	"forage/internal/workspace/gitrepo"
@@ -127,9 +127,6 @@ write-change-id-header = true
 resolving-conflicts = false
 `
 
-// callTimeout bounds a jj command: a checkout of a big repository on a slow disk.
-const callTimeout = 10 * time.Minute
-
 // JJ runs a jj that only asks the repository for something in the shadow, and returns what it wrote
 // to stdout. An error has jj's own words, which may hold names from inside: escape them.
 func (s *Shadow) JJ(ctx context.Context, args ...string) (string, error) {
@@ -140,7 +137,7 @@ func (s *Shadow) JJ(ctx context.Context, args ...string) (string, error) {
 // one that outlives us gives up, before its end, at the first word for which nobody is there.
 func (s *Shadow) run(ctx context.Context, dir string, c hostexec.Command) (string, error) {
 	args := c.Argv
-	c.Argv, c.Dir, c.Timeout = append([]string{"jj", "--quiet"}, args...), dir, callTimeout
+	c.Argv, c.Dir, c.Timeout = append([]string{"jj", "--quiet"}, args...), dir, deadline.Progress
 	c.Env = environment(s.Dir)
 	out, err := hostexec.Run(ctx, c)
 	if errors.Is(err, hostexec.ErrNoProgram) {
