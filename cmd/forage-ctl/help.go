@@ -146,9 +146,6 @@ func exitStatuses() []exitStatus {
 	}
 }
 
-// insideExit is the exitNote of commands that run a command inside.
-const insideExit = "126 127 128+N N"
-
 func indent(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	return "  " + strings.Join(lines, "\n  ")

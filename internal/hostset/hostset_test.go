@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -37,6 +38,8 @@ func newWorld(t *testing.T, programs, files map[string]string) *world {
 func (w *world) write(t *testing.T, name, text string, mode os.FileMode) {
 	t.Helper()
 	path := filepath.Join(w.home, name)
+	syscall.ForkLock.RLock() // a program that starts meanwhile would hold it open for writing: ETXTBSY
+	defer syscall.ForkLock.RUnlock()
 	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), mode)); err != nil {
 		t.Fatal(err)
 	}

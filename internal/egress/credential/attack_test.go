@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
 
 	"forage"
@@ -320,10 +319,4 @@ func TestWhatAServerHasKeptIsHidden(t *testing.T) {
 			t.Errorf("after %q: %q, %v; Range %q", headers, text, err, r.Header.Get("Range"))
 		}
 	}
-}
-
-// rotating is a source whose value changes all the time.
-type rotating struct {
-	mu sync.Mutex
-	n  int
 }

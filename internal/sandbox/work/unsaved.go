@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -228,16 +229,29 @@ func (k *Keeper) Shown(ctx context.Context, record store.Record) Shown {
 	ctx, looked := within(ctx, deadline.Answer)
 	defer looked()
 	shown, known, unsaved := Shown{Branch: record.GitBranch}, false, false
+	made := record.Phase != forage.PhaseCreating && record.Phase != forage.PhaseRemoving
+	before, now := map[string]seen{}, map[string]seen{}
+	_ = store.ReadJSON(k.seenFile(record.Name), &before) // without it git is asked
 	for i, w := range record.Plan.Workspaces() {
 		provider, err := k.Workspaces.New(w.Mode)
 		if err != nil {
 			return shown
 		}
+		compared := made && w.Repository != nil && !w.ReadOnly
+		if w.Mode != forage.WorkspaceDirect && compared {
+			part, err := k.isUnsaved(ctx, provider, w, before[w.Name])
+			if err != nil {
+				return shown
+			}
+			now[w.Name] = part
+			known, unsaved = true, unsaved || part.Unsaved
+			continue
+		}
 		update, err := provider.Update(ctx, w)
 		if i == 0 && w.Mode == forage.WorkspaceDirect && err == nil && update.After == "" { // it is made for the first commit
 			shown.Branch = ""
 		}
-		if w.Repository == nil || w.ReadOnly || record.Phase == forage.PhaseCreating || record.Phase == forage.PhaseRemoving {
+		if !compared {
 			continue
 		}
 		status, err := k.saidOf(ctx, provider, w)
@@ -248,6 +262,9 @@ func (k *Keeper) Shown(ctx context.Context, record store.Record) Shown {
 	}
 	if known {
 		shown.Unsaved = &unsaved
+	}
+	if !maps.Equal(before, now) {
+		_ = store.WriteWhole(k.seenFile(record.Name), now, false) // that it can't be kept only costs time
 	}
 	return shown
 }
