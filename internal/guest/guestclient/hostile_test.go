@@ -1,12 +1,15 @@
 package guestclient
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -14,6 +17,7 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+	"golang.org/x/sys/unix"
 
 	"forage/internal/guest/wire"
 	"forage/internal/testdir"
@@ -237,6 +241,49 @@ func TestGuestThatHangs(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What reaches a terminal is filtered, whichever stream it comes by, with a terminal inside and
+// without one.
+func TestTerminalIsFiltered(t *testing.T) {
+	const attack = "X\x1b]52;c;bXk=\aY"
+	for _, tty := range []bool{false, true} {
+		master, slave := openTerminal(t)
+		client := hostileGuest(t, func(_ *wire.Conn, channel ssh.NewChannel) {
+			accepted := accept(channel)
+			io.WriteString(accepted, attack)
+			io.WriteString(accepted.Stderr(), attack)
+			accepted.Close()
+		})
+		command := command
+		command.TTY = tty
+		within(t, t.Context(), client, command, Stdio{Out: slave, Err: slave})
+		io.WriteString(slave, ".")
+		got, err := bufio.NewReader(master).ReadString('.')
+		if strings.Count(got, "X") != 2 || strings.Count(got, "Y") != 2 || strings.Contains(got, "52") {
+			t.Errorf("terminal inside %v: the user's gets %q, %v", tty, got, err)
+		}
+	}
+}
+
+// openTerminal is a pseudoterminal's two ends.
+func openTerminal(t *testing.T) (master, slave *os.File) {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { master.Close() })
+	unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0)
+	number, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	if err == nil {
+		slave, err = os.OpenFile(fmt.Sprint("/dev/pts/", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { slave.Close() })
+	return master, slave
 }
 
 // What comes before the reply doesn't keep the reply from being seen.

@@ -72,6 +72,7 @@ func (e Exit) Code() int {
 // beside how it ended.
 func (c *Client) Run(ctx context.Context, command Command, stdio Stdio) (Exit, error) {
 	terminal := newTerminal(command, stdio)
+	stdio.Out, stdio.Err = terminal.filtered(stdio.Out, command), terminal.filtered(stdio.Err, command)
 	r := &run{
 		client: c, terminal: terminal, stdio: stdio, tty: command.TTY,
 		ended: make(chan struct{}), received: make(chan os.Signal, 8), toTell: make(chan message, maxToTell),
@@ -147,11 +148,7 @@ func (r *run) relay(ctx context.Context) (Exit, error) {
 	go r.telling()
 
 	var outputs sync.WaitGroup
-	out := r.stdio.Out
-	if r.terminal.screen != nil {
-		out = r.terminal.screen
-	}
-	outputs.Go(func() { r.copyOut(out) })
+	outputs.Go(func() { r.copyOut(r.stdio.Out) })
 	outputs.Go(func() { r.copyErr(r.stdio.Err) })
 	outputs.Wait()
 	<-r.ended

@@ -23,7 +23,7 @@ type terminal struct {
 	mu    sync.Mutex
 	saved *unix.Termios // modes to go back to; nil if not raw
 
-	screen *term.Controls // what the program's output passes; nil without a terminal
+	screens []*term.Controls // what output passes on its way to a terminal
 }
 
 func newTerminal(command Command, stdio Stdio) *terminal {
@@ -38,10 +38,16 @@ func newTerminal(command Command, stdio Stdio) *terminal {
 		t.name = defaultTerm
 	}
 	t.input, t.output = terminalFile(stdio.In), terminalFile(stdio.Out)
-	if t.output != nil {
-		t.screen = &term.Controls{Out: stdio.Out, Clipboard: command.Clipboard, Title: command.Title}
-	}
 	return t
+}
+
+// filtered is stream, or what stands before it if it is a terminal.
+func (t *terminal) filtered(stream io.Writer, command Command) io.Writer {
+	if terminalFile(stream) == nil {
+		return stream
+	}
+	t.screens = append(t.screens, &term.Controls{Out: stream, Clipboard: command.Clipboard, Title: command.Title})
+	return t.screens[len(t.screens)-1]
 }
 
 // terminalFile returns stream if it is a terminal.
@@ -107,10 +113,10 @@ func (t *terminal) restore() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	asked := false
-	if t.screen != nil {
-		var undo string
-		undo, asked = t.screen.Undo()
-		_, _ = io.WriteString(t.output, undo) // a terminal that is gone needs none
+	for _, screen := range t.screens {
+		undo, questions := screen.Undo()
+		_, _ = io.WriteString(screen.Out, undo) // a terminal that is gone needs none
+		asked = asked || questions
 	}
 	if t.saved == nil {
 		return

@@ -203,9 +203,6 @@ func (c *Conn) take(kind byte, id uint32, body []byte) error {
 		c.opened <- newChannel{ch}
 		return nil
 	}
-	if ch != nil && (kind == frameClose || kind == frameRefused) {
-		delete(c.channels, id)
-	}
 	known := id <= c.last
 	c.mu.Unlock()
 	if ch == nil {
@@ -214,7 +211,15 @@ func (c *Conn) take(kind byte, id uint32, body []byte) error {
 		}
 		return nil
 	}
-	return ch.take(kind, body)
+	if err := ch.take(kind, body); err != nil {
+		return err
+	}
+	if kind == frameClose || kind == frameRefused {
+		c.mu.Lock()
+		delete(c.channels, id)
+		c.mu.Unlock()
+	}
+	return nil
 }
 
 func (c *Conn) newChannelLocked(id uint32, kind string, extra []byte) *channel {
@@ -271,6 +276,9 @@ func (ch *channel) take(kind byte, body []byte) error {
 	case frameData, frameStderr:
 		ch.mu.Lock()
 		defer ch.mu.Unlock()
+		if ch.closed {
+			return nil
+		}
 		if len(ch.in[0])+len(ch.in[1])+len(body)+ch.read > window {
 			return errProtocol
 		}
@@ -314,8 +322,8 @@ func (ch *channel) take(kind byte, body []byte) error {
 			return errProtocol
 		}
 	case frameClose:
-		go ch.Close() // a full socket must not keep this end from reading
 		ch.end(io.EOF)
+		go ch.Close() // a full socket must not keep this end from reading
 	default:
 		return errProtocol
 	}
@@ -404,11 +412,14 @@ func (ch *channel) CloseWrite() error {
 	return ch.send(frameEnd, nil)
 }
 
-// Close says that this side is done. What the other side still says can be read until it is, too.
+// Close says that this side is done, and reads nothing more: the other side may never be.
 func (ch *channel) Close() error {
 	ch.mu.Lock()
 	done := ch.closed
-	ch.closed = true
+	ch.closed, ch.ended = true, true
+	if !ch.over {
+		ch.in = [2][]byte{}
+	}
 	ch.changed.Broadcast()
 	ch.mu.Unlock()
 	if done {

@@ -57,6 +57,33 @@ func TestChannels(t *testing.T) {
 	}
 }
 
+// A guest that refuses with half a sentence, or keeps a channel open that the host has closed, keeps
+// nothing of the host waiting.
+func TestHostileGuest(t *testing.T) {
+	head := func(kind, length byte) []byte { return []byte{kind, 0, 0, 0, 1, 0, 0, 0, length} }
+	for name, says := range map[string][]byte{
+		"half a refusal":             head(frameRefused, 0),
+		"half a refusal after a yes": append(head(frameOpened, 0), head(frameRefused, 0)...),
+		"an open end":                append(append(head(frameOpened, 0), head(frameData, 1)...), 'x'),
+	} {
+		near, far := net.Pipe()
+		host := NewConn(near, false)
+		go func() {
+			io.ReadFull(far, make([]byte, headSize+len("    session")))
+			go io.Copy(io.Discard, far)
+			far.Write(says)
+		}()
+		if channel, _, err := host.OpenChannel("session", nil); err == nil {
+			if name == "an open end" {
+				channel.Read(make([]byte, 1))
+				channel.Close()
+			}
+			io.Copy(io.Discard, channel)
+		}
+		host.Close()
+	}
+}
+
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
