@@ -13,6 +13,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"forage"
+	"forage/internal/guest/guestclient"
 	"forage/internal/guest/wire"
 	"forage/internal/term"
 )
@@ -35,7 +36,7 @@ func (c *client) channel(ctx context.Context, channel ssh.NewChannel) {
 		channel.Reject(ssh.UnknownChannelType, "unknown channel type")
 	}
 	if err != nil {
-		channel.Reject(ssh.ConnectionFailed, err.Error())
+		channel.Reject(ssh.ConnectionFailed, term.Escape(fmt.Sprintf("%.1000s", err)))
 	}
 }
 
@@ -96,9 +97,12 @@ func (c *client) forward(ctx context.Context, name, kind string, data []byte, ch
 		guest.Close()
 		return nil
 	}
-	c.join(accepted, accepted, fromClient, guest, fromGuest)
+	c.join(accepted, accepted, accepted.Stderr(), fromClient, guest, fromGuest)
 	return nil
 }
+
+// maxEnd bounds what a sandbox says of a program's end, in bytes.
+const maxEnd = 1 << 10
 
 // maxSetup bounds the requests of a session before its program's: variables, mostly.
 const maxSetup = 64
@@ -200,11 +204,12 @@ func (c *client) start(ctx context.Context, channel ssh.Channel, requests <-chan
 	}
 	request.Reply(true, nil)
 	if terminal == nil {
-		c.join(channel, channel, requests, guest, fromGuest)
+		c.join(channel, channel, channel.Stderr(), requests, guest, fromGuest)
 		return nil
 	}
 	screen := &term.Controls{Out: channel, Clipboard: c.server.Clipboard, Title: c.server.Title}
-	c.join(channel, screen, requests, guest, fromGuest)
+	errs := &term.Controls{Out: channel.Stderr(), Clipboard: c.server.Clipboard, Title: c.server.Title}
+	c.join(channel, screen, errs, requests, guest, fromGuest)
 	return nil
 }
 
@@ -235,8 +240,8 @@ func (c *client) list() error {
 }
 
 // join carries a client's channel to a sandbox's and back, until one of them ends. Output passes
-// screen on its way. What the holder of a read-only key types goes nowhere; quit ends it.
-func (c *client) join(channel ssh.Channel, screen io.Writer, fromClient <-chan *ssh.Request, guest ssh.Channel, fromGuest <-chan *ssh.Request) {
+// screen and errs on its way. What the holder of a read-only key types goes nowhere; quit ends it.
+func (c *client) join(channel ssh.Channel, screen, errs io.Writer, fromClient <-chan *ssh.Request, guest ssh.Channel, fromGuest <-chan *ssh.Request) {
 	go func() {
 		if c.key.ReadOnly {
 			quit(channel)
@@ -260,19 +265,21 @@ func (c *client) join(channel ssh.Channel, screen io.Writer, fromClient <-chan *
 	var end *ssh.Request
 	var ended sync.WaitGroup
 	ended.Go(func() { _, _ = io.Copy(screen, guest) })
-	ended.Go(func() { _, _ = io.Copy(channel.Stderr(), guest.Stderr()) })
+	ended.Go(func() { _, _ = io.Copy(errs, guest.Stderr()) })
 	ended.Go(func() {
 		for request := range fromGuest {
-			if request.Type == "exit-status" || request.Type == "exit-signal" {
+			if _, ok := guestclient.ParseExit(request); ok && len(request.Payload) <= maxEnd { // clients take offence at others
 				end = request
 			}
 			request.Reply(false, nil)
 		}
 	})
 	ended.Wait()
-	if controls, ok := screen.(*term.Controls); ok {
-		undo, _ := controls.Undo()
-		_, _ = io.WriteString(channel, undo)
+	for _, out := range []io.Writer{screen, errs} {
+		if controls, ok := out.(*term.Controls); ok {
+			undo, _ := controls.Undo()
+			_, _ = io.WriteString(controls.Out, undo)
+		}
 	}
 	_ = channel.CloseWrite()
 	if end == nil && c.key.ReadOnly {

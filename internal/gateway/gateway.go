@@ -125,7 +125,6 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) {
 	log.Info("logged in")
 	defer log.Info("logged out")
 	ctx, cancel := context.WithCancel(ctx)
-	defer c.close()
 	defer cancel()
 	go ssh.DiscardRequests(requests) // answers keep-alives; remote forwarding is not offered
 	open := make(chan struct{}, maxChannels)
@@ -219,14 +218,6 @@ type client struct {
 	guests map[string]*guestclient.Client // connections to sandboxes, by name
 }
 
-func (c *client) close() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, guest := range c.guests {
-		guest.Close()
-	}
-}
-
 // allow puts what the key's holder is about to do on the sandbox's record. It fails when the key
 // may not.
 func (c *client) allow(ctx context.Context, name, method, what string, looking bool) error {
@@ -256,15 +247,18 @@ func (c *client) open(ctx context.Context, name, kind string, data []byte) (ssh.
 			return channel, requests, err
 		}
 	} // the sandbox was started again meanwhile
-	guest, err := c.server.Sandboxes.Connect(ctx, name)
+	made, err := c.server.Sandboxes.Connect(ctx, name)
 	if err != nil {
 		return nil, nil, err
 	}
 	c.mu.Lock()
-	if old := c.guests[name]; old != nil {
-		defer old.Close()
+	if c.guests[name] == guest {
+		c.guests[name] = made
+		context.AfterFunc(ctx, func() { made.Close() })
+	} else { // another channel of the client was quicker
+		made.Close()
+		made = c.guests[name]
 	}
-	c.guests[name] = guest
 	c.mu.Unlock()
-	return guest.Open(kind, data)
+	return made.Open(kind, data)
 }

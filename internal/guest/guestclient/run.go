@@ -176,7 +176,7 @@ func (r *run) relay(ctx context.Context) (Exit, error) {
 func (r *run) follow(requests <-chan *ssh.Request) {
 	defer close(r.ended)
 	for request := range requests {
-		exit, ok := parseExit(request)
+		exit, ok := ParseExit(request)
 		if ok && r.exit == nil {
 			r.exit = &exit
 		}
@@ -186,8 +186,8 @@ func (r *run) follow(requests <-chan *ssh.Request) {
 	}
 }
 
-// parseExit reads an exit-status or exit-signal request (RFC 4254, section 6.10).
-func parseExit(request *ssh.Request) (Exit, bool) {
+// ParseExit reads an exit-status or exit-signal request (RFC 4254, section 6.10).
+func ParseExit(request *ssh.Request) (Exit, bool) {
 	switch request.Type {
 	case "exit-status":
 		var status struct{ Code uint32 }
