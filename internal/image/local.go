@@ -1,12 +1,14 @@
 package image
 
 import (
+	"archive/tar"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -56,10 +58,10 @@ func notAnImage(err error) error {
 
 // inLayout follows a layout's index down to the one image for this machine.
 func inLayout(path, tag string, limits Limits) (*picture, error) {
-	if info, err := os.Stat(filepath.Join(path, "index.json")); err != nil {
+	if err := checkFile(filepath.Join(path, "index.json"), maxConfig); errors.Is(err, fs.ErrNotExist) {
 		return nil, notAnImage(err)
-	} else if !info.Mode().IsRegular() {
-		return nil, badImage("index.json is not a file")
+	} else if err != nil {
+		return nil, badImage("%w", err)
 	}
 	index, err := layout.ImageIndexFromPath(path)
 	for range 4 {
@@ -74,10 +76,16 @@ func inLayout(path, tag string, limits Limits) (*picture, error) {
 		if err != nil {
 			return nil, err
 		}
+		if err := checkFile(blobPath(path, desc.Digest), maxConfig); err != nil {
+			return nil, badImage("manifest: %w", err)
+		}
 		if desc.MediaType.IsImage() {
 			image, err := index.Image(desc.Digest)
 			if err == nil {
 				err = checkManifest(image, desc)
+			}
+			if err == nil {
+				err = checkBlobs(path, image, limits)
 			}
 			if err != nil {
 				return nil, badImage("manifest: %w", err)
@@ -93,6 +101,33 @@ func inLayout(path, tag string, limits Limits) (*picture, error) {
 		tag = ""
 	}
 	return nil, badImage("indexes nested too deeply")
+}
+
+func blobPath(path string, digest v1.Hash) string {
+	return filepath.Join(path, "blobs", digest.Algorithm, digest.Hex)
+}
+
+// checkFile refuses what the library could not read to its end, or would read whole although it is
+// larger than limit: an agent may have made the layout.
+func checkFile(file string, limit int64) error {
+	info, err := os.Stat(file)
+	if err == nil && (!info.Mode().IsRegular() || info.Size() > limit) {
+		err = fmt.Errorf("%s is no file of at most %d bytes", filepath.Base(file), limit)
+	}
+	return err
+}
+
+// checkBlobs is checkFile for what a manifest names.
+func checkBlobs(path string, image v1.Image, limits Limits) error {
+	m, err := image.Manifest()
+	if err != nil {
+		return err
+	}
+	err = checkFile(blobPath(path, m.Config.Digest), maxConfig)
+	for _, l := range m.Layers {
+		err = errors.Join(err, checkFile(blobPath(path, l.Digest), limits.Bytes))
+	}
+	return err
 }
 
 // checkManifest verifies a manifest or an index, which the library does not.
@@ -147,9 +182,19 @@ func inArchive(path, tag string, limits Limits) (*picture, error) {
 	if err := checkPlain(path); err != nil {
 		return nil, err
 	}
+	if err := checkArchive(path, "manifest.json"); err != nil {
+		return nil, err
+	}
 	images, err := tarball.LoadManifest(open)
 	if err != nil {
 		return nil, notAnImage(fmt.Errorf("reading as a tar: %w", err))
+	}
+	var configs []string
+	for _, image := range images {
+		configs = append(configs, image.Config)
+	}
+	if err := checkArchive(path, configs...); err != nil {
+		return nil, err
 	}
 	var fit, have []string
 	layers := 0
@@ -197,6 +242,36 @@ func inArchive(path, tag string, limits Limits) (*picture, error) {
 		}
 	}
 	return p, nil
+}
+
+// checkArchive refuses an archive whose entries say that they are larger than it, or in which one
+// that is read whole is too large for that.
+func checkArchive(archive string, whole ...string) error {
+	f, err := os.Open(archive)
+	if err != nil {
+		return forage.Errorf(forage.ErrUsage, "%w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	isWhole := func(name string) bool {
+		return slices.ContainsFunc(whole, func(one string) bool { return path.Clean(one) == path.Clean(name) })
+	}
+	for entries := tar.NewReader(f); ; {
+		h, err := entries.Next()
+		switch {
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return notAnImage(fmt.Errorf("reading as a tar: %w", err))
+		case h.Size > info.Size():
+			return badImage("%q says that it is larger than the archive", h.Name)
+		case isWhole(h.Name) && (h.Typeflag != tar.TypeReg || h.Size > maxConfig):
+			return badImage("%q is no file of at most %d bytes", h.Name, maxConfig)
+		}
+	}
 }
 
 // checkPlain refuses a compressed archive with the name of its compression.

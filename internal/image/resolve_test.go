@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -325,6 +326,57 @@ func TestResolveVerifies(t *testing.T) {
 
 // TestResolveWrongContent has blobs that are as the manifest says, and content that is not
 // as the config says.
+// An agent may have made a layout or an archive: nothing of it is read without an end.
+func TestResolveEndless(t *testing.T) {
+	img, _ := sample(t)
+	m, err := img.Manifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest, _ := img.Digest()
+	endless := func(path string) error { return errors.Join(os.Remove(path), os.Symlink("/dev/zero", path)) }
+	pipe := func(path string) error { return errors.Join(os.Remove(path), unix.Mkfifo(path, 0o600)) }
+	large := func(path string) error { return os.Truncate(path, maxConfig+1) }
+	for what, path := range map[string]string{
+		"index": "index.json", "manifest": "blobs/sha256/" + digest.Hex,
+		"config": "blobs/sha256/" + m.Config.Digest.Hex, "layer": "blobs/sha256/" + m.Layers[1].Digest.Hex,
+	} {
+		for name, made := range map[string]func(string) error{"endless": endless, "pipe": pipe, "large": large} {
+			dir := writeLayout(t, mutate.IndexAddendum{Add: img})
+			if err := made(filepath.Join(dir, path)); err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := Resolve(t.Context(), forage.Rootfs{Kind: forage.RootfsOCI, Ref: dir}, t.TempDir(), Limits{}); !errors.Is(err, forage.ErrStart) {
+				t.Errorf("%s %s: %v", name, what, err)
+			}
+		}
+	}
+	manifest := file("manifest.json", `[{"Config":"c","RepoTags":["a:b"],"Layers":["l"]}]`)
+	for name, entries := range map[string][]tar.Header{
+		"config":           {manifest, file("c", "{}")},
+		"another name":     {manifest, file("./c", "{}")},
+		"link to a config": {manifest, hardlink("c", "d"), file("d", "{}")},
+		"manifest":         {file("c", "{}"), manifest},
+	} {
+		raw := tarOf(t, entries...)
+		path := filepath.Join(t.TempDir(), "image.tar")
+		last := bytes.LastIndex(raw, []byte("ustar")) - 257
+		copy(raw[last+124:], fmt.Sprintf("%011o\x00", maxConfig+1))
+		copy(raw[last+148:], "        ")
+		sum := 0
+		for _, b := range raw[last : last+512] {
+			sum += int(b)
+		}
+		copy(raw[last+148:], fmt.Sprintf("%06o\x00 ", sum))
+		if err := errors.Join(os.WriteFile(path, raw, 0o600), os.Truncate(path, 2*maxConfig)); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := Resolve(t.Context(), forage.Rootfs{Kind: forage.RootfsOCI, Ref: path}, t.TempDir(), Limits{}); !errors.Is(err, forage.ErrStart) {
+			t.Errorf("a large %s in an archive: %v", name, err)
+		}
+	}
+}
+
 func TestResolveWrongContent(t *testing.T) {
 	img, _ := sample(t)
 	ids := diffIDs(t, img)
