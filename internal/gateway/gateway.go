@@ -46,6 +46,13 @@ const (
 	maxTried   = 4096 // addresses that are remembered
 )
 
+// What the holder of a limited key asks for is put on a sandbox's record, also what is refused. It
+// must not fill that, whose end is the end of the sandbox's traffic: after a burst they wait.
+const (
+	asksPerSecond = 5
+	asksBurst     = 64
+)
+
 // Sandboxes is what the gateway needs of them.
 type Sandboxes interface {
 	// Names are those that there are, by name.
@@ -78,13 +85,14 @@ type Server struct {
 
 	mu    sync.Mutex
 	tried map[string]*rate.Limiter // wrong keys, by address
+	asked map[string]*rate.Limiter // of limited keys, by fingerprint
 }
 
 // New makes a server.
 func New(options Options) *Server {
 	return &Server{
 		Options: options, slots: make(chan struct{}, maxConns), strange: make(chan struct{}, maxStrange),
-		tried: map[string]*rate.Limiter{},
+		tried: map[string]*rate.Limiter{}, asked: map[string]*rate.Limiter{},
 	}
 }
 
@@ -218,10 +226,27 @@ type client struct {
 	guests map[string]*guestclient.Client // connections to sandboxes, by name
 }
 
+// asks counts what the holders of a key ask for.
+func (s *Server) asks(key sshkeys.Authorized) *rate.Limiter {
+	if !key.ReadOnly && len(key.Sandboxes) == 0 {
+		return rate.NewLimiter(rate.Inf, 0)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	id := key.Fingerprint()
+	if s.asked[id] == nil {
+		s.asked[id] = rate.NewLimiter(asksPerSecond, asksBurst)
+	}
+	return s.asked[id]
+}
+
 // allow puts what the key's holder is about to do on the sandbox's record. It fails when the key
 // may not.
 func (c *client) allow(ctx context.Context, name, method, what string, looking bool) error {
 	event := audit.Event{Kind: audit.Exec, Verdict: "allow", Method: "gateway " + method, Path: what, Reason: "key " + c.key.Fingerprint()}
+	if err := c.server.asks(c.key).Wait(ctx); err != nil {
+		return err
+	}
 	var denied error
 	if !c.key.May(name) {
 		denied = forage.Errorf(forage.ErrDenied, "your key may not reach %q", name)

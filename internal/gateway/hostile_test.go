@@ -3,15 +3,20 @@ package gateway
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 
+	"forage"
 	"forage/internal/audit"
 	"forage/internal/guest/guestclient"
 	"forage/internal/guest/wire"
@@ -22,12 +27,18 @@ import (
 type sandboxes struct {
 	serve   func(ssh.NewChannel)
 	connect func() // what a connection waits for; may be nil
+	records *atomic.Int64
 }
 
-func (sandboxes) Names() ([]string, error)                          { return []string{"work"}, nil }
-func (sandboxes) Record(context.Context, string, audit.Event) error { return nil }
-func (sandboxes) AttachCommand(bool) []string                       { return []string{"tmux"} }
-func (sandboxes) Dial(context.Context, string) (net.Conn, error)    { return nil, net.ErrClosed }
+func (sandboxes) Names() ([]string, error) { return []string{"work"}, nil }
+func (s sandboxes) Record(context.Context, string, audit.Event) error {
+	if s.records != nil {
+		s.records.Add(1)
+	}
+	return nil
+}
+func (sandboxes) AttachCommand(bool) []string                    { return []string{"tmux"} }
+func (sandboxes) Dial(context.Context, string) (net.Conn, error) { return nil, net.ErrClosed }
 func (s sandboxes) Connect(context.Context, string) (*guestclient.Client, error) {
 	if s.connect != nil {
 		s.connect()
@@ -51,7 +62,7 @@ func logIn(t *testing.T, connect func(), serve func(ssh.NewChannel)) *ssh.Client
 		t.Fatal(err)
 	}
 	server := New(Options{
-		HostKey: host, Log: slog.New(slog.DiscardHandler), Sandboxes: sandboxes{serve, connect},
+		HostKey: host, Log: slog.New(slog.DiscardHandler), Sandboxes: sandboxes{serve, connect, nil},
 		Keys: func() ([]string, error) { return []string{sshkeys.Line(key.PublicKey())}, nil },
 	})
 	done := make(chan struct{})
@@ -146,4 +157,31 @@ func TestChannelsAtOnce(t *testing.T) {
 		})
 	}
 	ran.Wait()
+}
+
+// The holders of a limited key do not fill a record, neither with what they may nor with what they
+// may not, and not over several connections.
+func TestLimitedKeyAsksSlowly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var records atomic.Int64
+		server := New(Options{Sandboxes: sandboxes{records: &records}})
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		key := sshkeys.Authorized{Public: newSigner(t).PublicKey(), ReadOnly: true, Sandboxes: []string{"work"}}
+		for _, name := range []string{"work", "other"} {
+			c := &client{server: server, key: key}
+			go func() {
+				for range 1000 {
+					if err := c.allow(ctx, name, "attach", "", true); err != nil && !errors.Is(err, forage.ErrDenied) {
+						return
+					}
+				}
+			}()
+		}
+		<-ctx.Done()
+		synctest.Wait()
+		if n := records.Load(); n > asksBurst+11*asksPerSecond {
+			t.Errorf("%d records in ten seconds", n)
+		}
+	})
 }
