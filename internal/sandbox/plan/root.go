@@ -16,7 +16,6 @@ import (
 	"strings"
 
 	"forage"
-	"forage/internal/hostexec"
 	"forage/internal/rootfs"
 	"forage/internal/skills"
 	"forage/internal/supervisor"
@@ -205,67 +204,22 @@ type GitIdentity struct {
 	Name, Email string
 }
 
-// CallersGit finds whose name that is, and asks git where the files are not simple. Only the
-// caller's global configuration is read: the workspace's could name programs to run.
-func CallersGit(ctx context.Context, caller Caller) GitIdentity {
-	xdg := caller.configHome()
-	var simple GitIdentity
-	if simple.readSimple(filepath.Join(xdg, "git/config")) && simple.readSimple(filepath.Join(caller.Home, ".gitconfig")) {
-		return simple
-	}
-	out, err := hostexec.Run(ctx, hostexec.Command{
-		Argv: []string{"git", "config", "--global", "--null", "--get-regexp", `^user\.(name|email)$`},
-		Env:  []string{"HOME=" + caller.Home, "XDG_CONFIG_HOME=" + xdg},
-	})
-	if err != nil {
-		return GitIdentity{} // no git, or nothing configured: commits inside then ask for it
-	}
-	var identity GitIdentity
-	for _, entry := range strings.Split(string(out.Stdout), "\x00") {
-		switch key, value, _ := strings.Cut(entry, "\n"); key {
-		case "user.name":
-			identity.Name = value
-		case "user.email":
-			identity.Email = value
+// CallersGit finds whose name that is. Only the caller's global configuration is read: the
+// workspace's could name programs to run.
+func CallersGit(ctx context.Context, caller Caller) (identity GitIdentity) {
+	for _, file := range []string{filepath.Join(caller.configHome(), "git/config"), filepath.Join(caller.Home, ".gitconfig")} {
+		config, err := gitrepo.ReadConfig(ctx, file)
+		if err != nil {
+			return GitIdentity{} // commits inside then ask for it
+		}
+		for _, name := range config["user.name"] {
+			identity.Name = name
+		}
+		for _, email := range config["user.email"] {
+			identity.Email = email
 		}
 	}
 	return identity
-}
-
-// readSimple reads a file of git's configuration that is absent or has no quotes, comments within
-// lines or continued lines. It reports whether it is one: to start git takes longer than the rest of
-// a plan.
-func (g *GitIdentity) readSimple(file string) bool {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return errors.Is(err, os.ErrNotExist)
-	}
-	section := ""
-	for line := range strings.Lines(string(text)) {
-		line = strings.TrimSpace(line)
-		key, value, assigned := strings.Cut(line, "=")
-		key, value = strings.ToLower(strings.TrimSpace(key)), strings.TrimSpace(value)
-		switch {
-		case line == "" || line[0] == '#' || line[0] == ';':
-		case strings.HasSuffix(line, "\\"):
-			return false
-		case line[0] == '[':
-			if strings.IndexByte(line, ']') != len(line)-1 {
-				return false
-			}
-			section = strings.ToLower(line)
-		case section == "":
-			return false
-		case section != "[user]":
-		case !assigned || strings.ContainsAny(value, "\"\\#;"):
-			return false
-		case key == "name":
-			g.Name = value
-		case key == "email":
-			g.Email = value
-		}
-	}
-	return true
 }
 
 // signing is the environment in which gpg and ssh-keygen find keys and ask for a passphrase.

@@ -150,3 +150,34 @@ func hasTimes(debug string) bool {
 	}
 	return true
 }
+
+// In every format of the index a gitlink is met, or git is asked.
+func TestGitlinksOfAnyIndex(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	r, err := Open(t.Context(), h.Dir)
+	must(t, err)
+	index := filepath.Join(r.GitDir, "index")
+	look := func() []string {
+		links, err := r.Gitlinks(t.Context(), index, t.TempDir())
+		must(t, err)
+		return links
+	}
+	if links := look(); len(links) > 0 {
+		t.Fatalf("submodules out of nothing: %q", links)
+	}
+	if text, err := os.ReadFile(index); err != nil || mayHaveGitlinks(text) {
+		t.Errorf("git is asked about a plain index (%v)", err)
+	}
+	h.Git("update-index", "--add", "--cacheinfo", "160000,"+h.Git("rev-parse", "HEAD")+",some/vendor")
+	for _, version := range []string{"2", "3", "4"} {
+		h.Git("update-index", "--index-version", version)
+		if links := look(); !slices.Equal(links, []string{"some/vendor"}) {
+			t.Errorf("version %s: %q", version, links)
+		}
+	}
+	h.Git("update-index", "--split-index")
+	if text, err := os.ReadFile(index); err != nil || !mayHaveGitlinks(text) {
+		t.Errorf("the rest of a split index is not asked for (%v)", err)
+	}
+}

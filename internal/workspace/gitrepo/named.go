@@ -50,7 +50,7 @@ func (u UserConfig) Named(ctx context.Context, repository, folder string) []Name
 		all = append(all, Named{Path: file})
 	}
 	for i := 0; i < len(files) && i < maxIncluded; i++ {
-		config, err := readConfig(ctx, files[i])
+		config, err := ReadConfig(ctx, files[i])
 		if err != nil {
 			continue // git can't read it either
 		}

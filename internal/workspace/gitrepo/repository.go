@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -141,11 +140,11 @@ func locate(ctx context.Context, path string) (*Repository, error) {
 	if !looksLikeGitDir(r.Common) {
 		return nil, fmt.Errorf("%s: %w", path, ErrNoRepository)
 	}
-	if r.Config, err = readConfig(ctx, filepath.Join(r.Common, "config")); err != nil {
+	if r.Config, err = ReadConfig(ctx, filepath.Join(r.Common, "config")); err != nil {
 		return nil, err
 	}
 	if r.flag("extensions.worktreeconfig") {
-		own, err := readConfig(ctx, filepath.Join(r.GitDir, "config.worktree"))
+		own, err := ReadConfig(ctx, filepath.Join(r.GitDir, "config.worktree"))
 		if err != nil {
 			return nil, err
 		}
@@ -184,57 +183,6 @@ func ReadPointer(file, prefix string) (string, error) {
 		path = filepath.Join(filepath.Dir(file), path)
 	}
 	return path, nil
-}
-
-// settingsOf is what git has found in a text of configuration. The files are read again and again,
-// and a process each time would be half the time of a short command.
-var settingsOf struct {
-	sync.Mutex
-	lists map[string][]byte
-}
-
-// maxSettings is how many texts that has: a file that is included may change at any time.
-const maxSettings = 64
-
-// readConfig has git say what is in one configuration file, which it gets as data. A file that is
-// not there is empty.
-func readConfig(ctx context.Context, file string) (map[string][]string, error) {
-	text, err := workspace.ReadFile(file, 0, maxConfig)
-	found := make(map[string][]string)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && len(text) == 0 {
-		return found, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	settingsOf.Lock()
-	list, known := settingsOf.lists[string(text)]
-	settingsOf.Unlock()
-	if !known {
-		out, err := hostexec.Run(ctx, hostexec.Command{
-			Argv: []string{"git", "config", "--null", "--no-includes", "--file", "-", "--list"}, Env: environment(), Stdin: text, Output: 2 * maxConfig,
-		})
-		if err != nil {
-			return nil, forage.Errorf(forage.ErrUnsupported, "reading %s: %w", file, gitError(err, out))
-		}
-		list = out.Stdout
-		settingsOf.Lock()
-		if len(settingsOf.lists)%maxSettings == 0 {
-			settingsOf.lists = make(map[string][]byte)
-		}
-		if len(text) <= maxPointer {
-			settingsOf.lists[string(text)] = list
-		}
-		settingsOf.Unlock()
-	}
-	for setting := range fields(list) {
-		key, value, valued := strings.Cut(setting, "\n")
-		if !valued {
-			value = "true"
-		}
-		found[key] = append(found[key], value)
-	}
-	return found, nil
 }
 
 // LineEnds has what works on the repository write files with the line ends that the user's git
