@@ -258,7 +258,11 @@ func (c *client) allow(ctx context.Context, name, method, what string, looking b
 		_ = c.server.Sandboxes.Record(ctx, name, event) // which may not exist
 		return denied
 	}
-	return c.server.Sandboxes.Record(ctx, name, event)
+	err := c.server.Sandboxes.Record(ctx, name, event)
+	if errors.Is(err, forage.ErrNotFound) && len(c.key.Sandboxes) > 0 { // its hint may name one that the key is not for
+		err = forage.Errorf(forage.ErrNotFound, "no sandbox is called %s", name)
+	}
+	return err
 }
 
 // open opens a channel to a sandbox's SSH server, over one connection for all of the client's.

@@ -28,6 +28,7 @@ type sandboxes struct {
 	serve   func(ssh.NewChannel)
 	connect func() // what a connection waits for; may be nil
 	records *atomic.Int64
+	err     error // of a record
 }
 
 func (sandboxes) Names() ([]string, error) { return []string{"work"}, nil }
@@ -35,7 +36,7 @@ func (s sandboxes) Record(context.Context, string, audit.Event) error {
 	if s.records != nil {
 		s.records.Add(1)
 	}
-	return nil
+	return s.err
 }
 func (sandboxes) AttachCommand(bool) []string                    { return []string{"tmux"} }
 func (sandboxes) Dial(context.Context, string) (net.Conn, error) { return nil, net.ErrClosed }
@@ -62,7 +63,7 @@ func logIn(t *testing.T, connect func(), serve func(ssh.NewChannel)) *ssh.Client
 		t.Fatal(err)
 	}
 	server := New(Options{
-		HostKey: host, Log: slog.New(slog.DiscardHandler), Sandboxes: sandboxes{serve, connect, nil},
+		HostKey: host, Log: slog.New(slog.DiscardHandler), Sandboxes: sandboxes{serve: serve, connect: connect},
 		Keys: func() ([]string, error) { return []string{sshkeys.Line(key.PublicKey())}, nil },
 	})
 	done := make(chan struct{})
@@ -184,4 +185,15 @@ func TestLimitedKeyAsksSlowly(t *testing.T) {
 			t.Errorf("%d records in ten seconds", n)
 		}
 	})
+}
+
+// What a limited key is not for is not named to its holder.
+func TestLimitedKeyHearsOfNoOthers(t *testing.T) {
+	err := forage.WithHint(forage.Errorf(forage.ErrNotFound, "no sandbox is called work"), "did you mean walk?")
+	server := New(Options{Sandboxes: sandboxes{err: err}})
+	key := sshkeys.Authorized{Public: newSigner(t).PublicKey(), Sandboxes: []string{"work"}}
+	err = (&client{server: server, key: key}).allow(t.Context(), "work", "exec", "", false)
+	if !errors.Is(err, forage.ErrNotFound) || forage.Hint(err) != "" {
+		t.Errorf("got %v, %q", err, forage.Hint(err))
+	}
 }
