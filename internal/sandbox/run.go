@@ -9,9 +9,11 @@ import (
 	"sync"
 	"time"
 
+	"forage"
 	"forage/internal/guest/guestclient"
 	"forage/internal/runtime"
 	"forage/internal/sandbox/plan"
+	"forage/internal/sandbox/work"
 	"forage/internal/store"
 	"forage/internal/supervisor"
 )
@@ -60,6 +62,16 @@ func (s *Service) Run(ctx context.Context, opts plan.Options, stdio Stdio) (exit
 	if err != nil {
 		return 0, err
 	}
+	running := plan
+	running.Spec.Session = false // the command has our terminal
+	var before work.Baselines
+	look := sync.OnceValue(func() (err error) {
+		before, err = s.Work.Look(ctx, plan, &running.Spec)
+		return err
+	})
+	if !slices.ContainsFunc(plan.Workspaces(), func(w forage.Workspace) bool { return w.Mode != forage.WorkspaceDirect }) {
+		go look() // at folders that are there already
+	}
 	record, err := s.newRecord(ctx, plan)
 	if err != nil {
 		return 0, err
@@ -78,8 +90,7 @@ func (s *Service) Run(ctx context.Context, opts plan.Options, stdio Stdio) (exit
 	if err := makeVolumes(plan.Spec); err != nil {
 		return 0, err
 	}
-	before, err := s.Work.Look(ctx, plan, &plan.Spec)
-	if err != nil {
+	if err := look(); err != nil {
 		return 0, err
 	}
 	end.before = before
@@ -91,8 +102,6 @@ func (s *Service) Run(ctx context.Context, opts plan.Options, stdio Stdio) (exit
 	defer func() { s.Work.TellFindings(context.WithoutCancel(ctx), plan, before) }() // when nothing runs any more
 
 	paths := s.Places.Of(plan.Name)
-	running := plan
-	running.Spec.Session = false // the command has our terminal
 	started := s.Progress(starting(plan))
 	sandbox, err := supervisor.Start(ctx, supervisor.Setup{
 		Plan: running, Runtime: rt, Dir: paths.Dir, Network: plan.Network,

@@ -182,7 +182,8 @@ func (k *Keeper) beginRemoval(name string, parts []forage.Workspace, how workspa
 		}
 		places = append(places, place)
 	}
-	if err := store.WriteJSON(file, places); err != nil {
+	// The record of a run isn't synced to disk either.
+	if err := store.WriteWhole(file, places, how != workspace.RemoveButBranch); err != nil {
 		return nil, err
 	}
 	return func() error {

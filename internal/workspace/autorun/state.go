@@ -126,7 +126,7 @@ func (s *scanner) executing(d *digest, dir *os.Root, at string, depth int) {
 			if inner, err := dir.OpenRoot(e.Name()); err == nil {
 				s.executing(d, inner, name, depth+1)
 			}
-		} else if executing[e.Name()] || path.Base(at) == "hooks" {
+		} else if executing[e.Name()] || path.Base(at) == "hooks" && !strings.HasSuffix(e.Name(), ".sample") { // git runs none of that name
 			s.take(d, dir, name, e.Name())
 		}
 	}

@@ -496,6 +496,9 @@ func BeginRemoval(repository forage.Repository, r Removal) error {
 	if err != nil {
 		return err
 	}
+	if r.Aside == "" { // half a note is none: the removal begins anew, and loses nothing
+		return os.WriteFile(filepath.Join(repository.Dir, removalFile), text, 0o600)
+	}
 	return renameio.WriteFile(filepath.Join(repository.Dir, removalFile), text, 0o600, renameio.WithTempDir(repository.Dir))
 }
 
