@@ -47,6 +47,7 @@ func entries() []entry {
 		{"ssh-config", groupReach, newSSHConfig},
 		{"cp", groupReach, newCp},
 		{"forward", groupReach, newForward},
+		{"pick", groupReach, newPick},
 		{"gateway", groupReach, newGateway},
 		{"diff", groupWork, newDiff},
 		{"apply", groupWork, newApply},
@@ -70,7 +71,7 @@ func entries() []entry {
 
 // laterCommands belong to the interface and are not in this version.
 var laterCommands = []string{
-	"pick", "requests", "approve", "deny", "grants",
+	"requests", "approve", "deny", "grants",
 	"agent", "monitor", "web", "mcp",
 }
 
@@ -159,10 +160,17 @@ func knownElsewhere(word string, all []entry) error {
 	return forage.WithHint(forage.Errorf(forage.ErrUsage, "there is no command %q", word), hint)
 }
 
-// noCommand answers a call without any command.
+// noCommand answers a call without any command: with the screen, where there is something to show.
 func (a *app) noCommand(root *cobra.Command) error {
 	if a.version {
 		return a.printVersion(format{})
+	}
+	if a.interactive() {
+		if service, err := a.open(func(error) {}); err == nil {
+			if names, _ := service.Names(); len(names) > 0 {
+				return a.pick(root.Context(), service, false)
+			}
+		}
 	}
 	return root.Help()
 }

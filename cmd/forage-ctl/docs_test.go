@@ -149,6 +149,7 @@ var notRun = []struct{ page, command, why string }{
 	{"docs/tutorial/first-sandbox.md", "make install", "CI builds and installs once, for all tests"},
 	{"docs/tutorial/first-sandbox.md", "forage-ctl doctor", "how-to/doctor.md runs it"},
 	{"docs/tutorial/first-sandbox.md", "forage-ctl run --allow", "needs a server of that name; network.txtar has one"},
+	{"docs/how-to/watch.md", "forage-ctl pick", "needs a terminal; pick.txtar has one"},
 	{"docs/how-to/containers.md", "podman", "no engine is there"},
 	{"docs/how-to/doctor.md", "sudo", "installs a package on the host"},
 	{"docs/how-to/doctor.md", "forage-ctl run --runtime bwrap", "bubblewrap is not everywhere; the suites of runtimes have it"},

@@ -55,6 +55,8 @@ var rooms = []room{
 	{"skills", 2, "turns a plan and a project's files into text; it doesn't know who reads it"},
 	{"inject", 2, "what agents find inside; it doesn't know what runtime puts it there"},
 
+	{"picker", 1, "a screen over rows and commands that it is given: it knows no sandbox"},
+
 	{"notify", 2, "tells the user what was decided above"},
 
 	{"guest", 3, "runs inside: what it links, the sandbox's first process carries"},
@@ -114,6 +116,8 @@ var starters = map[string]string{
 var confined = []struct{ module, where, why string }{
 	{"github.com/spf13/", "cmd/forage-ctl", "flags are parsed in one place; guest and supervisor never load it"},
 	{"github.com/google/go-containerregistry/", "internal/image", "heavy: only what pulls images pays for it"},
+	{"charm.land/", "internal/picker", "screens are drawn in one place; guest and supervisor never run them"},
+	{"github.com/charmbracelet/", "internal/picker", "parts of it"},
 	{"github.com/google/nftables", "internal/netns", "rules of a namespace are made in one place"},
 	{"github.com/libp2p/go-yamux/", "internal/mux", "how much the other side can make us keep is decided in one place"},
 	{"github.com/vishvananda/netlink", "internal/netns", "links and routes of a namespace are made in one place"},
