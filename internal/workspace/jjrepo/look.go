@@ -9,7 +9,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -71,7 +70,7 @@ func operations(dir string) ([]string, error) {
 	ended := map[string]time.Time{}
 	for _, entry := range entries {
 		info, err := entry.Info()
-		if err != nil || !isOperation.MatchString(entry.Name()) {
+		if err != nil || !isHex(entry.Name(), 128) {
 			continue
 		}
 		ended[entry.Name()] = info.ModTime()
@@ -91,7 +90,11 @@ func state(w forage.Workspace) (string, error) {
 	return fmt.Sprint(exists(w.Path), " ", strings.Join(last, " ")), err
 }
 
-var isOperation = regexp.MustCompile(`^[0-9a-f]{128}$`) // BLAKE2b-512
+// isHex says whether id has one of these numbers of hexadecimal digits: BLAKE2b-512 is an operation's
+// 128, a commit of git's has 40 or 64.
+func isHex(id string, digits ...int) bool {
+	return slices.Contains(digits, len(id)) && strings.Trim(id, "0123456789abcdef") == ""
+}
 
 func damaged(err error) error {
 	return forage.WithHint(
@@ -143,8 +146,6 @@ func (s *Shadow) ask(ctx context.Context, w forage.Workspace, operations []strin
 	return all, nil
 }
 
-var isCommit = regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`)
-
 // parseHeads reads what shows has said. A jj that was taken over may say anything.
 func parseHeads(text string) ([]head, error) {
 	var all []head
@@ -158,7 +159,7 @@ func parseHeads(text string) ([]head, error) {
 			named: strings.Contains(part[1], "named "), here: strings.Contains(part[1], "here "), copies: strings.Contains(part[1], "copies "),
 		}
 		for _, id := range append(h.parents, h.id) {
-			if !isCommit.MatchString(id) {
+			if !isHex(id, 40, 64) {
 				return nil, errors.New("jj said something else than a commit's id")
 			}
 		}
