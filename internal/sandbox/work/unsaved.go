@@ -69,7 +69,9 @@ func (k *Keeper) unsavedPart(ctx context.Context, patience time.Duration, w fora
 	defer brought()
 	update := provider.Update
 	if ending {
-		update = func(ctx context.Context, w forage.Workspace) (workspace.Update, error) { return workspace.Import(ctx, provider, w) }
+		update = func(ctx context.Context, w forage.Workspace) (workspace.Update, error) {
+			return workspace.Import(ctx, provider, w)
+		}
 	}
 	_, updated := update(bringing, w)
 	looking, looked := within(ctx, patience)

@@ -53,6 +53,9 @@ func (i *importing) commits(ctx context.Context, status *workspace.Status) error
 	if err != nil {
 		return err
 	}
+	if taken == tip {
+		return nil
+	}
 	revisions := append([]string{"--ignore-missing", tip, "--not"}, i.host.published(ref)...)
 	if taken != "" {
 		revisions = append(revisions, taken)

@@ -17,17 +17,17 @@ func (s *Session) findBase(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	there := theirs != "" && commitOf(ctx, s.staging, theirs) != ""
+	there, common := s.has(ctx, theirs), ""
 	if there && s.tip != "" {
 		s.brought = append(s.brought, theirs)
-		if common, err := s.line(ctx, "merge-base", theirs, s.tip); err == nil && common != "" {
+		if common, _ = s.line(ctx, "merge-base", theirs, s.tip); common != "" {
 			s.Base = common
 		} // no common commit: the base stays
 	}
 	if s.base, err = s.treeOf(ctx, s.Base); err != nil {
 		return err
 	}
-	if s.at == "" || !there || s.tip != "" && s.isAncestor(ctx, s.at, s.tip) {
+	if s.at == "" || !there || s.tip != "" && s.at == common {
 		return nil
 	}
 	return s.mixBase(ctx)
@@ -40,7 +40,7 @@ func (s *Session) mixBase(ctx context.Context) error {
 	decided := make(map[string]bool)
 	var mixed []Change
 	for _, m := range s.state.Applied {
-		if m.Tip != "" && (s.tip == "" || !s.isAncestor(ctx, m.Tip, s.tip)) || commitOf(ctx, s.staging, m.Work) == "" {
+		if m.Tip != "" && (s.tip == "" || !s.isAncestor(ctx, m.Tip, s.tip)) || !s.has(ctx, m.Work) {
 			continue
 		}
 		inHistory := m.After != "" && s.isAncestor(ctx, m.After, s.at)

@@ -289,7 +289,7 @@ func gitTarget(ctx context.Context, subject Subject, branch string) (*target, er
 	repo.LineEnds(ctx, subject.Git)
 	t, err := openTarget(repo, subject, branch)
 	if err == nil {
-		t.commit = commitOf(ctx, t.git, "refs/heads/"+branch)
+		t.commit, err = t.git.Branch(ctx, "refs/heads/"+branch)
 	}
 	return t, err
 }

@@ -1,6 +1,7 @@
 package review
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -114,9 +115,12 @@ func Open(ctx context.Context, subject Subject) (_ *Session, err error) {
 			err = errors.Join(fmt.Errorf("reviewing %s: %w", subject.Sandbox, err), s.Close())
 		}
 	}()
-	if s.tip = commitOf(ctx, s.staging, gitrepo.TipRef(w)); w.Branch == "" || s.tip == "" {
-		s.tip = w.Base
+	if w.Branch != "" {
+		if s.tip, err = s.staging.Branch(ctx, gitrepo.TipRef(w)); err != nil {
+			return nil, err
+		}
 	}
+	s.tip = cmp.Or(s.tip, w.Base)
 	tree, err := s.readFolder(ctx)
 	if err != nil {
 		return nil, err
@@ -187,13 +191,13 @@ func (s *Session) findApart() {
 	}
 }
 
-// commitOf is the commit that a revision stands for; "" when there is none.
-func commitOf(ctx context.Context, in *gitrepo.Shadow, revision string) string {
-	id, err := in.Line(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", revision+"^{commit}")
-	if err != nil {
-		return ""
+// has says whether a commit is there.
+func (s *Session) has(ctx context.Context, commit string) bool {
+	if commit == "" {
+		return false
 	}
-	return id
+	_, err := s.treeOf(ctx, commit)
+	return err == nil
 }
 
 // findTheirs finds where the branch of the user's is that the work goes to if nobody says another.
@@ -210,14 +214,14 @@ func (s *Session) findTheirs(ctx context.Context) (err error) {
 // branchAt is the commit of a branch of the user's; "" when there is none.
 func (s *Session) branchAt(ctx context.Context, branch string) (commit string, err error) {
 	if s.source.Common == s.store.Common {
-		return commitOf(ctx, s.staging, "refs/heads/"+branch), nil
+		return s.staging.Branch(ctx, "refs/heads/"+branch)
 	}
 	shadow, err := s.source.Shadow(s.subject.Places.Scratch)
 	if err != nil {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, shadow.Close()) }()
-	return commitOf(ctx, shadow, "refs/heads/"+branch), nil
+	return shadow.Branch(ctx, "refs/heads/"+branch)
 }
 
 // aim compares the work with another branch of the user's, or with the same one if that has moved meanwhile.

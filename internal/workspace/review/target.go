@@ -96,7 +96,11 @@ func (s *Session) checkName(ctx context.Context, branch string) error {
 }
 
 func (t *target) find(ctx context.Context, s *Session) error {
-	if t.commit = commitOf(ctx, t.git, "refs/heads/"+t.branch); t.commit != s.at {
+	var err error
+	if t.commit, err = t.git.Branch(ctx, "refs/heads/"+t.branch); err != nil {
+		return err
+	}
+	if t.commit != s.at {
 		return forage.WithHint(forage.Errorf(forage.ErrRefused, "the branch %s was moved just now", t.branch), "apply again")
 	}
 	if t.commit == "" {
@@ -128,7 +132,7 @@ func (t *target) find(ctx context.Context, s *Session) error {
 func (t *target) free(ctx context.Context) error {
 	other, err := t.git.Line(ctx, "for-each-ref", "--count=1", "--format=%(refname:lstrip=2)", "refs/heads/"+t.branch+"/")
 	for above := path.Dir(t.branch); above != "."; above = path.Dir(above) {
-		if commitOf(ctx, t.git, "refs/heads/"+above) != "" {
+		if at, _ := t.git.Branch(ctx, "refs/heads/"+above); at != "" {
 			other = above
 		}
 	}
