@@ -213,6 +213,9 @@ func (s *Session) findTheirs(ctx context.Context) (err error) {
 
 // branchAt is the commit of a branch of the user's; "" when there is none.
 func (s *Session) branchAt(ctx context.Context, branch string) (commit string, err error) {
+	if branch == "" { // nothing is checked out
+		return "", nil
+	}
 	if s.source.Common == s.store.Common {
 		return s.staging.Branch(ctx, "refs/heads/"+branch)
 	}
