@@ -167,7 +167,7 @@ func (c *client) start(ctx context.Context, channel ssh.Channel, requests <-chan
 	case name == "" && kind == "subsystem":
 		return forage.Errorf(forage.ErrUsage, "%w", errNameIt)
 	case name == "":
-		return c.list()
+		return c.which(forage.Errorf(forage.ErrUsage, "which sandbox?"))
 	}
 	if err := forage.CheckName(name); err != nil {
 		return err
@@ -228,15 +228,15 @@ func terminalOf(setup []*ssh.Request) *wire.Terminal {
 	return nil
 }
 
-// list says what there is to the holder of a key who names no sandbox.
-func (c *client) list() error {
+// which is problem with what there is for the holder of the key, and nothing else.
+func (c *client) which(problem error) error {
 	names, err := c.server.Sandboxes.Names()
 	names = slices.DeleteFunc(names, func(name string) bool { return !c.key.May(name) })
 	hint := "there are none"
 	if len(names) > 0 {
 		hint = "ssh -t ... NAME attaches, NAME -- COMMAND runs one; there are " + strings.Join(names, ", ")
 	}
-	return errors.Join(forage.WithHint(forage.Errorf(forage.ErrUsage, "which sandbox?"), hint), err)
+	return errors.Join(forage.WithHint(problem, hint), err)
 }
 
 // join carries a client's channel to a sandbox's and back, until one of them ends. Output passes

@@ -259,8 +259,8 @@ func (c *client) allow(ctx context.Context, name, method, what string, looking b
 		return denied
 	}
 	err := c.server.Sandboxes.Record(ctx, name, event)
-	if errors.Is(err, forage.ErrNotFound) && len(c.key.Sandboxes) > 0 { // its hint may name one that the key is not for
-		err = forage.Errorf(forage.ErrNotFound, "no sandbox is called %s", name)
+	if errors.Is(err, forage.ErrNotFound) { // the hint that it has may name what the key may not reach
+		return c.which(err)
 	}
 	return err
 }

@@ -111,6 +111,8 @@ func (s *Service) statusNow(ctx context.Context, record store.Record) (status St
 		switch record.Phase {
 		case forage.PhaseRunning:
 			status.Status, status.Reason = string(forage.PhaseFailed), "its supervisor died"
+		case forage.PhaseCreating:
+			status.Reason = "if that was interrupted, `forage-ctl gc` removes what is left and keeps its work"
 		case forage.PhaseRemoving:
 			status.Status, status.Reason = string(forage.PhaseStopped), "it is being removed; if that was interrupted, `forage-ctl down "+record.Name+"` finishes it"
 		}

@@ -68,6 +68,9 @@ func (h *Host) Changed(ctx context.Context, record store.Record, change NetworkC
 	forbid := h.Config.Forbid
 	if len(change.Allow) > 0 || change.AllowLast {
 		err = forbid.CheckFlag("allow")
+		if network.Mode == forage.NetworkNone {
+			notes = append(notes, "the network is none, which allows nothing; `forage-ctl network "+record.Name+" restricted` puts what is allowed in force")
+		}
 	}
 	if err == nil && change.Mode != "" && change.Mode != forage.NetworkNone {
 		err = forbid.CheckFlag("network")

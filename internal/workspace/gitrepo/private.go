@@ -87,8 +87,8 @@ type Private struct {
 // the host's refs, and the host's objects as alternates, by the path at which they are shown
 // inside.
 func CreatePrivate(ctx context.Context, r *Repository, p Private) (err error) {
-	if err := ctx.Err(); err != nil {
-		return err
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
 	dir := filepath.Join(p.Repository.Dir, "git")
 	if err = os.MkdirAll(p.Repository.Dir, 0o700); err == nil {

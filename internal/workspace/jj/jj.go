@@ -109,8 +109,8 @@ func (p Provider) Create(ctx context.Context, w forage.Workspace) (err error) {
 }
 
 func (p Provider) make(ctx context.Context, shadow *jjrepo.Shadow, w forage.Workspace) error {
-	if err := ctx.Err(); err != nil {
-		return err
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
 	if err := os.MkdirAll(p.Places.Trees, 0o700); err != nil {
 		return err
