@@ -41,8 +41,12 @@ func runGateway(ctx context.Context, a *app, listen string) error {
 		return forage.Errorf(forage.ErrNoPort, "listening for SSH: %w", err)
 	}
 	log := a.log(slog.LevelInfo)
+	picker := []string{"pick"}
+	if a.configFile != "" {
+		picker = append(picker, "--config", a.configFile)
+	}
 	server := gateway.New(gateway.Options{
-		HostKey: hostKey, Log: log, Sandboxes: sandbox.Gateway{Service: service},
+		HostKey: hostKey, Log: log, Picker: picker, Sandboxes: sandbox.Gateway{Service: service},
 		Keys: func() ([]string, error) { // as they are now: a key that was taken out lets nobody in
 			now, err := a.service()
 			if err != nil {

@@ -166,6 +166,8 @@ func (c *client) start(ctx context.Context, channel ssh.Channel, requests <-chan
 	switch {
 	case name == "" && kind == "subsystem":
 		return forage.Errorf(forage.ErrUsage, "%w", errNameIt)
+	case name == "" && kind == "shell" && terminal != nil && len(c.server.Picker) > 0 && !c.key.ReadOnly && len(c.key.Sandboxes) == 0:
+		return c.pick(channel, requests, request, terminal)
 	case name == "":
 		return c.which(forage.Errorf(forage.ErrUsage, "which sandbox?"))
 	}

@@ -72,6 +72,7 @@ type Options struct {
 	HostKey   ssh.Signer
 	Keys      func() ([]string, error) // lines of authorized_keys; asked at each login
 	Sandboxes Sandboxes
+	Picker    []string // arguments of this program that show the screen of all sandboxes; none: no screen
 	Log       *slog.Logger
 	Clipboard bool // what is inside may set the client's clipboard
 	Title     bool // and the title of its window
