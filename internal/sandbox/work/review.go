@@ -169,7 +169,7 @@ func (k *Keeper) Apply(ctx context.Context, name string, o ApplyOptions) (all []
 			return nil
 		}
 		if changes { // else it is only remembered that the user has it all
-			if err := k.shownFirst(name, sessions, o.Paths); err != nil {
+			if err := k.shownFirst(ctx, record, sessions, o.Paths); err != nil {
 				return err
 			}
 			k.SnapshotBefore(ctx, record, "apply")
@@ -262,15 +262,29 @@ func notApplied(err error, done, left []review.Applied) error {
 	return fmt.Errorf("%s: %w (%s)", left[0].Part, err, text)
 }
 
-// shownFirst refuses attributes and settings of Git LFS that `diff` has not shown: they say which
-// of the user's filters git runs.
-func (k *Keeper) shownFirst(name string, sessions []*review.Session, chosen []string) error {
+// shownFirst refuses what `diff` has not shown of attributes and settings of Git LFS, which say which
+// of the user's filters git runs, and of what tools of the host execute as soon as it is there.
+func (k *Keeper) shownFirst(ctx context.Context, record store.Record, sessions []*review.Session, chosen []string) error {
 	for _, session := range sessions {
-		same, _ := session.Seen()
-		if paths := session.Attributes(chosen); len(paths) > 0 && !same {
+		if same, _ := session.Seen(); same {
+			continue
+		}
+		paths, why := session.Attributes(chosen), "git takes from it which of your programs to run"
+		if len(paths) == 0 {
+			found, err := k.FindingsOf(ctx, record)
+			if err != nil {
+				return err
+			}
+			for _, f := range found {
+				if f.Immediate && cmp.Or(f.Part, record.Plan.Workspace.Name) == session.Part && session.Brings(f.Path, chosen) {
+					paths, why = append(paths, f.Path), "tools of your machine execute it as soon as you go there, or open it in an editor"
+				}
+			}
+		}
+		if len(paths) > 0 {
 			return forage.WithHint(
-				forage.Errorf(forage.ErrRefused, "changed, and not shown yet: %s; git takes from it which of your programs to run", term.Escape(strings.Join(paths, ", "))),
-				"look with `forage-ctl diff "+name+"`, and apply then; --paths chooses other files")
+				forage.Errorf(forage.ErrRefused, "changed, and not shown yet: %s; %s", term.Escape(strings.Join(paths, ", ")), why),
+				"look with `forage-ctl diff "+record.Name+"`, and apply then; --paths chooses other files")
 		}
 	}
 	return nil

@@ -89,13 +89,16 @@ func (s *Session) content() string {
 	return s.Tree + " " + s.work
 }
 
+// Brings says whether a file is new or changed, and among those that a user chooses.
+func (s *Session) Brings(path string, chosen []string) bool {
+	return slices.ContainsFunc(s.Changes, func(c Change) bool { return c.Path == path && c.NewMode != 0 }) &&
+		(len(chosen) == 0 || slices.ContainsFunc(clean(chosen), func(folder string) bool { return below(path, folder) }))
+}
+
 // Attributes are the changed files, of those that a user chooses, that say which filters git runs: gitattributes(5), git-lfs-config(5).
 func (s *Session) Attributes(chosen []string) (paths []string) {
 	for _, c := range s.Changes {
-		if len(chosen) > 0 && !slices.ContainsFunc(clean(chosen), func(path string) bool { return below(c.Path, path) }) {
-			continue
-		}
-		if name := filepath.Base(c.Path); c.NewMode != 0 && (strings.EqualFold(name, ".gitattributes") || strings.EqualFold(name, ".lfsconfig")) {
+		if name := filepath.Base(c.Path); (strings.EqualFold(name, ".gitattributes") || strings.EqualFold(name, ".lfsconfig")) && s.Brings(c.Path, chosen) {
 			paths = append(paths, c.Path)
 		}
 	}
