@@ -276,7 +276,7 @@ func (k *Keeper) shownFirst(ctx context.Context, record store.Record, sessions [
 				return err
 			}
 			for _, f := range found {
-				if f.Immediate && cmp.Or(f.Part, record.Plan.Workspace.Name) == session.Part && session.Brings(f.Path, chosen) {
+				if f.Immediate && cmp.Or(f.Part, record.Plan.Workspace.Name, workspace.Main) == cmp.Or(session.Part, workspace.Main) && session.Brings(f.Path, chosen) {
 					paths, why = append(paths, f.Path), "tools of your machine execute it as soon as you go there, or open it in an editor"
 				}
 			}
