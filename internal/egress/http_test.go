@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"forage/internal/audit"
 	"forage/internal/policy"
 )
@@ -292,5 +294,20 @@ func TestHTTPByAddress(t *testing.T) {
 		if status, body := get(t, bufio.NewReader(conn), "GET"); status != 200 || body != "GET "+host+" /" {
 			t.Errorf("%s: %d, %q", host, status, body)
 		}
+	}
+}
+
+// A request that is hidden in another's body stays a body.
+func TestSmuggledRequestStaysABody(t *testing.T) {
+	w := newWorld(t, mustPolicy(t, "full"), nil)
+	w.name("a.example", public)
+	s := &site{}
+	w.serveHTTP(public+":80", s)
+	hidden := "GET /hidden HTTP/1.1\r\nHost: internal\r\n\r\n"
+	conn := w.toName("a.example", 80)
+	fmt.Fprintf(conn, "POST /x HTTP/1.1\r\nHost: a.example\r\nContent-Length: %d\r\n\r\n%s", len(hidden), hidden)
+	get(t, bufio.NewReader(conn), "POST")
+	if diff := cmp.Diff([]string{fmt.Sprintf("POST a.example /x %q", hidden)}, s.requests()); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -49,7 +49,7 @@ type Command struct {
 
 // Limits bound a command; of each, 0 is the default.
 type Limits struct {
-	Memory   uint64        // bytes of address space of each process; files that it maps count
+	Memory   uint64        // bytes of address space of each process, 2 GiB or more; files that it maps count
 	CPU      time.Duration // of each process, in whole seconds
 	FileSize uint64        // bytes of each file that it writes
 	Tasks    uint64        // processes and threads

@@ -113,7 +113,7 @@ func TestBounds(t *testing.T) {
 		{"CPU", Command{Args: sh("while :; do :; done"), Limits: Limits{CPU: time.Second}}, nil, "killed"},
 		{"file size", Command{Args: sh(`yes > "$1"/big`), Writable: []string{scratch}, Limits: Limits{FileSize: 1 << 20}}, nil, "File size limit"},
 		{"tasks", Command{Args: sh("f() { f | f; }; f"), Limits: Limits{Tasks: 50, Time: 20 * time.Second}}, nil, "fork"},
-		{"memory", Command{Args: []string{"dd", "bs=2G", "count=1"}, Limits: Limits{Memory: 1 << 30}}, nil, "memory exhausted"},
+		{"memory", Command{Args: []string{"dd", "bs=8G", "count=1"}, Limits: Limits{Memory: 4 << 30}}, nil, "memory exhausted"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

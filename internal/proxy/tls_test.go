@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -87,5 +88,35 @@ func TestAuthorityIsTakenAway(t *testing.T) {
 	}
 	if _, reached := w.seen.Load("/y"); reached {
 		t.Error("the upstream server was asked")
+	}
+}
+
+// TestTokensAreNotForTLS: a token makes no client another one there, and none opens the listener.
+func TestTokensAreNotForTLS(t *testing.T) {
+	w, server, clients := newTLSWorld(t)
+	w.start()
+	conn, err := tls.Dial("tcp", w.address(config.ListenTLS), &tls.Config{
+		RootCAs: server.pool(), Certificates: []tls.Certificate{clients.issue(x509.ExtKeyUsageClientAuth, "URI:spiffe://example.com/t")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if back := ask(t, conn, w.request("/x", tokenB, "")); !strings.HasPrefix(back, "HTTP/1.1 407 ") {
+		t.Errorf("got %q", back)
+	}
+	plain := w.dialTo(config.ListenTLS)
+	io.WriteString(plain, w.request("/x", tokenA, ""))
+	if back, _ := io.ReadAll(plain); strings.Contains(string(back), "200") {
+		t.Errorf("without TLS: %q", back)
+	}
+	if _, reached := w.seen.Load("/x"); reached {
+		t.Error("the upstream server was asked")
+	}
+	// And a certificate is nothing on loopback.
+	overTCP := w.tlsClient(server, []tls.Certificate{clients.issue(x509.ExtKeyUsageClientAuth, "URI:spiffe://example.com/t")}, nil)
+	overTCP.Transport.(*http.Transport).Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: w.address(config.ListenTCP)})
+	if status, _, err := w.get(overTCP, "/x"); status != 407 || err != nil {
+		t.Errorf("over TCP: %d, %v", status, err)
 	}
 }

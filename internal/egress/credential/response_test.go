@@ -352,3 +352,35 @@ func TestTheHalvesOfAnAWSKeyAreHidden(t *testing.T) {
 		t.Errorf("shown: %s", text)
 	}
 }
+
+// A redirect is a new request: the secret goes where that leads only if it is bound there.
+func TestRedirectsDoNotCarryTheSecret(t *testing.T) {
+	elsewhere := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, r.URL, r.Header)
+	}))
+	defer elsewhere.Close()
+	w := newWorld(t, false, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Location", elsewhere.URL+"/?was="+url.QueryEscape(r.Header.Get("Authorization")))
+		w.WriteHeader(http.StatusTemporaryRedirect)
+	})
+	res, err := w.do(t, "GET", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to, err := url.Parse(res.Header.Get("Location"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := elsewhere.Listener.Addr().(*net.TCPAddr).Port
+	if w.set.For(to.Hostname(), uint16(port)) != nil {
+		t.Error("the secret is bound to where the redirect leads")
+	}
+	followed, err := elsewhere.Client().Get(to.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer followed.Body.Close()
+	if text := shown(t, followed); leaks(text) {
+		t.Errorf("the other server sees %s", text)
+	}
+}

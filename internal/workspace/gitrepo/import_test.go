@@ -242,3 +242,14 @@ func TestImportWaitsForAnotherImport(t *testing.T) {
 		t.Errorf("after the other: %+v", update)
 	}
 }
+
+func TestImportOfADetachedHead(t *testing.T) {
+	t.Parallel()
+	b := newDirectBox(t, newHost(t), "box")
+	b.work.Repository.Head = ""
+	b.inside.Git("checkout", "-q", "--detach")
+	tip := b.inside.Commit("c", "three\n")
+	if update := b.importIt(); update.After != tip || b.branch() != tip {
+		t.Errorf("got %+v, want %s", update, tip)
+	}
+}
