@@ -33,16 +33,6 @@ type Provider interface {
 	Remove(ctx context.Context, w forage.Workspace, how Removal) ([]Recovery, error)
 }
 
-// Import is p.Update before a removal: nothing is shown inside any more.
-func Import(ctx context.Context, p Provider, w forage.Workspace) (Update, error) {
-	if importer, ok := p.(interface {
-		Import(ctx context.Context, w forage.Workspace) (Update, error)
-	}); ok {
-		return importer.Import(ctx, w)
-	}
-	return p.Update(ctx, w)
-}
-
 // Removal says what Remove does about work that is nowhere else: see Status.
 type Removal int
 

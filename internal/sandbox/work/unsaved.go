@@ -38,14 +38,9 @@ type Work struct {
 // work brings the commits of every part to its repository, and says what is left that would be
 // lost.
 func (k *Keeper) Of(ctx context.Context, patience time.Duration, parts []forage.Workspace) []Work {
-	return k.of(ctx, patience, parts, false)
-}
-
-// of is Of, for parts that are about to be removed too.
-func (k *Keeper) of(ctx context.Context, patience time.Duration, parts []forage.Workspace, ending bool) []Work {
 	all := make([]Work, len(parts))
 	for i, w := range parts {
-		status, err := k.unsavedPart(ctx, patience, w, ending)
+		status, err := k.unsavedPart(ctx, patience, w)
 		if w.Repository != nil && w.Repository.Kind == forage.RepositoryJJ {
 			w.Branch = "" // the user sees none before `apply`
 		}
@@ -60,20 +55,14 @@ func (k *Keeper) of(ctx context.Context, patience time.Duration, parts []forage.
 	return all
 }
 
-func (k *Keeper) unsavedPart(ctx context.Context, patience time.Duration, w forage.Workspace, ending bool) (workspace.Status, error) {
+func (k *Keeper) unsavedPart(ctx context.Context, patience time.Duration, w forage.Workspace) (workspace.Status, error) {
 	provider, err := k.Workspaces.New(w.Mode)
 	if err != nil {
 		return workspace.Status{}, err
 	}
 	bringing, brought := within(ctx, patience)
 	defer brought()
-	update := provider.Update
-	if ending {
-		update = func(ctx context.Context, w forage.Workspace) (workspace.Update, error) {
-			return workspace.Import(ctx, provider, w)
-		}
-	}
-	_, updated := update(bringing, w)
+	_, updated := provider.Update(bringing, w)
 	looking, looked := within(ctx, patience)
 	defer looked()
 	status, err := k.saidOf(looking, provider, w)
@@ -103,7 +92,7 @@ func within(ctx context.Context, patience time.Duration) (context.Context, conte
 
 // nothingUnsaved refuses to go on while a part has work that is nowhere else.
 func (k *Keeper) NothingUnsaved(ctx context.Context, name string, parts []forage.Workspace) error {
-	unsaved := slices.DeleteFunc(k.of(ctx, deadline.Progress, parts, true), func(w Work) bool { return !w.Unsaved })
+	unsaved := slices.DeleteFunc(k.Of(ctx, deadline.Progress, parts), func(w Work) bool { return !w.Unsaved })
 	if ctx.Err() != nil { // what is unsaved is not known
 		return context.Cause(ctx)
 	}

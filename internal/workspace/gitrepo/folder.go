@@ -63,7 +63,6 @@ type Folder struct {
 	// Submodules says that a submodule with a repository counts as Nested: it was made inside, and
 	// may have commits.
 	Submodules bool
-	Staged     *staged // is asked too; nil is not
 }
 
 // Bounds of a look at a folder, and of the files that go into a tree.
@@ -115,7 +114,6 @@ type looking struct {
 	nested           []string // repositories in the folder
 	closed           []string // folders into which git can't look: there may be work in one
 	unlinked         []string // folders of submodules with files, and without a repository
-	staged           []byte   // the answer to the folder's question
 	hidden           []string // what only rules ignore that are new; folders have a slash at their end
 	begins           string   // with an index that is kept, seeded by one of the host's, or new
 	began            time.Time
@@ -167,10 +165,6 @@ func (s *Shadow) openLook(ctx context.Context, folder Folder) (_ *looking, err e
 	l.jail.Writable, l.jail.Dir = []string{l.dir}, folder.Path
 	l.jail.Env = append(l.jail.Env, "GIT_WORK_TREE="+folder.Path, "GIT_INDEX_FILE="+l.index(), "GIT_OPTIONAL_LOCKS=1")
 	l.jail.Limits.FileSize = maxTreeBytes
-	if q := folder.Staged; q != nil {
-		l.jail.ReadOnly = append(l.jail.ReadOnly, q.index, q.objects)
-		l.jail.Env = append(l.jail.Env, "STAGED="+q.index, "AT="+q.at, "OBJECTS="+Quote(q.objects))
-	}
 	l.begins = "kept"
 	if folder.Index == "" || CopyIndex(folder.Index, l.index()) != nil {
 		l.begins = "seeded"
@@ -187,7 +181,7 @@ func (l *looking) index() string { return filepath.Join(l.dir, "index") }
 // the same instant as their files, and looks into those again.
 func CopyIndex(from, to string) error { return workspace.CopyFile(from, to, maxIndex) }
 
-// lookScript finds what differs: `git status`, an empty field, the index, and two empty fields. A kept index that is
+// lookScript finds what differs: `git status`, an empty field, and the index. A kept index that is
 // damaged is made anew. A new one knows no sizes: git would read a file of any length to the end.
 const lookScript = `git read-tree -m "$1" 2>/dev/null || { rm -f "$GIT_INDEX_FILE"; git read-tree "$1"; }
 case $2 in
@@ -200,18 +194,7 @@ esac
 git status --porcelain -z --no-renames --untracked-files=all --ignored=matching --ignore-submodules=all
 printf '\000'
 [ ! -s "$GIT_DIR/large" ] || git update-index -z --no-assume-unchanged --stdin <"$GIT_DIR/large"
-git ls-files -s --debug -z
-printf '\000\000'`
-
-// run runs a script in the jail.
-func (l *looking) run(ctx context.Context, script string) (answer []byte, said string, err error) {
-	var out, warnings bytes.Buffer
-	c := l.jail
-	c.Args = []string{"sh", "-ec", script, "sh", cmp.Or(l.folder.Base, "--empty"), l.begins, strconv.Itoa(maxTreeFile)}
-	c.Stdout, c.Stderr, c.Limits.Output, c.Limits.CPU, c.Limits.Time = &out, &warnings, callOutput, cmp.Or(l.shadow.brief, lookCPU), deadline.Progress
-	err = c.Run(ctx)
-	return out.Bytes(), warnings.String(), err
-}
+git ls-files -s --debug -z`
 
 // look finds out what in a folder is not as its base has it.
 func (s *Shadow) look(ctx context.Context, folder Folder) (_ *looking, err error) {
@@ -224,16 +207,14 @@ func (s *Shadow) look(ctx context.Context, folder Folder) (_ *looking, err error
 			err = errors.Join(err, l.close())
 		}
 	}()
-	script := lookScript
-	if folder.Staged != nil {
-		script += stagedScript // last: it reads what was made inside
-	}
-	out, said, err := l.run(ctx, script)
-	if err != nil {
+	var out, said bytes.Buffer
+	c := l.jail
+	c.Args = []string{"sh", "-ec", lookScript, "sh", cmp.Or(l.folder.Base, "--empty"), l.begins, strconv.Itoa(maxTreeFile)}
+	c.Stdout, c.Stderr, c.Limits.Output, c.Limits.CPU, c.Limits.Time = &out, &said, callOutput, cmp.Or(s.brief, lookCPU), deadline.Progress
+	if err := c.Run(ctx); err != nil {
 		return nil, err
 	}
-	status, entries, _ := bytes.Cut(append([]byte{0}, out...), []byte{0, 0})
-	entries, l.staged, _ = bytes.Cut(entries, []byte{0, 0})
+	status, entries, _ := bytes.Cut(append([]byte{0}, out.Bytes()...), []byte{0, 0})
 	var ignored []string
 	for field := range fields(append(bytes.TrimPrefix(status, []byte{0}), 0)) {
 		if len(field) < 4 {
@@ -278,7 +259,7 @@ func (s *Shadow) look(ctx context.Context, folder Folder) (_ *looking, err error
 	}
 	slices.Sort(l.nested)
 	l.nested = slices.Compact(l.nested)
-	for line := range strings.Lines(said) {
+	for line := range strings.Lines(said.String()) {
 		name, is := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "warning: could not open directory '")
 		if end := strings.LastIndex(name, "': "); is && end >= 0 && !strings.HasSuffix(name, ": No such file or directory") {
 			l.closed = append(l.closed, strings.TrimSuffix(name[:end], "/"))
@@ -646,62 +627,41 @@ func CountFiles(folder string) string {
 	return fmt.Sprintf("%d files", has.Files)
 }
 
-// staged is a question about the index inside: which files have staged content that is neither in
-// the commit that is checked out there nor in the folder.
-type staged struct{ index, at, objects string }
-
-// stagedScript asks it. Not diff-files, which goes by times alone.
-const stagedScript = `
-export GIT_OPTIONAL_LOCKS=0 GIT_INDEX_FILE="$STAGED" GIT_ALTERNATE_OBJECT_DIRECTORIES="$OBJECTS"
-git diff-index --cached --quiet --ignore-submodules=all "$AT" ||
-	{ git diff-index --cached --raw --no-abbrev --no-renames -z --ignore-submodules=all "$AT" && printf '\000' && git diff --name-only -z --ignore-submodules=all; } ||
-	printf failed`
-
-// asksStaged is that question; nil: there is nothing to ask.
-func (i *importing) asksStaged(ctx context.Context) (*staged, error) {
-	q := &staged{filepath.Join(workspace.Resolved(i.from.path), "index"), i.at.files, filepath.Join(workspace.Resolved(i.private()), "objects")}
-	info, err := os.Lstat(q.index)
+// onlyInIndex are the files whose staged content is neither in the commit that is checked out
+// inside, nor in the folder, nor among the host's objects: there is what the user had staged. git
+// is asked in a jail.
+func (i *importing) onlyInIndex(ctx context.Context) ([]string, error) {
+	index := filepath.Join(workspace.Resolved(i.from.path), "index")
+	info, err := os.Lstat(index)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(forage.Errorf(forage.ErrRefused, "%s is no file", q.index), err)
+		return nil, errors.Join(forage.Errorf(forage.ErrRefused, "%s is no file", index), err)
 	}
 	users, err := os.Lstat(i.host.Repository.IndexOf(ctx, i.w.Path))
 	if err == nil && users.Size() == info.Size() && users.ModTime().Equal(info.ModTime()) {
 		return nil, nil // it is a copy of the user's: see CopyIndex
 	}
-	if i.unread != nil || q.at == "" {
+	if i.unread != nil || i.at.files == "" {
 		return nil, nil // see elsewhere
 	}
-	_, err = measureObjects(i.private())
-	return q, err
-}
-
-// onlyInIndex asks it without a look at the folder.
-func (i *importing) onlyInIndex(ctx context.Context) ([]string, error) {
-	q, err := i.asksStaged(ctx)
-	if err != nil || q == nil {
-		return nil, err
-	}
-	l, err := i.host.openLook(ctx, Folder{Path: i.w.Path, Staged: q})
+	c, err := i.host.inside(i.private())
 	if err != nil {
 		return nil, err
 	}
-	out, _, err := l.run(ctx, stagedScript)
-	if err = errors.Join(err, l.close()); err != nil {
-		return nil, fmt.Errorf("asking about the index inside: %w", TooLong(err))
+	folder := workspace.Resolved(i.w.Path)
+	// Not diff-files, which goes by times alone.
+	const script = `git diff-index --cached --quiet --ignore-submodules=all "$1" && exit
+git diff-index --cached --raw --no-abbrev --no-renames -z --ignore-submodules=all "$1"; printf '\000'; git diff --name-only -z --ignore-submodules=all`
+	c.Args, c.Dir, c.ReadOnly = []string{"sh", "-ec", script, "sh", i.at.files}, folder, append(c.ReadOnly, index, folder)
+	c.Env = append(c.Env, "GIT_INDEX_FILE="+index, "GIT_WORK_TREE="+folder)
+	var out bytes.Buffer
+	c.Stdout, c.Limits.Output, c.Limits.CPU, c.Limits.Time = &out, callOutput, listCPU, deadline.Progress
+	if err := c.Run(ctx); err != nil {
+		return nil, fmt.Errorf("asking about the index inside: %w", err)
 	}
-	return i.host.lostStaged(ctx, out)
-}
-
-// lostStaged are the files of the answer whose staged content is not among the host's objects
-// either: there is what the user had staged.
-func (s *Shadow) lostStaged(ctx context.Context, answer []byte) ([]string, error) {
-	if bytes.HasSuffix(answer, []byte("failed")) {
-		return nil, forage.Errorf(forage.ErrRefused, "git can't read the index inside")
-	}
-	staged, changed, _ := bytes.Cut(append([]byte{0}, answer...), []byte{0, 0})
+	staged, changed, _ := bytes.Cut(append([]byte{0}, out.Bytes()...), []byte{0, 0})
 	ids, id := make(map[string]string), ""
 	for field := range fields(append(bytes.TrimPrefix(staged, []byte{0}), 0)) { // ":100644 100644 OLD NEW M", and the name
 		if parts := strings.Fields(field); id == "" && len(parts) == 5 {
@@ -721,7 +681,7 @@ func (s *Shadow) lostStaged(ctx context.Context, answer []byte) ([]string, error
 	if len(names) == 0 {
 		return nil, nil
 	}
-	found, err := s.Git(ctx, Call{Args: []string{"cat-file", "--batch-check=%(objecttype)"}, Stdin: []byte(asked.String())})
+	found, err := i.host.Git(ctx, Call{Args: []string{"cat-file", "--batch-check=%(objecttype)"}, Stdin: []byte(asked.String())})
 	answers := strings.Split(string(found), "\n")
 	if err != nil || len(answers) < len(names) {
 		return nil, errors.Join(errors.New("looking for what is staged"), err)

@@ -385,7 +385,7 @@ func BeforeRemoval(
 	if how != workspace.RemoveChecked {
 		looking, enough := context.WithTimeout(ctx, keepPatience)
 		defer enough()
-		_, updateErr := workspace.Import(looking, p, w)
+		_, updateErr := p.Update(looking, w)
 		if status, err = p.Status(looking, w); err != nil {
 			return nil, "", err
 		}

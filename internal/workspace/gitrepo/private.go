@@ -562,3 +562,8 @@ func PinFork(ctx context.Context, from, to forage.Workspace, scratch string) err
 	}
 	return r.pin(ctx, to.Branch, []string{refs.Values[pinRef(from.Branch)]}, scratch, "")
 }
+
+// Unpin lets go of what was shown in a sandbox that is removed.
+func (s *Shadow) Unpin(ctx context.Context, branch string) error {
+	return s.dropRef(ctx, pinRef(branch))
+}

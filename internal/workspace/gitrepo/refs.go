@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -416,44 +417,39 @@ func lockedHint(err error, what string) error {
 		"try again when it has ended; if none is running, remove the .lock file that is named above")
 }
 
-// DropRefs deletes refs in one step. Each has the commit at which it must be, or "" for any: one
-// that is elsewhere is left, and an absent one is as good as deleted.
-func (s *Shadow) DropRefs(ctx context.Context, refs map[string]string) error {
-	var b strings.Builder
-	for ref, at := range refs {
-		now, err := s.Branch(ctx, ref)
-		if err != nil {
-			return err
-		}
-		if now != "" && (at == "" || now == at) {
-			b.WriteString(strings.TrimSpace("delete "+ref+" "+at) + "\n")
-		}
+// dropRef deletes a ref, which may be gone already.
+func (s *Shadow) dropRef(ctx context.Context, ref string) error {
+	at, err := s.Branch(ctx, ref)
+	if err != nil || at == "" {
+		return err
 	}
-	if b.Len() == 0 {
-		return nil
-	}
-	_, err := s.Git(ctx, Call{Args: []string{"update-ref", "--no-deref", "--stdin"}, Stdin: []byte(b.String())})
+	_, err = s.Git(ctx, Call{Args: []string{"update-ref", "--no-deref", "-d", ref}})
 	return err
 }
 
-// DropWorktree deletes the pin of a branch, and the branch if it is at a commit; "" is nowhere.
-func (s *Shadow) DropWorktree(ctx context.Context, branch, at string) error {
-	refs := map[string]string{pinRef(branch): ""}
-	if at != "" {
-		refs[branchRef(branch)] = at
+// DeleteBranch deletes a branch that is still at a commit; an absent one is as good as deleted, and
+// one that was moved is left.
+func (s *Shadow) DeleteBranch(ctx context.Context, branch, at string) error {
+	return s.deleteRef(ctx, branchRef(branch), at)
+}
+
+func (s *Shadow) deleteRef(ctx context.Context, ref, at string) error {
+	if now, err := s.Branch(ctx, ref); err != nil || now == "" || now != at {
+		return err
 	}
-	return s.DropRefs(ctx, refs)
+	_, err := s.Line(ctx, "update-ref", "-d", ref, at)
+	return err
 }
 
 // DropTip deletes what Import has made for jj, wherever it is.
 func (s *Shadow) DropTip(ctx context.Context, w forage.Workspace) error {
-	return s.DropRefs(ctx, map[string]string{TipRef(w): ""})
+	return s.dropRef(ctx, TipRef(w))
 }
 
 // DeleteBranch deletes w's branch in the host's repository, if both are there and it is still at a
 // commit.
 func DeleteBranch(ctx context.Context, w forage.Workspace, at, scratch string) error {
-	return withStore(ctx, w.Repository.Store, scratch, func(s *Shadow) error { return s.DropRefs(ctx, map[string]string{TipRef(w): at}) })
+	return withStore(ctx, w.Repository.Store, scratch, func(s *Shadow) error { return s.deleteRef(ctx, TipRef(w), at) })
 }
 
 // withStore runs f with the repository at a path, if it is there.
@@ -586,7 +582,7 @@ func Expire(ctx context.Context, kept workspace.Recovery, scratch string) error 
 	if !strings.HasPrefix(kept.Ref, RecoveryRefs) {
 		return nil
 	}
-	return withStore(ctx, kept.Store, scratch, func(s *Shadow) error { return s.DropRefs(ctx, map[string]string{kept.Ref: ""}) })
+	return withStore(ctx, kept.Store, scratch, func(s *Shadow) error { return s.dropRef(ctx, kept.Ref) })
 }
 
 // ExpireBelow lets every ref go below kept.Ref but those of which spared says so.
@@ -596,12 +592,13 @@ func ExpireBelow(ctx context.Context, kept workspace.Recovery, spared func(ref s
 		if err != nil {
 			return err
 		}
-		drop := make(map[string]string)
-		for ref := range refs.Values {
+		for ref := range maps.Keys(refs.Values) {
 			if strings.HasPrefix(ref, kept.Ref) && strings.HasPrefix(ref, RecoveryRefs) && !spared(ref) {
-				drop[ref] = ""
+				if err := s.dropRef(ctx, ref); err != nil {
+					return err
+				}
 			}
 		}
-		return s.DropRefs(ctx, drop)
+		return nil
 	})
 }

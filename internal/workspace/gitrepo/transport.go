@@ -83,7 +83,10 @@ func (s *Shadow) BareOver(dir, head, config string, objects ...string) (readOnly
 // ours: without refs and configuration from inside. It is made once.
 func (s *Shadow) inside(private string) (c jail.Command, err error) {
 	dir := filepath.Join(workspace.Resolved(s.Dir), "inside")
-	has, err := measureObjects(private)
+	has, err := hostile.Measure(filepath.Join(private, "objects"), "")
+	if err == nil && has.Odd != "" { // such as a FIFO, which git would wait for
+		err = forage.Errorf(forage.ErrRefused, "%s among the objects is neither a file nor a folder: %w", has.Odd, errIrregular)
+	}
 	if err != nil {
 		return c, err
 	}
@@ -91,15 +94,6 @@ func (s *Shadow) inside(private string) (c jail.Command, err error) {
 	c = s.jailed(dir, readOnly)
 	c.Limits.Time += time.Duration(has.Bytes/fetchSpeed) * time.Second
 	return c, err
-}
-
-// measureObjects is how much there is in the objects of a private git directory.
-func measureObjects(private string) (has hostile.Total, err error) {
-	has, err = hostile.Measure(filepath.Join(private, "objects"), "")
-	if err == nil && has.Odd != "" { // such as a FIFO, which git would wait for
-		err = forage.Errorf(forage.ErrRefused, "%s among the objects is neither a file nor a folder: %w", has.Odd, errIrregular)
-	}
-	return has, err
 }
 
 // asks asks the objects inside what git answers with its exit status. The answer may be a lie.

@@ -245,32 +245,24 @@ func (i *importing) uncommitted(ctx context.Context, status *workspace.Status) e
 	if gone(i.w.Path) {
 		return nil // the user removed it: what was in it is gone
 	}
-	var names, lost []string
-	var unread error
-	if i.w.Mode == forage.WorkspaceDirect {
-		lost, unread = i.onlyInIndex(ctx)
-	} else {
+	var names []string
+	if i.w.Mode != forage.WorkspaceDirect {
 		base, err := i.base(ctx)
 		if err != nil {
 			return err
 		}
-		var question *staged
-		var answer []byte
-		question, unread = i.asksStaged(ctx)
-		if names, answer, err = i.changedFiles(ctx, base, question); err == nil {
+		if names, err = i.changedFiles(ctx, base); err == nil {
 			names, err = i.withoutTaken(ctx, names, base)
 		}
 		if err != nil {
 			return fmt.Errorf("looking for uncommitted work: %w", err)
 		}
-		if unread == nil {
-			lost, unread = i.host.lostStaged(ctx, answer)
-		}
 	}
-	if unread != nil {
-		status.Problem = cmp.Or(status.Problem, unread.Error())
+	staged, err := i.onlyInIndex(ctx)
+	if err != nil && status.Problem == "" {
+		status.Problem = err.Error()
 	}
-	names = slices.Compact(slices.Sorted(slices.Values(append(names, lost...))))
+	names = slices.Compact(slices.Sorted(slices.Values(append(names, staged...))))
 	status.UncommittedCount = len(names)
 	status.Uncommitted = names[:min(len(names), workspace.MaxListed)]
 	return nil
@@ -301,15 +293,14 @@ func (i *importing) base(ctx context.Context) (string, error) {
 
 // changedFiles lists files that are not as base has them, with an index of ours that is kept for
 // the next time.
-func (i *importing) changedFiles(ctx context.Context, base string, question *staged) (names []string, answer []byte, err error) {
+func (i *importing) changedFiles(ctx context.Context, base string) ([]string, error) {
 	l, err := i.host.look(ctx, Folder{
 		Path: i.w.Path, Base: base, Index: i.w.Repository.Dir + indexSuffix, Seed: i.host.Repository.IndexOf(ctx, i.w.Path), Rules: i.host.Rules(ctx, i.w), Submodules: true,
-		Staged: question,
 	})
 	if err != nil {
-		return nil, nil, TooLong(err)
+		return nil, TooLong(err)
 	}
-	return l.names(), l.staged, l.close()
+	return l.names(), l.close()
 }
 
 // takenSuffix names the note of what NoteTaken is told.
@@ -371,7 +362,7 @@ func (i *importing) withoutTaken(ctx context.Context, changed []string, base str
 		if commit == "" || commit == base {
 			continue
 		}
-		others, _, err := i.changedFiles(ctx, commit, nil)
+		others, err := i.changedFiles(ctx, commit)
 		if err != nil {
 			return nil, err
 		}

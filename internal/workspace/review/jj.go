@@ -131,7 +131,7 @@ func passed(ctx context.Context, jj *jjrepo.Shadow, subject Subject) error {
 	name := passingBookmark(subject)
 	at, err := jj.Git.Branch(ctx, "refs/heads/"+name)
 	if err == nil && at != "" {
-		if err = jj.Git.DropRefs(ctx, map[string]string{"refs/heads/" + name: at}); err == nil {
+		if err = jj.Git.DeleteBranch(ctx, name, at); err == nil {
 			err = jj.GitImport(ctx)
 		}
 	}

@@ -100,10 +100,10 @@ func unmake(ctx context.Context, r *gitrepo.Repository, w forage.Workspace, at, 
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	if at != "" {
-		at = gitrepo.LastImported(w, at)
+	if err := s.Unpin(ctx, w.Branch); err != nil || at == "" {
+		return err
 	}
-	return s.DropWorktree(ctx, w.Branch, at)
+	return s.DeleteBranch(ctx, w.Branch, gitrepo.LastImported(w, at))
 }
 
 // free refuses a branch, a worktree or folders that are taken already, unless an interrupted

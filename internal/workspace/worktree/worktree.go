@@ -87,22 +87,14 @@ func (p Provider) Create(ctx context.Context, w forage.Workspace) error {
 // Update imports the commits that were made inside, and shows the user's branches there as they are
 // now.
 func (p Provider) Update(ctx context.Context, w forage.Workspace) (workspace.Update, error) {
-	update, err := p.Import(ctx, w)
-	if Ending(w) || Check(w) != nil {
-		return update, err
-	}
-	return update, errors.Join(err, gitrepo.ShowHost(ctx, w, p.Places.Scratch))
-}
-
-// Import is Update without the user's branches: see workspace.Import.
-func (p Provider) Import(ctx context.Context, w forage.Workspace) (workspace.Update, error) {
 	if Ending(w) {
 		return workspace.Update{}, nil
 	}
 	if err := Check(w); err != nil {
 		return workspace.Update{}, err
 	}
-	return gitrepo.Import(ctx, w, p.Places.Scratch)
+	update, err := gitrepo.Import(ctx, w, p.Places.Scratch)
+	return update, errors.Join(err, gitrepo.ShowHost(ctx, w, p.Places.Scratch))
 }
 
 // Status says what would be lost.
