@@ -49,7 +49,12 @@ func commandLine(args []string, in, out, errs *os.File) int {
 		root.SetArgs(dockerTerminal(root, args))
 		err = firstError(root.ExecuteContext(ctx), a.helpErr)
 	}
-	return a.finish(ctx, err)
+	// Says what went wrong, if anything did, and returns the exit status.
+	code := a.report(ctx, err)
+	if a.verbose {
+		a.log(slog.LevelDebug).Debug("done", "status", code)
+	}
+	return code
 }
 
 // service opens the sandbox service with what the global flags say.
@@ -110,14 +115,6 @@ func (a *app) note(note string) {
 	defer a.line.Unlock()
 	a.clearLine()
 	fmt.Fprintf(a.err, "note: %s\n", oneLine(note))
-}
-
-// globalFlags are the flags that every command takes.
-func (a *app) globalFlags(root *cobra.Command) {
-	flags := root.PersistentFlags()
-	flags.StringVar(&a.configFile, "config", "", "read `FILE` in the place of your own configuration")
-	flags.BoolVar(&a.verbose, "verbose", false, "say on stderr what is being done")
-	flags.BoolVar(&a.json, "json", false, "write logs as JSON lines, and results as JSON")
 }
 
 // usageError is an error in how c was called, with the way to its help.

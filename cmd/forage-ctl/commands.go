@@ -86,7 +86,20 @@ func (a *app) tree(args []string) (*cobra.Command, error) {
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		Args:              cobra.ArbitraryArgs,
-		RunE:              func(c *cobra.Command, _ []string) error { return a.noCommand(c) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			// Without any command: the screen, where there is something to show.
+			if a.version {
+				return a.printVersion(format{})
+			}
+			if a.interactive() {
+				if service, err := a.open(func(error) {}); err == nil {
+					if names, _ := service.Names(); len(names) > 0 {
+						return a.pick(c.Context(), service, false)
+					}
+				}
+			}
+			return c.Help()
+		},
 	}
 	root.Flags().BoolVar(&a.version, "version", false, "print the version")
 	root.SetIn(a.in)
@@ -95,7 +108,11 @@ func (a *app) tree(args []string) (*cobra.Command, error) {
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpFunc(a.help)
 	root.SetHelpCommand(newHelp(a))
-	a.globalFlags(root)
+	// The flags that every command takes.
+	flags := root.PersistentFlags()
+	flags.StringVar(&a.configFile, "config", "", "read `FILE` in the place of your own configuration")
+	flags.BoolVar(&a.verbose, "verbose", false, "say on stderr what is being done")
+	flags.BoolVar(&a.json, "json", false, "write logs as JSON lines, and results as JSON")
 	for id, title := range groupTitles() {
 		root.AddGroup(&cobra.Group{ID: id, Title: title})
 	}
@@ -152,25 +169,16 @@ func knownElsewhere(word string, all []entry) error {
 		names[i] = e.name
 	}
 	hint := "'forage-ctl help' lists the commands"
-	if answer := elsewhere()[word]; answer != "" {
+	if answer := (map[string]string{
+		"create": "'forage-ctl up NAME' makes a sandbox and starts it",
+		"pull":   "an image is pulled when a sandbox starts; a template names it: rootfs = \"image:REF\"",
+		"build":  "sandboxes use the host's programs, or an image that a template names: rootfs = \"image:REF\"",
+		"port":   "'forage-ctl forward NAME 3000' reaches a server inside",
+		"pause":  "'forage-ctl stop NAME' ends what runs inside; 'forage-ctl start NAME' starts the agent again",
+	})[word]; answer != "" {
 		hint = answer
 	} else if near := term.Nearest(word, names); near != "" {
 		hint = "did you mean 'forage-ctl " + near + "'?"
 	}
 	return forage.WithHint(forage.Errorf(forage.ErrUsage, "there is no command %q", word), hint)
-}
-
-// noCommand answers a call without any command: with the screen, where there is something to show.
-func (a *app) noCommand(root *cobra.Command) error {
-	if a.version {
-		return a.printVersion(format{})
-	}
-	if a.interactive() {
-		if service, err := a.open(func(error) {}); err == nil {
-			if names, _ := service.Names(); len(names) > 0 {
-				return a.pick(root.Context(), service, false)
-			}
-		}
-	}
-	return root.Help()
 }

@@ -26,24 +26,6 @@ func (p paper) heading(format string, args ...any) error {
 	return err
 }
 
-// printReviews prints all parts: of each what host tools would execute, before all else.
-func printReviews(ctx context.Context, p paper, sessions []*review.Session, stat bool) error {
-	for i, session := range sessions {
-		if len(sessions) > 1 {
-			if i > 0 {
-				fmt.Fprintln(p.out)
-			}
-			if err := p.heading("== %s ==", term.Escape(session.Part)); err != nil {
-				return err
-			}
-		}
-		if err := printReview(ctx, p, session, stat); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func printReview(ctx context.Context, p paper, s *review.Session, stat bool) error {
 	for _, section := range [...]func(paper, review.Review) error{printFindings, printLeft, printCommits} {
 		if err := section(p, s.Review); err != nil {

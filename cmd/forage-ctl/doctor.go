@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -17,7 +16,21 @@ func newDoctor(a *app) *cobra.Command {
 	var f format
 	c := a.unnamed("doctor", a.service, func(c *cobra.Command, s *sandbox.Service) error {
 		if prove {
-			return a.prove(c.Context(), s, f)
+			ctx := c.Context()
+			proofs, err := s.Prove(ctx)
+			if err != nil {
+				return err
+			}
+			table := newTable("RUNTIME", "GROUP", "WALL", "HELD", "DETAIL")
+			for _, proof := range proofs {
+				if proof.Skipped != "" {
+					table.Row(proof.Runtime, "-", "-", "-", proof.Skipped)
+				}
+				for _, result := range proof.Results {
+					table.Row(proof.Runtime, result.Group, result.Wall, works(result.Held, true), result.Detail)
+				}
+			}
+			return firstError(f.show(a, proofs, table.printer(a)), breached(proofs))
 		}
 		reports, err := s.Doctor(c.Context())
 		if err != nil {
@@ -90,23 +103,6 @@ func broken(reports []sandbox.Report) error {
 		}
 	}
 	return nil
-}
-
-func (a *app) prove(ctx context.Context, service *sandbox.Service, f format) error {
-	proofs, err := service.Prove(ctx)
-	if err != nil {
-		return err
-	}
-	table := newTable("RUNTIME", "GROUP", "WALL", "HELD", "DETAIL")
-	for _, proof := range proofs {
-		if proof.Skipped != "" {
-			table.Row(proof.Runtime, "-", "-", "-", proof.Skipped)
-		}
-		for _, result := range proof.Results {
-			table.Row(proof.Runtime, result.Group, result.Wall, works(result.Held, true), result.Detail)
-		}
-	}
-	return firstError(f.show(a, proofs, table.printer(a)), breached(proofs))
 }
 
 // breached is an error when a wall did not hold.

@@ -4,22 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 
 	"forage"
 	"forage/internal/config"
 	"forage/internal/term"
 )
-
-// finish says what went wrong, if anything did, and returns the exit status.
-func (a *app) finish(ctx context.Context, err error) int {
-	code := a.report(ctx, err)
-	if a.verbose {
-		a.log(slog.LevelDebug).Debug("done", "status", code)
-	}
-	return code
-}
 
 // report is the only place where errors are printed.
 func (a *app) report(ctx context.Context, err error) int {

@@ -88,7 +88,13 @@ type terminal struct{ yes, no bool }
 func (t *terminal) add(c *cobra.Command) {
 	c.Flags().BoolVar(&t.yes, "tty", false, "give the command a terminal (default: when we have one)")
 	c.Flags().BoolVar(&t.no, "no-tty", false, "give it pipes, even on a terminal")
-	dockerHabits(c)
+	// Adds the flags of docker's run and exec that ask for what is so anyway.
+	var asked bool
+	c.Flags().BoolVarP(&asked, "interactive", "i", false, "")
+	c.Flags().BoolVar(&asked, "rm", false, "")
+	for _, name := range []string{"interactive", "rm"} {
+		c.Flags().Lookup(name).Hidden = true
+	}
 }
 
 // stdio is our own streams, as the command inside is to have them.

@@ -16,17 +16,6 @@ func otherCommands() map[string]string {
 	}
 }
 
-// elsewhere are commands that we have no command for, and what to type.
-func elsewhere() map[string]string {
-	return map[string]string{
-		"create": "'forage-ctl up NAME' makes a sandbox and starts it",
-		"pull":   "an image is pulled when a sandbox starts; a template names it: rootfs = \"image:REF\"",
-		"build":  "sandboxes use the host's programs, or an image that a template names: rootfs = \"image:REF\"",
-		"port":   "'forage-ctl forward NAME 3000' reaches a server inside",
-		"pause":  "'forage-ctl stop NAME' ends what runs inside; 'forage-ctl start NAME' starts the agent again",
-	}
-}
-
 // otherFlags are flags that hands know from docker, and what to type.
 func otherFlags() map[string]string {
 	ports := "ports need no flag: 'forage-ctl forward NAME 3000' reaches a server inside"
@@ -56,16 +45,6 @@ func ourName(args []string) []string {
 	args = slices.Clone(args)
 	args[at] = otherCommands()[args[at]]
 	return args
-}
-
-// dockerHabits adds the flags of docker's run and exec that ask for what is so anyway.
-func dockerHabits(c *cobra.Command) {
-	var asked bool
-	c.Flags().BoolVarP(&asked, "interactive", "i", false, "")
-	c.Flags().BoolVar(&asked, "rm", false, "")
-	for _, name := range []string{"interactive", "rm"} {
-		c.Flags().Lookup(name).Hidden = true
-	}
 }
 
 // dockerTerminal returns args with docker's -it as our --tty: alone, -t names a template. What

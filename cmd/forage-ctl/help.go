@@ -73,7 +73,13 @@ func page(c *cobra.Command) string {
 		fmt.Fprintf(w, "\nFlags:\n%s", flags.FlagUsagesWrapped(helpWidth))
 	}
 	fmt.Fprintf(w, "\nGlobal flags:\n%s", c.InheritedFlags().FlagUsagesWrapped(helpWidth))
-	writeExit(w, c)
+	fmt.Fprintf(w, "\nExit status:\n")
+	own := " 0 1 64 " + c.Annotations[exitNote] + " "
+	for _, line := range exitStatuses() {
+		if strings.Contains(own, " "+line.code+" ") {
+			fmt.Fprintf(w, "  %-7s%s\n", line.code, line.meaning)
+		}
+	}
 	return w.String()
 }
 
@@ -111,16 +117,6 @@ func shortOf(root *cobra.Command, name string) string {
 // exitNote is the annotation under which a command says which exit statuses
 // of its own it has, besides 0, 1 and 64.
 const exitNote = "exit"
-
-func writeExit(w *strings.Builder, c *cobra.Command) {
-	fmt.Fprintf(w, "\nExit status:\n")
-	own := " 0 1 64 " + c.Annotations[exitNote] + " "
-	for _, line := range exitStatuses() {
-		if strings.Contains(own, " "+line.code+" ") {
-			fmt.Fprintf(w, "  %-7s%s\n", line.code, line.meaning)
-		}
-	}
-}
 
 type exitStatus struct{ code, meaning string }
 

@@ -156,29 +156,7 @@ func printStatus(a *app, s sandbox.Status) error {
 	t.Row("TEMPLATE", s.Template)
 	t.Row("RUNTIME", s.Runtime)
 	t.Row("WORKSPACE", s.Workspace)
-	workRows(t, s)
-	t.Row("AGENT", strings.Join(s.Plan.Spec.Command, " "))
-	if s.Status == string(forage.PhaseRunning) {
-		t.Row("STATE", state(s))
-	}
-	t.Row("TMUX", s.Tmux)
-	t.Row("PORT", dash(positive(s.Port))) // those of run have none
-	t.Row("NETWORK", networkLine(s.Network))
-	if len(secrets) > 0 {
-		t.Row("SECRETS", strings.Join(secrets, " "))
-	}
-	t.Row("CREATED", s.CreatedAt.Format(time.RFC3339))
-	if !s.StartedAt.IsZero() {
-		t.Row("STARTED", s.StartedAt.Format(time.RFC3339))
-	}
-	if !s.Expires.IsZero() { // the result of a run
-		t.Row("KEPT UNTIL", s.Expires.Format(time.DateOnly))
-	}
-	return t.print(a)
-}
-
-// workRows say where the work comes from, where it comes to, and what of it is nowhere else.
-func workRows(t table, s sandbox.Status) {
+	// Say where the work comes from, where it comes to, and what of it is nowhere else.
 	for _, w := range s.Work {
 		row := func(name, text string) {
 			if len(s.Work) > 1 {
@@ -206,6 +184,24 @@ func workRows(t table, s sandbox.Status) {
 			row("HINT", "`"+command+"` has commits that are only inside come to "+w.Branch)
 		}
 	}
+	t.Row("AGENT", strings.Join(s.Plan.Spec.Command, " "))
+	if s.Status == string(forage.PhaseRunning) {
+		t.Row("STATE", state(s))
+	}
+	t.Row("TMUX", s.Tmux)
+	t.Row("PORT", dash(positive(s.Port))) // those of run have none
+	t.Row("NETWORK", networkLine(s.Network))
+	if len(secrets) > 0 {
+		t.Row("SECRETS", strings.Join(secrets, " "))
+	}
+	t.Row("CREATED", s.CreatedAt.Format(time.RFC3339))
+	if !s.StartedAt.IsZero() {
+		t.Row("STARTED", s.StartedAt.Format(time.RFC3339))
+	}
+	if !s.Expires.IsZero() { // the result of a run
+		t.Row("KEPT UNTIL", s.Expires.Format(time.DateOnly))
+	}
+	return t.print(a)
 }
 
 // networkLine is a network policy in one line.

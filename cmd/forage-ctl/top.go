@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -175,7 +174,20 @@ func topText(traffic []sandbox.Traffic, before map[hostOf]egress.HostTraffic, si
 		}
 		fmt.Fprintln(&text, term.Escape(topHead(t)))
 		if len(t.Hosts) > 0 {
-			writeHosts(&text, t, before, since)
+			table := term.NewTable("  HOST", "REQUESTS", "DENIED", "OPEN", "IN", "OUT", "IN/S", "OUT/S", "TOKENS", "COST")
+			for _, h := range t.Hosts {
+				in, out := "-", "-"
+				if was, ok := before[hostOf{t.Sandbox, h.Host}]; ok && since > 0 {
+					in, out = perSecond(h.BytesIn-was.BytesIn, since), perSecond(h.BytesOut-was.BytesOut, since)
+				}
+				tokens, cost := "-", "-"
+				if h.Tokens > 0 {
+					tokens, cost = fmt.Sprint(h.Tokens), fmt.Sprintf("$%.4f", h.Cost)
+				}
+				table.Row("  "+h.Host, fmt.Sprint(h.Requests), fmt.Sprint(h.Denied), fmt.Sprint(h.Open),
+					size(h.BytesIn), size(h.BytesOut), in, out, tokens, cost)
+			}
+			_ = table.Write((&text)) // into memory
 		}
 	}
 	if len(traffic) == 0 {
@@ -203,23 +215,6 @@ func topHead(t sandbox.Traffic) string {
 	part(fmt.Sprintf("%d tokens", used.Tokens), bounds.MaxTokens > 0, fmt.Sprintf(" of %d", bounds.MaxTokens))
 	part(fmt.Sprintf("$%.2f", used.Cost), bounds.MaxCost > 0, fmt.Sprintf(" of $%.2f", bounds.MaxCost))
 	return strings.TrimSuffix(strings.Join(words, " "), ",")
-}
-
-func writeHosts(w io.Writer, t sandbox.Traffic, before map[hostOf]egress.HostTraffic, since time.Duration) {
-	table := term.NewTable("  HOST", "REQUESTS", "DENIED", "OPEN", "IN", "OUT", "IN/S", "OUT/S", "TOKENS", "COST")
-	for _, h := range t.Hosts {
-		in, out := "-", "-"
-		if was, ok := before[hostOf{t.Sandbox, h.Host}]; ok && since > 0 {
-			in, out = perSecond(h.BytesIn-was.BytesIn, since), perSecond(h.BytesOut-was.BytesOut, since)
-		}
-		tokens, cost := "-", "-"
-		if h.Tokens > 0 {
-			tokens, cost = fmt.Sprint(h.Tokens), fmt.Sprintf("$%.4f", h.Cost)
-		}
-		table.Row("  "+h.Host, fmt.Sprint(h.Requests), fmt.Sprint(h.Denied), fmt.Sprint(h.Open),
-			size(h.BytesIn), size(h.BytesOut), in, out, tokens, cost)
-	}
-	_ = table.Write(w) // into memory
 }
 
 func perSecond(n int64, since time.Duration) string {

@@ -28,7 +28,7 @@ func flagError(c *cobra.Command, err error) error {
 		hint = answer
 	} else if near := term.Nearest(unknown.GetSpecifiedName(), flagNames(c)); near != "" && unknown.GetSpecifiedShortnames() == "" {
 		hint = "did you mean --" + near + "?"
-	} else if takesCommand(c) {
+	} else if strings.Contains(c.Use, "-- ") {
 		hint = "flags of the command that runs inside come after '--'"
 	}
 	return forage.WithHint(forage.Errorf(forage.ErrUsage, "%s%w", errorPrefix(c), err), hint)
@@ -46,8 +46,6 @@ func mustBe(wrong *pflag.InvalidValueError) string {
 	}
 	return wrong.Unwrap().Error()
 }
-
-func takesCommand(c *cobra.Command) bool { return strings.Contains(c.Use, "-- ") }
 
 // flagNames are the flags that c takes and shows.
 func flagNames(c *cobra.Command) []string {

@@ -32,7 +32,23 @@ func newDiff(a *app) *cobra.Command {
 			}
 			return !stat && !f.json(a), f.show(a, reviews, func() error {
 				return a.page(noPager, func(out io.Writer, colour bool) error {
-					return printReviews(c.Context(), paper{out, colour}, sessions, stat)
+					// Prints all parts: of each what host tools would execute, before all else.
+					ctx := c.Context()
+					p := paper{out, colour}
+					for i, session := range sessions {
+						if len(sessions) > 1 {
+							if i > 0 {
+								fmt.Fprintln(p.out)
+							}
+							if err := p.heading("== %s ==", term.Escape(session.Part)); err != nil {
+								return err
+							}
+						}
+						if err := printReview(ctx, p, session, stat); err != nil {
+							return err
+						}
+					}
+					return nil
 				})
 			})
 		})

@@ -55,53 +55,46 @@ func (w *Watcher) Write(p []byte) (int, error) {
 			w.at, rest = escaped, rest[at+1:]
 			continue
 		}
-		w.step(rest[0])
+		switch {
+		case rest[0] == 0x1b && w.at == inside:
+			w.at = ending
+		case rest[0] == 0x1b:
+			w.at = escaped
+		case w.at == escaped && rest[0] == ']':
+			w.at, w.held = inside, w.held[:0]
+		case w.at == inside && rest[0] == 0x07, w.at == ending && rest[0] == '\\':
+			w.at = outside
+			// Takes one operating system command: its number, and what follows.
+			text := string(w.held)
+			number, text, _ := strings.Cut(text, ";")
+			switch {
+			case number == EndedOSC:
+				w.state = ""
+				w.Changed("", true)
+			case number == "0" || number == "2":
+				if state := w.Activity.ofTitle(text); state != "" {
+					w.set(state)
+				}
+			case number == w.Activity.OSC && number != "":
+				for field := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == ':' || r == ';' }) {
+					switch field {
+					case "state=working":
+						w.set(Working)
+					case "state=idle", "state=done":
+						w.set(Waiting)
+					}
+				}
+			}
+		case w.at == inside && rest[0] != 0x18 && rest[0] != 0x1a: // which cancel it
+			if len(w.held) < maxOSC {
+				w.held = append(w.held, rest[0])
+			}
+		default:
+			w.at = outside
+		}
 		rest = rest[1:]
 	}
 	return len(p), nil
-}
-
-func (w *Watcher) step(c byte) {
-	switch {
-	case c == 0x1b && w.at == inside:
-		w.at = ending
-	case c == 0x1b:
-		w.at = escaped
-	case w.at == escaped && c == ']':
-		w.at, w.held = inside, w.held[:0]
-	case w.at == inside && c == 0x07, w.at == ending && c == '\\':
-		w.at = outside
-		w.command(string(w.held))
-	case w.at == inside && c != 0x18 && c != 0x1a: // which cancel it
-		if len(w.held) < maxOSC {
-			w.held = append(w.held, c)
-		}
-	default:
-		w.at = outside
-	}
-}
-
-// command takes one operating system command: its number, and what follows.
-func (w *Watcher) command(text string) {
-	number, text, _ := strings.Cut(text, ";")
-	switch {
-	case number == EndedOSC:
-		w.state = ""
-		w.Changed("", true)
-	case number == "0" || number == "2":
-		if state := w.Activity.ofTitle(text); state != "" {
-			w.set(state)
-		}
-	case number == w.Activity.OSC && number != "":
-		for field := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == ':' || r == ';' }) {
-			switch field {
-			case "state=working":
-				w.set(Working)
-			case "state=idle", "state=done":
-				w.set(Waiting)
-			}
-		}
-	}
 }
 
 func (w *Watcher) set(state string) {

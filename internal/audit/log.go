@@ -62,30 +62,7 @@ func (l *Log) open(path string) (err error) {
 	if l.head, err = openPrivate(HeadPath(path), 0); err != nil {
 		return err
 	}
-	return l.resume()
-}
-
-// openPrivate opens a regular file of our own for reading and writing, never through a link.
-func openPrivate(path string, flags int) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK|flags, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is not a regular file", path)
-	}
-	if err == nil && info.Mode().Perm() != 0o600 {
-		err = f.Chmod(0o600)
-	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
-}
-
-// resume finds the end of the chain.
-func (l *Log) resume() error {
+	// Finds the end of the chain.
 	info, err := l.file.Stat()
 	if err != nil {
 		return err
@@ -107,6 +84,25 @@ func (l *Log) resume() error {
 		l.last = kept // lines are missing at the end: the gap stays visible in the chain
 	}
 	return nil
+}
+
+// openPrivate opens a regular file of our own for reading and writing, never through a link.
+func openPrivate(path string, flags int) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK|flags, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a regular file", path)
+	}
+	if err == nil && info.Mode().Perm() != 0o600 {
+		err = f.Chmod(0o600)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // Record appends e. When it returns an error the event is not in the log, and

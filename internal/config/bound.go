@@ -1,29 +1,12 @@
 package config
 
 import (
-	"maps"
 	"slices"
 	"strings"
 
 	"forage"
 	"forage/internal/provider"
 )
-
-// boundSecrets checks that the secrets of each template that the files write can be bound together: each
-// says where it may go, and no two go to the same host. What a template gives a variable of its own
-// does without its secret, and with wrappers hosts don't matter.
-func (v converter) boundSecrets() {
-	for name, t := range v.config.Templates {
-		at := join("templates", name)
-		taken := map[entry]string{} // the secret that has a host
-		for _, agent := range slices.Sorted(maps.Keys(t.Agents)) {
-			v.bind(t, t.Agents[agent].Secret, taken, join(at+".agents", agent)+".secretName")
-		}
-		for i, secret := range t.Secrets {
-			v.bind(t, secret, taken, item(at+".secrets", i))
-		}
-	}
-}
 
 // bind adds the hosts of a secret that is configured to those that are taken. The agents of a
 // built-in template name theirs at a path that no file has: that is never wrong.

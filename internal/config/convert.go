@@ -63,7 +63,19 @@ func (v converter) convert() {
 	for name, template := range raw.Templates {
 		v.template(name, template)
 	}
-	v.boundSecrets()
+	// Checks that the secrets of each template that the files write can be bound together: each
+	// says where it may go, and no two go to the same host. What a template gives a variable of its
+	// own does without its secret, and with wrappers hosts don't matter.
+	for name, t := range v.config.Templates {
+		at := join("templates", name)
+		taken := map[entry]string{} // the secret that has a host
+		for _, agent := range slices.Sorted(maps.Keys(t.Agents)) {
+			v.bind(t, t.Agents[agent].Secret, taken, join(at+".agents", agent)+".secretName")
+		}
+		for i, secret := range t.Secrets {
+			v.bind(t, secret, taken, item(at+".secrets", i))
+		}
+	}
 	v.proxy(raw.Proxy)
 	v.templateName("defaultTemplate", c.DefaultTemplate)
 }

@@ -214,7 +214,24 @@ func (r *jsonReader) value(path string, depth int) (any, error) {
 			return nil, err
 		}
 		if token == '{' {
-			return r.object(path, depth)
+			table := map[string]any{}
+			for r.dec.More() {
+				token, err := r.next()
+				if err != nil {
+					return nil, err
+				}
+				key, ok := token.(string)
+				if _, twice := table[key]; twice || !ok {
+					return nil, fmt.Errorf("the key %.80q is given twice", key)
+				}
+				at := join(path, key)
+				r.at[at] = r.last
+				if table[key], err = r.value(at, depth-1); err != nil {
+					return nil, err
+				}
+			}
+			_, err := r.next()
+			return table, err
 		}
 		list := []any{}
 		for r.dec.More() {
@@ -232,27 +249,6 @@ func (r *jsonReader) value(path string, depth int) (any, error) {
 		}
 	}
 	return token, err
-}
-
-func (r *jsonReader) object(path string, depth int) (any, error) {
-	table := map[string]any{}
-	for r.dec.More() {
-		token, err := r.next()
-		if err != nil {
-			return nil, err
-		}
-		key, ok := token.(string)
-		if _, twice := table[key]; twice || !ok {
-			return nil, fmt.Errorf("the key %.80q is given twice", key)
-		}
-		at := join(path, key)
-		r.at[at] = r.last
-		if table[key], err = r.value(at, depth-1); err != nil {
-			return nil, err
-		}
-	}
-	_, err := r.next()
-	return table, err
 }
 
 // overlay is over on top of d: tables are merged key by key, everything else is replaced.

@@ -30,7 +30,20 @@ func (v converter) parts(raw map[string]rawWorkspaceMount, at string) []forage.P
 	})
 	for i, part := range written {
 		for _, other := range written[:i] {
-			v.apart(part, other, join(at, part.Name))
+			// Finds what two parts can't both have. Parts may be in the workspace, and not otherwise in one
+			// another.
+			at := join(at, part.Name)
+			a, b := part.ContainerPath, other.ContainerPath
+			switch {
+			case a == b:
+				v.wrong(at+".containerPath", "%.80q: the part %s is there already", a, other.Name)
+			case a != forage.WorkspacePath && under(b, a), b != forage.WorkspacePath && under(a, b):
+				v.wrong(at+".containerPath", "%.80q overlaps with the part %s, at %.80q", a, other.Name, b)
+			}
+			direct := part.Mode == forage.WorkspaceDirect && other.Mode == forage.WorkspaceDirect
+			if direct && !(part.ReadOnly && other.ReadOnly) && (part.Repo == other.Repo || under(part.Repo, other.Repo) || under(other.Repo, part.Repo)) {
+				v.wrong(at+".repo", "%.80q: the part %s shows the same files, and one of the two can change them: make both readOnly, or one a git-worktree", part.Repo, other.Name)
+			}
 		}
 	}
 	return parts
@@ -71,21 +84,6 @@ func checkPlace(place string) error {
 		}
 	}
 	return nil
-}
-
-// apart finds what two parts can't both have. Parts may be in the workspace, and not otherwise in one another.
-func (v converter) apart(part, other forage.Part, at string) {
-	a, b := part.ContainerPath, other.ContainerPath
-	switch {
-	case a == b:
-		v.wrong(at+".containerPath", "%.80q: the part %s is there already", a, other.Name)
-	case a != forage.WorkspacePath && under(b, a), b != forage.WorkspacePath && under(a, b):
-		v.wrong(at+".containerPath", "%.80q overlaps with the part %s, at %.80q", a, other.Name, b)
-	}
-	direct := part.Mode == forage.WorkspaceDirect && other.Mode == forage.WorkspaceDirect
-	if direct && !(part.ReadOnly && other.ReadOnly) && (part.Repo == other.Repo || under(part.Repo, other.Repo) || under(other.Repo, part.Repo)) {
-		v.wrong(at+".repo", "%.80q: the part %s shows the same files, and one of the two can change them: make both readOnly, or one a git-worktree", part.Repo, other.Name)
-	}
 }
 
 // under says whether path is somewhere below dir.

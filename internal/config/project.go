@@ -55,9 +55,19 @@ func LoadProject(workspace string) (Project, error) {
 	if !ok {
 		return Project{}, p.err()
 	}
-	if err := checkProjectKeys(said); err != nil {
-		return Project{}, err
+	// Denies keys that exist and are not for a project to set. Keys that don't exist are left to
+	// the binder.
+	allowed, elsewhere := keysOf[rawProject](), append(slices.Concat(keysOf[rawTemplate](), keysOf[rawFile]()), "template")
+	for _, key := range slices.Sorted(maps.Keys(said.values)) {
+		if slices.Contains(allowed, key) || !slices.Contains(elsewhere, key) {
+			continue
+		}
+		at := said.place(join("", key))
+		return Project{}, forage.WithHint(
+			forage.Errorf(forage.ErrDenied, "%s:%d: a project's file can't set %s, it can only tighten what your template allows", at.file.path, at.line(), key),
+			"put it into your own configuration file")
 	}
+
 	var raw rawProject
 	binder{said, &p, ""}.bind(&raw)
 	if err := p.err(); err != nil {
@@ -73,22 +83,6 @@ func LoadProject(workspace string) (Project, error) {
 		}
 	}
 	return project, nil
-}
-
-// checkProjectKeys denies keys that exist and are not for a project to set.
-// Keys that don't exist are left to the binder.
-func checkProjectKeys(said document) error {
-	allowed, elsewhere := keysOf[rawProject](), append(slices.Concat(keysOf[rawTemplate](), keysOf[rawFile]()), "template")
-	for _, key := range slices.Sorted(maps.Keys(said.values)) {
-		if slices.Contains(allowed, key) || !slices.Contains(elsewhere, key) {
-			continue
-		}
-		at := said.place(join("", key))
-		return forage.WithHint(
-			forage.Errorf(forage.ErrDenied, "%s:%d: a project's file can't set %s, it can only tighten what your template allows", at.file.path, at.line(), key),
-			"put it into your own configuration file")
-	}
-	return nil
 }
 
 // keysOf are the keys of a raw struct.

@@ -237,19 +237,6 @@ func (a *asker) maven() error {
 	if everything {
 		return nil
 	}
-	return a.mavenDefault()
-}
-
-func escaped(text string) string {
-	var b strings.Builder
-	_ = xml.EscapeText(&b, []byte(text))
-	return b.String()
-}
-
-// superPOM is the file in Maven's library that names the default repository.
-const superPOM = "org/apache/maven/model/pom-4.0.0.xml"
-
-func (a *asker) mavenDefault() error {
 	program, err := filepath.EvalSymlinks(a.program("mvn"))
 	if err != nil {
 		return errors.New("mvn is not on your PATH")
@@ -277,3 +264,12 @@ func (a *asker) mavenDefault() error {
 	a.addAll(pom.URLs)
 	return nil
 }
+
+func escaped(text string) string {
+	var b strings.Builder
+	_ = xml.EscapeText(&b, []byte(text))
+	return b.String()
+}
+
+// superPOM is the file in Maven's library that names the default repository.
+const superPOM = "org/apache/maven/model/pom-4.0.0.xml"

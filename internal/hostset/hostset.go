@@ -69,7 +69,9 @@ func Resolve(ctx context.Context, name string, caller Caller) (Set, error) {
 	}
 	ask, ok := tools[name]
 	if !ok {
-		return Set{}, unknown(name)
+		return Set{}, forage.WithHint(
+			forage.Errorf(forage.ErrUsage, "there is no set of hosts @%s", name),
+			"there are @"+strings.Join(provider.SetNames(), " @")+", and those of [hostSets] in the configuration")
 	}
 	if caller.Trust == nil {
 		return Set{}, notFound(name, errors.New("no tools are asked here"))
@@ -101,12 +103,6 @@ func notFound(name string, err error) error {
 	return forage.WithHint(
 		forage.Errorf(forage.ErrUsage, "finding the hosts of @%s: %w", name, err),
 		fmt.Sprintf("name them in your configuration, below [hostSets]: %s = [\"HOST\"]", name))
-}
-
-func unknown(name string) error {
-	return forage.WithHint(
-		forage.Errorf(forage.ErrUsage, "there is no set of hosts @%s", name),
-		"there are @"+strings.Join(provider.SetNames(), " @")+", and those of [hostSets] in the configuration")
 }
 
 // tools ask for the sets of package registries.

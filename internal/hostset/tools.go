@@ -156,7 +156,21 @@ func (a *asker) pypi() error {
 		if err != nil {
 			continue
 		}
-		config.read(string(out.Stdout))
+		// Reads the output of `pip config list`: lines of key='value', the value as Python writes it.
+		text := string(out.Stdout)
+		for line := range strings.Lines(text) {
+			key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+			words := strings.Fields(strings.ReplaceAll(strings.Trim(value, `'"`), `\n`, " "))
+			switch _, option, _ := cutLast(key, "."); {
+			case len(words) == 0:
+			case option == "index-url":
+				config.index = words[0]
+			case option == "extra-index-url":
+				config.extra = append(config.extra, words...)
+			case option == "trusted-host":
+				config.trusted = append(config.trusted, words...)
+			}
+		}
 		if config.index == "" {
 			out, _ = a.run([]string{"COLUMNS=400"}, pip, "install", "--help")
 			config.fallback = simpleIndex.FindString(string(out.Stdout))
@@ -211,23 +225,6 @@ type pipConfig struct {
 	fallback string // that default
 	extra    []string
 	trusted  []string
-}
-
-// read reads the output of `pip config list`: lines of key='value', the value as Python writes it.
-func (c *pipConfig) read(text string) {
-	for line := range strings.Lines(text) {
-		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
-		words := strings.Fields(strings.ReplaceAll(strings.Trim(value, `'"`), `\n`, " "))
-		switch _, option, _ := cutLast(key, "."); {
-		case len(words) == 0:
-		case option == "index-url":
-			c.index = words[0]
-		case option == "extra-index-url":
-			c.extra = append(c.extra, words...)
-		case option == "trusted-host":
-			c.trusted = append(c.trusted, words...)
-		}
-	}
 }
 
 func cutLast(text, sep string) (before, after string, found bool) {

@@ -34,11 +34,9 @@ type Limits struct {
 	Entries int64 // files, folders and links made, all layers together
 }
 
-// DefaultLimits hold the largest images in common use (CUDA tool kits) several times over.
-func DefaultLimits() Limits { return Limits{Bytes: 64 << 30, Entries: 4 << 20} }
-
 func (l Limits) orDefault() Limits {
-	def := DefaultLimits()
+	// These hold the largest images in common use (CUDA tool kits) several times over.
+	def := Limits{Bytes: 64 << 30, Entries: 4 << 20}
 	if l.Bytes <= 0 {
 		l.Bytes = def.Bytes
 	}
@@ -52,7 +50,7 @@ func (l Limits) orDefault() Limits {
 // the cache at cacheDir where need be, and the PATH that an image wants, if it says one. It may be
 // called by several processes at once, for the same image too: one unpacks, the others wait.
 // Folders in the cache must not be changed, and stay until Prune. A reference that was pulled
-// before needs no network. Zero fields of limits take DefaultLimits'.
+// before needs no network. Zero fields of limits have defaults.
 //
 // A reference or path that names no image is ErrUsage, an image for other
 // processors only is ErrUnsupported, anything that goes wrong with an image ErrStart.

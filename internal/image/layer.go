@@ -140,17 +140,13 @@ func (t *tree) applyTar(r io.Reader) error {
 			h.Name = "." // an entry about no file
 		}
 		if err := t.apply(h, entries); err != nil {
-			return entryError(h.Name, err)
+			// Says what could not be applied, and whether the image is to blame.
+			for _, ours := range []error{unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.EIO, unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.ENOSYS} {
+				if errors.Is(err, ours) {
+					return forage.Errorf(forage.ErrStart, "entry %q: %w", h.Name, err)
+				}
+			}
+			return badImage("entry %q: %w", h.Name, err)
 		}
 	}
-}
-
-// entryError says what could not be applied, and whether the image is to blame.
-func entryError(name string, err error) error {
-	for _, ours := range []error{unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.EIO, unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.ENOSYS} {
-		if errors.Is(err, ours) {
-			return forage.Errorf(forage.ErrStart, "entry %q: %w", name, err)
-		}
-	}
-	return badImage("entry %q: %w", name, err)
 }

@@ -24,29 +24,25 @@ type Scope struct {
 // its service where it says nothing.
 func Binding(name string, secret config.Secret, scope Scope) (forage.Binding, error) {
 	service := ServiceOf(name, secret)
-	source, err := sourceOf(name, secret, service, scope)
-	if err != nil {
-		return forage.Binding{}, err
+	// Says where the value is.
+	source := forage.SecretSource{File: secret.File, Env: secret.Env, Command: slices.Clone(secret.Command), Keyring: secret.Keyring}
+	if secret.Login != "" {
+		file := secret.LoginFile
+		if file == "" {
+			own, ok := provider.ForLogin(secret.Login)
+			if !ok || scope.Home == "" {
+				return forage.Binding{}, forage.WithHint(
+					forage.Errorf(forage.ErrUsage, "secret %s: there is no usual place for its login", name), "say where with loginFile")
+			}
+			file = filepath.Join(scope.Home, own.LoginFile)
+		}
+		source.Login = &forage.Login{Kind: secret.Login, File: file}
 	}
 	uses, err := usesOf(name, secret, service)
 	if err != nil {
 		return forage.Binding{}, err
 	}
-	if err := scope.findHosts(name, uses); err != nil {
-		return forage.Binding{}, err
-	}
-	b := forage.Binding{Secret: name, Source: source, Uses: uses}
-	if source.Login != nil {
-		b.Placeholder, b.Refresh, err = login.Placeholders(source.Login.Kind, scope.Sandbox, name)
-		return b, err
-	}
-	service.Uses = uses // which say whether it is one that signs
-	b.Placeholder = provider.Placeholder(service, scope.Sandbox, name)
-	return b, nil
-}
-
-// findHosts puts the host of a registry where a preset names its set.
-func (s Scope) findHosts(secret string, uses []forage.SecretUse) error {
+	// Puts the host of a registry where a preset names its set.
 	for _, use := range uses {
 		for i, host := range use.Hosts {
 			prefix, set, found := strings.Cut(host, provider.SetMark)
@@ -55,16 +51,24 @@ func (s Scope) findHosts(secret string, uses []forage.SecretUse) error {
 			}
 			err := fmt.Errorf("the host of %s%s is not known here", provider.SetMark, set)
 			var hosts []string
-			if s.Set != nil {
-				hosts, err = s.Set(set)
+			if scope.Set != nil {
+				hosts, err = scope.Set(set)
 			}
 			if err != nil {
-				return forage.WithHint(forage.Errorf(forage.ErrUsage, "secret %s: %w", secret, err), "add hosts to [secrets."+secret+"]")
+				return forage.Binding{}, forage.WithHint(forage.Errorf(forage.ErrUsage, "secret %s: %w", name, err), "add hosts to [secrets."+name+"]")
 			}
 			use.Hosts[i] = prefix + strings.TrimSuffix(hosts[0], ":443")
 		}
 	}
-	return nil
+
+	b := forage.Binding{Secret: name, Source: source, Uses: uses}
+	if source.Login != nil {
+		b.Placeholder, b.Refresh, err = login.Placeholders(source.Login.Kind, scope.Sandbox, name)
+		return b, err
+	}
+	service.Uses = uses // which say whether it is one that signs
+	b.Placeholder = provider.Placeholder(service, scope.Sandbox, name)
+	return b, nil
 }
 
 // ServiceOf is the service that a secret names, or that of its own name or login;
@@ -78,24 +82,6 @@ func ServiceOf(name string, secret config.Secret) provider.Service {
 	return p
 }
 
-// sourceOf says where the value is.
-func sourceOf(name string, secret config.Secret, service provider.Service, scope Scope) (forage.SecretSource, error) {
-	source := forage.SecretSource{File: secret.File, Env: secret.Env, Command: slices.Clone(secret.Command), Keyring: secret.Keyring}
-	if secret.Login != "" {
-		file := secret.LoginFile
-		if file == "" {
-			own, ok := provider.ForLogin(secret.Login)
-			if !ok || scope.Home == "" {
-				return source, forage.WithHint(
-					forage.Errorf(forage.ErrUsage, "secret %s: there is no usual place for its login", name), "say where with loginFile")
-			}
-			file = filepath.Join(scope.Home, own.LoginFile)
-		}
-		source.Login = &forage.Login{Kind: secret.Login, File: file}
-	}
-	return source, nil
-}
-
 // usesOf says how the secret is put into which requests: as the configuration
 // says, and as is usual for the service where it does not.
 func usesOf(name string, secret config.Secret, service provider.Service) ([]forage.SecretUse, error) {
@@ -103,7 +89,7 @@ func usesOf(name string, secret config.Secret, service provider.Service) ([]fora
 	if secret.Login != "" {
 		usual = service.LoginUses
 	}
-	if !saysHow(secret) {
+	if !(secret.Place != "" || secret.Header != "" || secret.Format != "" || secret.Query != "" || secret.User != "") {
 		if len(secret.Hosts) == 0 {
 			if len(usual) == 0 {
 				return nil, noHosts(name)
@@ -134,11 +120,6 @@ func noHosts(name string) error {
 	return forage.WithHint(
 		forage.Errorf(forage.ErrUsage, "secret %s does not say where it may go", name),
 		"add hosts to [secrets."+name+"], or preset: "+strings.Join(provider.Names(), ", "))
-}
-
-// saysHow says whether the configuration says how requests carry the secret.
-func saysHow(s config.Secret) bool {
-	return s.Place != "" || s.Header != "" || s.Format != "" || s.Query != "" || s.User != ""
 }
 
 // ownUse is the one use that the configuration describes.

@@ -46,7 +46,16 @@ func identityWalls(opts Options) []wall {
 			return must(true, "none")
 		}},
 		{"identity", "inherited descriptors", inheritedDescriptors},
-		{"identity", "the host's environment", func(context.Context) error { return foreignEnvironment(opts.Environment) }},
+		{"identity", "the host's environment", func(context.Context) error {
+			// Variables that the sandbox is not given come from the host.
+			for _, entry := range os.Environ() {
+				name, _, _ := strings.Cut(entry, "=")
+				if !slices.Contains(opts.Environment, name) && !slices.Contains(sessionVariables, name) {
+					return through(name + " is set")
+				}
+			}
+			return fmt.Errorf("%d variables, all ours", len(os.Environ()))
+		}},
 	}
 }
 
@@ -97,14 +106,3 @@ func inheritedDescriptors(context.Context) error {
 // sessionVariables are those that a command can be given beside its sandbox's.
 var sessionVariables = strings.Fields(`COLORTERM LC_ALL TZ PWD TMPDIR TMUX_TMPDIR XDG_RUNTIME_DIR SSL_CERT_DIR NODE_USE_ENV_PROXY
 	GIT_AUTHOR_NAME GIT_AUTHOR_EMAIL GIT_COMMITTER_NAME GIT_COMMITTER_EMAIL`)
-
-// foreignEnvironment looks for variables that the sandbox is not given: they come from the host.
-func foreignEnvironment(given []string) error {
-	for _, entry := range os.Environ() {
-		name, _, _ := strings.Cut(entry, "=")
-		if !slices.Contains(given, name) && !slices.Contains(sessionVariables, name) {
-			return through(name + " is set")
-		}
-	}
-	return fmt.Errorf("%d variables, all ours", len(os.Environ()))
-}

@@ -19,7 +19,9 @@ func kernelWalls(opts Options) []wall {
 		{"kernel", "unmounting", func(context.Context) error { return unix.Unmount("/proc", unix.MNT_DETACH) }},
 		{"kernel", "new mount API", func(context.Context) error {
 			fd, err := unix.Fsopen("tmpfs", 0)
-			return closing(fd, err)
+			var errno unix.Errno
+			errors.As(err, &errno)
+			return refused(fd, errno)
 		}},
 		call("kernel keyring", unix.SYS_KEYCTL, 0, ^uintptr(2), 0), // KEYCTL_GET_KEYRING_ID of the session
 		call("bpf", unix.SYS_BPF, 0, 0, 0),
@@ -82,12 +84,6 @@ func refused(fd int, errno unix.Errno) error {
 		}
 	}
 	return nil
-}
-
-func closing(fd int, err error) error {
-	var errno unix.Errno
-	errors.As(err, &errno)
-	return refused(fd, errno)
 }
 
 // growPipe asks for a pipe larger than the default: pipe memory is counted per

@@ -15,7 +15,18 @@ const SetMark = "@"
 // services are all of them; a function, so that no caller can change them.
 func services() []Service {
 	return []Service{
-		anthropic(), openai(), gemini(), openrouter(),
+		anthropic(), openai(), {
+			Name: "gemini",
+			Uses: []forage.SecretUse{{Hosts: []string{"generativelanguage.googleapis.com"}, Place: forage.PlaceHeader,
+				Name: "X-Goog-Api-Key", Gateway: "gemini"}},
+			Prefix: "AIza", Length: 39,
+			Env: []string{"GEMINI_API_KEY", "GOOGLE_API_KEY"},
+		}, {
+			Name:   "openrouter",
+			Uses:   []forage.SecretUse{{Hosts: []string{"openrouter.ai"}, Place: forage.PlaceBearer, Gateway: "openrouter"}},
+			Prefix: "sk-or-v1-", Length: 73, Alphabet: "0123456789abcdef",
+			Env: []string{"OPENROUTER_API_KEY"}, BasePath: "/api/v1",
+		},
 		github(), gitlab(),
 		{
 			Name:   "npm",
@@ -36,7 +47,12 @@ func services() []Service {
 			Prefix: "sgamp_user_", Length: 101,
 			Env: []string{"AMP_API_KEY"},
 		},
-		aws(),
+		// aws has no variable of its own: a secret is a pair, which no one variable holds.
+		{
+			Name:   "aws",
+			Uses:   []forage.SecretUse{{Hosts: []string{"*.amazonaws.com", "*.api.aws"}, Place: forage.PlaceSigV4}},
+			Prefix: "AKIA", Length: 20, Alphabet: "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567",
+		},
 	}
 }
 
@@ -80,25 +96,6 @@ func tokenEndpoint(hosts ...string) forage.SecretUse {
 	return forage.SecretUse{Hosts: hosts, Place: forage.PlaceReplace, Name: "Authorization"}
 }
 
-func gemini() Service {
-	return Service{
-		Name: "gemini",
-		Uses: []forage.SecretUse{{Hosts: []string{"generativelanguage.googleapis.com"}, Place: forage.PlaceHeader,
-			Name: "X-Goog-Api-Key", Gateway: "gemini"}},
-		Prefix: "AIza", Length: 39,
-		Env: []string{"GEMINI_API_KEY", "GOOGLE_API_KEY"},
-	}
-}
-
-func openrouter() Service {
-	return Service{
-		Name:   "openrouter",
-		Uses:   []forage.SecretUse{{Hosts: []string{"openrouter.ai"}, Place: forage.PlaceBearer, Gateway: "openrouter"}},
-		Prefix: "sk-or-v1-", Length: 73, Alphabet: "0123456789abcdef",
-		Env: []string{"OPENROUTER_API_KEY"}, BasePath: "/api/v1",
-	}
-}
-
 // github: git knows only passwords, for which any user will do; the API takes either,
 // and documents the bearer.
 func github() Service {
@@ -124,14 +121,5 @@ func gitlab() Service {
 		},
 		Prefix: "glpat-", Length: 26,
 		Env: []string{"GITLAB_TOKEN"},
-	}
-}
-
-// aws has no variable of its own: a secret is a pair, which no one variable holds.
-func aws() Service {
-	return Service{
-		Name:   "aws",
-		Uses:   []forage.SecretUse{{Hosts: []string{"*.amazonaws.com", "*.api.aws"}, Place: forage.PlaceSigV4}},
-		Prefix: "AKIA", Length: 20, Alphabet: "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567",
 	}
 }

@@ -3,8 +3,6 @@ package rootfs
 import (
 	"fmt"
 	"io/fs"
-	"path"
-	"strings"
 
 	"forage"
 )
@@ -33,22 +31,6 @@ var etcEntries = []string{
 
 // linkerEntries are those of etcEntries that a dynamically linked program can't start without.
 var linkerEntries = []string{"ld.so.cache", "ld-musl-x86_64.path", "ld-musl-aarch64.path"}
-
-// etc adds the allowed entries of /etc.
-func (p *planner) etc() error {
-	for _, pattern := range etcEntries {
-		names, err := []string{path.Join("etc", pattern)}, error(nil)
-		if strings.Contains(pattern, "*") {
-			if names, err = fs.Glob(p.host, names[0]); err != nil {
-				return fmt.Errorf("reading /etc: %w", err)
-			}
-		}
-		for _, name := range names {
-			p.etcEntry(name)
-		}
-	}
-	return nil
-}
 
 // etcEntry shows one entry of /etc. A link is kept as one where what it leads
 // to is shown; otherwise what it leads to takes its place.

@@ -60,11 +60,7 @@ func (s *toolSearch) entry(dir string) (string, error) {
 	if err := s.caller.may(dir, real); err != nil {
 		return "", err
 	}
-	return s.home(dir, real)
-}
-
-// home adds a folder outside the system's, which is one of those that tools are known to be in.
-func (s *toolSearch) home(dir, real string) (string, error) {
+	// Adds a folder outside the system's, which is one of those that tools are known to be in.
 	if m, ok := s.shimsOf(dir); ok {
 		dirs := m.resolve(s, m)
 		if len(dirs) == 0 {
@@ -151,12 +147,32 @@ func (s *toolSearch) beside(dir, bin string) {
 	c := s.caller
 	switch {
 	case slices.Contains([]string{dir, bin}, filepath.Join(c.folder("CARGO_HOME", ".cargo"), "bin")):
-		s.rustup()
+		// Shows the toolchains, which the proxies in cargo's folder start, under a layer of the
+		// sandbox's own: a proxy makes folders beside them. CARGO_HOME is not set: cargo's folder is
+		// the one in the home inside.
+		home := real(s.caller.folder("RUSTUP_HOME", ".rustup"))
+		if _, err := os.Stat(filepath.Join(home, "toolchains")); home != "" && err == nil && s.mayBeTree(home) {
+			s.layer(home, home)
+			s.setenv("RUSTUP_HOME", home)
+		}
 	case slices.Contains([]string{dir, bin}, c.inHome(".local/bin")):
 		for _, tree := range []string{".local/share/claude/versions", ".local/share/uv/tools", ".local/share/pipx/venvs", ".local/pipx/venvs"} {
 			s.showFolder(c.inHome(tree))
 		}
-		s.pythons()
+		// Shows the Pythons that uv has installed, with a layer of the sandbox's own in which it can
+		// install more, and the packages that `pip install --user` has put into the home.
+		if dir := real(s.caller.folder("UV_PYTHON_INSTALL_DIR", ".local/share/uv/python")); dir != "" && s.mayBeTree(dir) {
+			s.layer(dir, dir)
+			s.setenv("UV_PYTHON_INSTALL_DIR", dir)
+		}
+		lib := s.caller.inHome(".local/lib")
+		entries, _ := os.ReadDir(lib) // most have none
+		for _, entry := range entries {
+			dir := filepath.Join(lib, entry.Name(), "site-packages")
+			if strings.HasPrefix(entry.Name(), "python") && dir == real(dir) && s.mayBeTree(dir) {
+				s.layer(dir, filepath.Join(s.caller.Inside, ".local/lib", entry.Name(), "site-packages"))
+			}
+		}
 	}
 	s.showFolder(filepath.Join(filepath.Dir(bin), "lib/node_modules")) // npm's prefix
 	entries, err := os.ReadDir(bin)
@@ -194,34 +210,6 @@ func (s *toolSearch) linked(path string) {
 	}
 	for _, tree := range treesOf(target, s.caller.Home) {
 		s.showOptional(tree)
-	}
-}
-
-// rustup shows the toolchains, which the proxies in cargo's folder start, under a layer of the
-// sandbox's own: a proxy makes folders beside them. CARGO_HOME is not set: cargo's folder is the
-// one in the home inside.
-func (s *toolSearch) rustup() {
-	home := real(s.caller.folder("RUSTUP_HOME", ".rustup"))
-	if _, err := os.Stat(filepath.Join(home, "toolchains")); home != "" && err == nil && s.mayBeTree(home) {
-		s.layer(home, home)
-		s.setenv("RUSTUP_HOME", home)
-	}
-}
-
-// pythons shows the Pythons that uv has installed, with a layer of the sandbox's own in which it
-// can install more, and the packages that `pip install --user` has put into the home.
-func (s *toolSearch) pythons() {
-	if dir := real(s.caller.folder("UV_PYTHON_INSTALL_DIR", ".local/share/uv/python")); dir != "" && s.mayBeTree(dir) {
-		s.layer(dir, dir)
-		s.setenv("UV_PYTHON_INSTALL_DIR", dir)
-	}
-	lib := s.caller.inHome(".local/lib")
-	entries, _ := os.ReadDir(lib) // most have none
-	for _, entry := range entries {
-		dir := filepath.Join(lib, entry.Name(), "site-packages")
-		if strings.HasPrefix(entry.Name(), "python") && dir == real(dir) && s.mayBeTree(dir) {
-			s.layer(dir, filepath.Join(s.caller.Inside, ".local/lib", entry.Name(), "site-packages"))
-		}
 	}
 }
 

@@ -175,51 +175,15 @@ func (s *toolSearch) command(name string, depth int) error {
 		}
 	}
 	if !filepath.IsAbs(name) {
-		if err := s.lookIn(filepath.Dir(path)); err != nil {
+		dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+		if err != nil {
 			return err
 		}
-	}
-	return s.program(path, depth)
-}
+		s.dirs = append(s.dirs, placedDir{dir, s.at})
 
-// lookup is where the caller's shell would find name; "" is nowhere.
-func (s *toolSearch) lookup(name string) string {
-	if filepath.IsAbs(name) {
-		if executable(name) {
-			return filepath.Clean(name)
-		}
-		return ""
 	}
-	if name == "" || strings.ContainsRune(name, '/') {
-		return "" // relative to the workspace, which is visible
-	}
-	for i, dir := range s.path {
-		s.at = i
-		if filepath.IsAbs(dir) && executable(filepath.Join(dir, name)) && !s.caller.hostile(dir) {
-			return filepath.Join(dir, name)
-		}
-	}
-	return ""
-}
-
-func executable(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
-}
-
-// lookIn adds dir to the folders in which commands are looked for.
-func (s *toolSearch) lookIn(dir string) error {
-	dir, err := filepath.EvalSymlinks(dir)
-	if err != nil {
-		return err
-	}
-	s.dirs = append(s.dirs, placedDir{dir, s.at})
-	return nil
-}
-
-// program adds the program at path: the links that lead to it, its tree, and
-// whatever interprets it or is started by it.
-func (s *toolSearch) program(path string, depth int) error {
+	// Adds the program at path: the links that lead to it, its tree, and whatever interprets it or
+	// is started by it.
 	real, err := s.follow(path)
 	if err != nil {
 		return err
@@ -245,6 +209,31 @@ func (s *toolSearch) program(path string, depth int) error {
 		}
 	}
 	return nil
+}
+
+// lookup is where the caller's shell would find name; "" is nowhere.
+func (s *toolSearch) lookup(name string) string {
+	if filepath.IsAbs(name) {
+		if executable(name) {
+			return filepath.Clean(name)
+		}
+		return ""
+	}
+	if name == "" || strings.ContainsRune(name, '/') {
+		return "" // relative to the workspace, which is visible
+	}
+	for i, dir := range s.path {
+		s.at = i
+		if filepath.IsAbs(dir) && executable(filepath.Join(dir, name)) && !s.caller.hostile(dir) {
+			return filepath.Join(dir, name)
+		}
+	}
+	return ""
+}
+
+func executable(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
 // companions adds npm and npx to a Node that a version manager has installed:

@@ -44,9 +44,19 @@ func Host(host fs.FS, name string, who forage.Identity) (View, error) {
 	if err := p.system(); err != nil {
 		return View{}, err
 	}
-	if err := p.etc(); err != nil {
-		return View{}, err
+	// Adds the allowed entries of /etc.
+	for _, pattern := range etcEntries {
+		names, err := []string{path.Join("etc", pattern)}, error(nil)
+		if strings.Contains(pattern, "*") {
+			if names, err = fs.Glob(p.host, names[0]); err != nil {
+				return View{}, fmt.Errorf("reading /etc: %w", err)
+			}
+		}
+		for _, name := range names {
+			p.etcEntry(name)
+		}
 	}
+
 	p.view.Links = append(p.view.Links, forage.Link{Path: "/etc/mtab", Target: "/proc/self/mounts"})
 	p.view.Files = append(Generated(name, who, Shell(host)), hostOnly()...)
 	return p.view, nil

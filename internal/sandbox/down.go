@@ -45,7 +45,28 @@ func (s *Service) Down(ctx context.Context, name string, force bool) error {
 	}
 	if _, broken := errors.AsType[*store.BrokenError](err); broken {
 		if force {
-			return s.removeBroken(ctx, name)
+			// Removes a sandbox whose record can't be read: everything that is found by its name.
+			unlock, err := s.lock(ctx, name)
+			if err != nil {
+				return err
+			}
+			defer unlock()
+			if err := s.halt(ctx, store.Record{Name: name}); err != nil {
+				return err
+			}
+			for _, runtimeName := range s.Runtimes.Names() {
+				if err := s.destroy(ctx, name, runtimeName); err != nil {
+					return err
+				}
+			}
+			made, err := s.Work.Noted(name)
+			if err == nil {
+				err = s.Work.Remove(ctx, name, made, workspace.RemoveForced)
+			}
+			if err != nil {
+				return err
+			}
+			return s.forget(name, false)
 		}
 		return forage.WithHint(err, "`forage-ctl down --force "+name+"` removes it all the same; your own folders stay")
 	}
@@ -77,31 +98,6 @@ func (s *Service) downOrphan(ctx context.Context, name string, how workspace.Rem
 		return err
 	}
 	return s.forget(name, false) // what was kept beside the record
-}
-
-// removeBroken removes a sandbox whose record can't be read: everything that is found by its name.
-func (s *Service) removeBroken(ctx context.Context, name string) error {
-	unlock, err := s.lock(ctx, name)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	if err := s.halt(ctx, store.Record{Name: name}); err != nil {
-		return err
-	}
-	for _, runtimeName := range s.Runtimes.Names() {
-		if err := s.destroy(ctx, name, runtimeName); err != nil {
-			return err
-		}
-	}
-	made, err := s.Work.Noted(name)
-	if err == nil {
-		err = s.Work.Remove(ctx, name, made, workspace.RemoveForced)
-	}
-	if err != nil {
-		return err
-	}
-	return s.forget(name, false)
 }
 
 // halt makes sure that nothing of the sandbox runs.

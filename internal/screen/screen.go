@@ -128,7 +128,16 @@ func (s *Screen) step(c byte) {
 			s.state = ground
 		}
 	case c < 0x20 || c == 0x7f: // also within a sequence
-		s.controlCharacter(c)
+		switch c {
+		case '\r':
+			s.move(0, s.y)
+		case '\n', '\v', '\f':
+			s.lineFeed()
+		case '\b':
+			s.move(s.x-1, s.y)
+		case '\t':
+			s.move((s.x/8+1)*8, s.y)
+		}
 	case s.state == escape:
 		s.escaped(c)
 	case s.state == other:
@@ -147,19 +156,6 @@ func (s *Screen) step(c byte) {
 			s.held = s.held[:0]
 			s.print(r)
 		}
-	}
-}
-
-func (s *Screen) controlCharacter(c byte) {
-	switch c {
-	case '\r':
-		s.move(0, s.y)
-	case '\n', '\v', '\f':
-		s.lineFeed()
-	case '\b':
-		s.move(s.x-1, s.y)
-	case '\t':
-		s.move((s.x/8+1)*8, s.y)
 	}
 }
 

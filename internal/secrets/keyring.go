@@ -33,15 +33,6 @@ type item struct {
 	env           map[string]string
 }
 
-// parseItem reads "service/user"; the service may have slashes in it.
-func parseItem(text string) (item, error) {
-	at := strings.LastIndexByte(text, '/')
-	if at <= 0 || at == len(text)-1 {
-		return item{}, fmt.Errorf("keyring %q: expected service/user", text)
-	}
-	return item{service: text[:at], user: text[at+1:]}, nil
-}
-
 func (i item) read(ctx context.Context) (Secret, error) {
 	value, err := i.ask(ctx)
 	if err != nil {

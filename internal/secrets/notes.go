@@ -19,19 +19,15 @@ func Notes(src forage.SecretSource) []string {
 			return []string{fmt.Sprintf("%s can be read by other users of this machine: chmod 600 %[1]s", src.File)}
 		}
 	case len(src.Command) > 0:
-		return commandNotes(src.Command[0])
-	}
-	return nil
-}
-
-// commandNotes say that a program is not there: requests would hear of it too late.
-func commandNotes(name string) []string {
-	path, err := hostexec.Find(name)
-	if err != nil {
-		return []string{fmt.Sprintf("the command %s is not in the system's folders: write its absolute path", name)}
-	}
-	if _, err := os.Stat(path); err != nil {
-		return []string{fmt.Sprintf("the command %s is not there: %v", filepath.Base(name), err)}
+		// Requests would hear of it too late that a program is not there.
+		path, err := hostexec.Find(src.Command[0])
+		if err != nil {
+			return []string{fmt.Sprintf("the command %s is not in the system's folders: write its absolute path", src.Command[0])}
+		}
+		if _, err := os.Stat(path); err != nil {
+			return []string{fmt.Sprintf("the command %s is not there: %v", filepath.Base(src.Command[0]), err)}
+		}
+		return nil
 	}
 	return nil
 }

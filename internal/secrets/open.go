@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"forage"
@@ -24,10 +25,12 @@ func Open(life context.Context, src forage.SecretSource, env map[string]string) 
 	case len(src.Command) > 0:
 		return &cached{life: life, read: command{src.Command, environOf(env)}.read, now: time.Now}, nil
 	case src.Keyring != "":
-		item, err := parseItem(src.Keyring)
-		if err != nil {
-			return nil, err
+		// Reads "service/user"; the service may have slashes in it.
+		at := strings.LastIndexByte(src.Keyring, '/')
+		if at <= 0 || at == len(src.Keyring)-1 {
+			return nil, fmt.Errorf("keyring %q: expected service/user", src.Keyring)
 		}
+		item := item{service: src.Keyring[:at], user: src.Keyring[at+1:]}
 		item.env = env
 		return &cached{life: life, read: item.read, now: time.Now}, nil
 	case src.Login != nil:

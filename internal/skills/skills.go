@@ -48,8 +48,30 @@ func Text(f Facts) []byte {
 	for i, workspace := range f.Plan.Workspaces() {
 		w.workspace(f.Plan, workspace, i == 0)
 	}
-	w.protected(f.Plan.Spec)
-	w.tools(f)
+	if len(f.Plan.Spec.Protect) > 0 {
+		w.item("Read-only if they were there at the start, since the user's tools execute them: %s. Propose changes in words.", list(f.Plan.Spec.Protect))
+	}
+	w.section("Tools", "")
+	var there, missing []string
+	for _, name := range tools {
+		if f.Has == nil {
+			break
+		}
+		if f.Has(name) {
+			there = append(there, name)
+		} else {
+			missing = append(missing, name)
+		}
+	}
+	if len(there) > 0 {
+		w.item("There: %s.", list(there))
+		w.item("Not there: %s.", list(missing))
+	}
+	w.item("You are the user `%s`, never root. `sudo`, `apt` and the like do not work. `/usr` and `/etc` are read-only.", f.Plan.Spec.Identity.User)
+	w.item("Install into the project (`node_modules`, a virtual environment) or the home. For a system package, ask the user.")
+	if !f.Plan.Spec.Security.NestedNamespaces {
+		w.item("Containers and sandboxes of your own do not work. Neither does another sandbox option of a tool: switch it off.")
+	}
 	w.network(f)
 	w.limits(f.Plan)
 	w.refused(f.Plan, f.Network.Mode)
@@ -170,36 +192,6 @@ func (w writer) workspace(plan forage.Plan, p forage.Workspace, main bool) {
 		w.item("Go on from the commit that you found. A branch of your own is fine; an unrelated history does not reach the user.")
 	}
 	w.item("Do not push, unless you were asked to.")
-}
-
-func (w writer) protected(spec forage.Spec) {
-	if len(spec.Protect) > 0 {
-		w.item("Read-only if they were there at the start, since the user's tools execute them: %s. Propose changes in words.", list(spec.Protect))
-	}
-}
-
-func (w writer) tools(f Facts) {
-	w.section("Tools", "")
-	var there, missing []string
-	for _, name := range tools {
-		if f.Has == nil {
-			break
-		}
-		if f.Has(name) {
-			there = append(there, name)
-		} else {
-			missing = append(missing, name)
-		}
-	}
-	if len(there) > 0 {
-		w.item("There: %s.", list(there))
-		w.item("Not there: %s.", list(missing))
-	}
-	w.item("You are the user `%s`, never root. `sudo`, `apt` and the like do not work. `/usr` and `/etc` are read-only.", f.Plan.Spec.Identity.User)
-	w.item("Install into the project (`node_modules`, a virtual environment) or the home. For a system package, ask the user.")
-	if !f.Plan.Spec.Security.NestedNamespaces {
-		w.item("Containers and sandboxes of your own do not work. Neither does another sandbox option of a tool: switch it off.")
-	}
 }
 
 func (w writer) network(f Facts) {

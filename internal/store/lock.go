@@ -83,9 +83,13 @@ func (s *Store) openLock(name string) (*os.File, error) {
 	}
 	file, err := os.OpenFile(path, flags, 0o600)
 	if errors.Is(err, os.ErrNotExist) {
-		if err := s.make(); err != nil {
-			return nil, err
+		// Makes the folders of the store.
+		for _, dir := range []string{s.dir, s.sandboxes(), filepath.Join(s.dir, "workspaces"), filepath.Join(s.dir, "locks")} {
+			if err := makePrivate(dir); err != nil {
+				return nil, fmt.Errorf("preparing the state folder: %w", explain(err))
+			}
 		}
+
 		file, err = os.OpenFile(path, flags, 0o600)
 	}
 	if err != nil {

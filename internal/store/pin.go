@@ -17,19 +17,6 @@ import (
 // in another place would take running sandboxes for dead, and clean them up.
 const pinName = "runtime"
 
-// pinned is p with the run-time folder that sandboxes of p.State run in, if any do.
-func (p Places) pinned(env Environment) (Places, error) {
-	dir := p.inUse()
-	if dir == "" || dir == p.Runtime {
-		return p, nil
-	}
-	if env.getenv("FORAGE_RUNTIME_DIR") != "" {
-		return Places{}, p.conflict(dir)
-	}
-	p.Runtime = dir
-	return p, nil
-}
-
 // inUse is the run-time folder that the state folder is pinned to, if it is
 // there, the state folder's owner's, and holds something; else "".
 func (p Places) inUse() string {

@@ -48,7 +48,16 @@ func FindPlaces(env Environment) (Places, error) {
 	if err != nil {
 		return Places{}, err
 	}
-	return Places{State: state, Runtime: runtime}.pinned(env)
+	p := Places{State: state, Runtime: runtime}
+	dir := p.inUse()
+	if dir == "" || dir == p.Runtime {
+		return p, nil
+	}
+	if env.getenv("FORAGE_RUNTIME_DIR") != "" {
+		return Places{}, p.conflict(dir)
+	}
+	p.Runtime = dir
+	return p, nil
 }
 
 func stateDir(env Environment) (string, error) {

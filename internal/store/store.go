@@ -69,9 +69,6 @@ func Open(dir string) (*Store, error) {
 // Dir is the state folder.
 func (s *Store) Dir() string { return s.dir }
 
-// Workspaces is the folder of workspaces that Forage itself makes.
-func (s *Store) Workspaces() string { return filepath.Join(s.dir, "workspaces") }
-
 func (s *Store) sandboxes() string { return filepath.Join(s.dir, "sandboxes") }
 
 // Paths says where the files of a sandbox are; name must be one by forage.CheckName.
@@ -88,16 +85,6 @@ func PathsIn(dir, name string) Paths {
 		Usage:     base + ".usage.json",
 		Shown:     base + ".shown.json",
 	}
-}
-
-// make makes the folders of the store.
-func (s *Store) make() error {
-	for _, dir := range []string{s.dir, s.sandboxes(), s.Workspaces(), filepath.Join(s.dir, "locks")} {
-		if err := makePrivate(dir); err != nil {
-			return fmt.Errorf("preparing the state folder: %w", explain(err))
-		}
-	}
-	return nil
 }
 
 // Create writes the record of a new sandbox and returns it with what was
@@ -151,7 +138,17 @@ func (s *Store) Load(name string) (Record, error) {
 	}
 	data, err := readFile(s.Paths(name).Record, maxRecord)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Record{}, forage.WithLateHint(forage.Errorf(forage.ErrNotFound, "no sandbox is called %s", name), func() string { return s.near(name) })
+		return Record{}, forage.WithLateHint(forage.Errorf(forage.ErrNotFound, "no sandbox is called %s", name), func() string {
+			records, _, _ := s.List() // what can be read may have been meant
+			names := make([]string, len(records))
+			for i, record := range records {
+				names[i] = record.Name
+			}
+			if meant := term.Nearest(name, names); meant != "" {
+				return fmt.Sprintf("did you mean %s? `forage-ctl ps` lists them", meant)
+			}
+			return "`forage-ctl ps` lists them"
+		})
 	}
 	if err != nil {
 		return Record{}, &BrokenError{Name: name, Err: err}
@@ -161,19 +158,6 @@ func (s *Store) Load(name string) (Record, error) {
 		return Record{}, &BrokenError{Name: name, Err: err}
 	}
 	return rec, nil
-}
-
-// near is what to do about a name that no sandbox has.
-func (s *Store) near(name string) string {
-	records, _, _ := s.List() // what can be read may have been meant
-	names := make([]string, len(records))
-	for i, record := range records {
-		names[i] = record.Name
-	}
-	if meant := term.Nearest(name, names); meant != "" {
-		return fmt.Sprintf("did you mean %s? `forage-ctl ps` lists them", meant)
-	}
-	return "`forage-ctl ps` lists them"
 }
 
 // Save replaces the record of an existing sandbox; the caller holds its Lock.

@@ -32,7 +32,12 @@ func WriteFile(path string, data []byte, durable bool) error {
 		return errors.Join(err, os.Remove(file.Name()))
 	}
 	if durable {
-		return syncDir(dir)
+		d, err := os.Open(dir)
+		if err != nil {
+			return err
+		}
+		defer d.Close()
+		return d.Sync()
 	}
 	return nil
 }
@@ -43,15 +48,6 @@ func fill(file *os.File, data []byte, durable bool) error {
 		err = file.Sync()
 	}
 	return errors.Join(err, file.Close())
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }
 
 // explain adds what the user can do to the errors of a file system that

@@ -116,12 +116,6 @@ func (c *Controls) begin(state func(*Controls, byte), held ...byte) {
 
 func (c *Controls) end() { c.state, c.held, c.drops, c.open = (*Controls).ground, nil, false, false }
 
-// pass writes what is held and b.
-func (c *Controls) pass(b byte) {
-	c.out.Write(append(c.held, b))
-	c.end()
-}
-
 func (c *Controls) escaped(b byte) {
 	switch b {
 	case esc:
@@ -223,7 +217,9 @@ func (c *Controls) control(b byte) {
 	case len(c.held) == maxSequence || !c.notes(string(c.held[2:]), b):
 		c.end()
 	default:
-		c.pass(b)
+		// Writes what is held and b.
+		c.out.Write(append(c.held, b))
+		c.end()
 	}
 }
 

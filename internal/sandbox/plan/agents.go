@@ -31,9 +31,21 @@ func (p *planner) agentConfig(context.Context) error {
 			return nil
 		}
 		k := knownAgent{Agent: a, known: known}
-		if err := k.check(); err != nil {
-			return err
+		// Refuses what the agent has no means for.
+		if p := k.Permissions; p != nil && k.known.Rules == "" && len(p.Allow)+len(p.Deny) > 0 {
+			return forage.WithHint(
+				forage.Errorf(forage.ErrUnsupported, "%s has no setting for permissions.allow and permissions.deny", k.known.Name),
+				"use skipAll alone, and say in the template's rules what the network lets through")
 		}
+		if k.HostConfigDir != "" && len(k.known.Config.Copy) == 0 {
+			return forage.WithHint(
+				forage.Errorf(forage.ErrUnsupported, "%s has no settings folder of which something could come in", k.known.Name), "leave out hostConfigDir")
+		}
+		if k.ContainerConfigDir != "" && k.known.Config.Variable == "" {
+			return forage.WithHint(
+				forage.Errorf(forage.ErrUnsupported, "%s looks for its settings in %s alone", k.known.Name, k.known.Config.Inside), "leave out containerConfigDir")
+		}
+
 		if a.HostConfigDir != "" {
 			if err := p.readOwn(&k); err != nil {
 				return err
@@ -57,24 +69,6 @@ func (p *planner) agentConfig(context.Context) error {
 	}
 	if known, ok := agent.Lookup(p.plan.Spec.Command[0]); ok {
 		return add(known, forage.Agent{Command: known.Command, Secret: known.Secret, Permissions: &forage.Permissions{SkipAll: true}})
-	}
-	return nil
-}
-
-// check refuses what the agent has no means for.
-func (k knownAgent) check() error {
-	if p := k.Permissions; p != nil && k.known.Rules == "" && len(p.Allow)+len(p.Deny) > 0 {
-		return forage.WithHint(
-			forage.Errorf(forage.ErrUnsupported, "%s has no setting for permissions.allow and permissions.deny", k.known.Name),
-			"use skipAll alone, and say in the template's rules what the network lets through")
-	}
-	if k.HostConfigDir != "" && len(k.known.Config.Copy) == 0 {
-		return forage.WithHint(
-			forage.Errorf(forage.ErrUnsupported, "%s has no settings folder of which something could come in", k.known.Name), "leave out hostConfigDir")
-	}
-	if k.ContainerConfigDir != "" && k.known.Config.Variable == "" {
-		return forage.WithHint(
-			forage.Errorf(forage.ErrUnsupported, "%s looks for its settings in %s alone", k.known.Name, k.known.Config.Inside), "leave out containerConfigDir")
 	}
 	return nil
 }

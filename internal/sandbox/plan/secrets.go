@@ -106,9 +106,37 @@ func (p *planner) bind(ctx context.Context, name string) (boundSecret, bool, err
 	if err != nil {
 		return boundSecret{}, false, err
 	}
-	if err := p.reachable(binding); err != nil {
+	// Refuses, or notes, what keeps a secret from being read; the value itself is not looked at.
+	if err := p.apart(binding); err != nil {
 		return boundSecret{}, false, err
 	}
+	source := binding.Source
+	switch {
+	case source.Login != nil && p.plan.SecretMode == forage.SecretsWrapped:
+		return boundSecret{}, false, forage.WithHint(
+			forage.Errorf(forage.ErrUsage, "secret %s is a login, which secretMode = \"wrapper\" can't hand over", binding.Secret),
+			`use secretMode = "inject", or a key`)
+	case source.Login != nil:
+		if err := supervisor.CheckLogin(*source.Login); err != nil {
+			return boundSecret{}, false, forage.WithHint(forage.Errorf(forage.ErrUsage, "secret %s: %w", binding.Secret, err), forage.Hint(err))
+		}
+	case source.File != "":
+		info, err := os.Stat(source.File)
+		if err == nil && !info.Mode().IsRegular() {
+			err = fmt.Errorf("%s is not a file", source.File)
+		}
+		if err != nil {
+			p.note("the secret %s is not there now (%v): until it is, requests that need it are answered with 502", binding.Secret, err)
+		}
+	case source.Env != "":
+		if value, _ := p.host.Caller.Getenv(source.Env); value == "" {
+			p.note("%s", missingEnv(binding))
+		}
+	}
+	for _, note := range secrets.Notes(source) {
+		p.note("the secret %s: %s", binding.Secret, note)
+	}
+
 	return boundSecret{binding, service}, true, nil
 }
 
@@ -188,41 +216,6 @@ func (p *planner) explicit(variables []string) (variable, where string) {
 		}
 	}
 	return "", ""
-}
-
-// reachable refuses, or notes, what keeps a secret from being read; the value itself is not looked
-// at.
-func (p *planner) reachable(b forage.Binding) error {
-	if err := p.apart(b); err != nil {
-		return err
-	}
-	source := b.Source
-	switch {
-	case source.Login != nil && p.plan.SecretMode == forage.SecretsWrapped:
-		return forage.WithHint(
-			forage.Errorf(forage.ErrUsage, "secret %s is a login, which secretMode = \"wrapper\" can't hand over", b.Secret),
-			`use secretMode = "inject", or a key`)
-	case source.Login != nil:
-		if err := supervisor.CheckLogin(*source.Login); err != nil {
-			return forage.WithHint(forage.Errorf(forage.ErrUsage, "secret %s: %w", b.Secret, err), forage.Hint(err))
-		}
-	case source.File != "":
-		info, err := os.Stat(source.File)
-		if err == nil && !info.Mode().IsRegular() {
-			err = fmt.Errorf("%s is not a file", source.File)
-		}
-		if err != nil {
-			p.note("the secret %s is not there now (%v): until it is, requests that need it are answered with 502", b.Secret, err)
-		}
-	case source.Env != "":
-		if value, _ := p.host.Caller.Getenv(source.Env); value == "" {
-			p.note("%s", missingEnv(b))
-		}
-	}
-	for _, note := range secrets.Notes(source) {
-		p.note("the secret %s: %s", b.Secret, note)
-	}
-	return nil
 }
 
 // missingEnv says what comes of a secret whose variable is not set.

@@ -187,7 +187,10 @@ func (p *planner) planPart(ctx context.Context, part forage.Part, existing forag
 		if err := h.StaysWithin(part.Repo, origin); err != nil {
 			return forage.Workspace{}, err
 		}
-		if err := p.confirmLink(part.Repo, origin, p.isAsked(part)); err != nil {
+		if err := p.confirmLink(part.Repo, origin, slices.ContainsFunc(p.opts.modeFlags(), func(flag modeFlag) bool {
+			path, err := p.host.Caller.Abs(flag.value)
+			return flag.value != "" && err == nil && path == part.Repo
+		})); err != nil {
 			return forage.Workspace{}, err
 		}
 		if err := p.forbid.CheckMount(origin); err != nil {
@@ -195,14 +198,6 @@ func (p *planner) planPart(ctx context.Context, part forage.Part, existing forag
 		}
 	}
 	return planned, nil
-}
-
-// isAsked says whether a flag names what a part is made from.
-func (p *planner) isAsked(part forage.Part) bool {
-	return slices.ContainsFunc(p.opts.modeFlags(), func(flag modeFlag) bool {
-		path, err := p.host.Caller.Abs(flag.value)
-		return flag.value != "" && err == nil && path == part.Repo
-	})
 }
 
 // origins are the user's own folders that a part shows, or has the content of: what is forbidden

@@ -73,7 +73,22 @@ func (c *Collector) orphans(ctx context.Context) error {
 			if c.OnRecord(name) {
 				return nil
 			}
-			return c.orphan(ctx, name)
+			made, err := c.Noted(name)
+			if err != nil {
+				return err
+			}
+			for _, w := range made {
+				if why := c.WorthKeeping(ctx, w); why != "" {
+					c.Actions = append(c.Actions, Action{
+						Sandbox: name,
+						What:    "left its workspace " + w.Path + ": " + why + "; `forage-ctl down --force " + name + "` keeps that for 30 days and removes the workspace",
+					})
+					return nil
+				}
+			}
+			return c.Do(name, "removed the workspace that it left, without work in it", func() error {
+				return c.Remove(ctx, name, made, workspace.RemoveSaved)
+			})
 		}))
 	}
 	return errors.Join(errs...)
@@ -98,25 +113,6 @@ func (c *Collector) notes() ([]string, error) {
 func (c *Collector) OnRecord(name string) bool {
 	_, err := c.Store.Load(name)
 	return !errors.Is(err, forage.ErrNotFound)
-}
-
-func (c *Collector) orphan(ctx context.Context, name string) error {
-	made, err := c.Noted(name)
-	if err != nil {
-		return err
-	}
-	for _, w := range made {
-		if why := c.WorthKeeping(ctx, w); why != "" {
-			c.Actions = append(c.Actions, Action{
-				Sandbox: name,
-				What:    "left its workspace " + w.Path + ": " + why + "; `forage-ctl down --force " + name + "` keeps that for 30 days and removes the workspace",
-			})
-			return nil
-		}
-	}
-	return c.Do(name, "removed the workspace that it left, without work in it", func() error {
-		return c.Remove(ctx, name, made, workspace.RemoveSaved)
-	})
 }
 
 // WorthKeeping says what of w is nowhere else; "" is nothing. In a rehearsal nothing is brought to
@@ -172,29 +168,28 @@ func (c *Collector) strangers() error {
 			if !entry.IsDir() || forage.CheckName(name) != nil {
 				continue
 			}
-			errs = append(errs, c.UnlessBusy(name, func() error { return c.stranger(name, filepath.Join(dir, entry.Name())) }))
+			errs = append(errs, c.UnlessBusy(name, func() error {
+				path := filepath.Join(dir, entry.Name())
+				made, err := c.Noted(name)
+				if err != nil || len(made) > 0 || c.OnRecord(name) {
+					return err
+				}
+				inside, err := os.ReadDir(path)
+				if errors.Is(err, fs.ErrNotExist) {
+					return nil
+				}
+				if err != nil {
+					return err
+				}
+				if len(inside) > 0 {
+					c.Actions = append(c.Actions, Action{Sandbox: name, What: "left " + path + ": no record says what it is; look into it and remove it by hand"})
+					return nil
+				}
+				return c.Do(name, "removed the empty folder "+path, func() error { return os.Remove(path) })
+			}))
 		}
 	}
 	return errors.Join(errs...)
-}
-
-func (c *Collector) stranger(name, path string) error {
-	made, err := c.Noted(name)
-	if err != nil || len(made) > 0 || c.OnRecord(name) {
-		return err
-	}
-	inside, err := os.ReadDir(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if len(inside) > 0 {
-		c.Actions = append(c.Actions, Action{Sandbox: name, What: "left " + path + ": no record says what it is; look into it and remove it by hand"})
-		return nil
-	}
-	return c.Do(name, "removed the empty folder "+path, func() error { return os.Remove(path) })
 }
 
 // scratch removes the scratch folders of processes that were killed.

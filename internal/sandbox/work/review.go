@@ -173,7 +173,16 @@ func (k *Keeper) Apply(ctx context.Context, name string, o ApplyOptions) (all []
 				return err
 			}
 			k.SnapshotBefore(ctx, record, "apply")
-			k.tellUnseen(sessions)
+			// Says when what is brought is not what diff has shown the user.
+			for _, session := range sessions {
+				switch same, any := session.Seen(); {
+				case same || len(session.Changes) == 0 && !session.Hides():
+				case any:
+					k.Notify("the files were changed since `diff` showed them last")
+				default:
+					k.Notify("`diff` has not shown these changes yet")
+				}
+			}
 		}
 		all, err = installAll(ctx, would, installs)
 		return err
@@ -288,19 +297,6 @@ func (k *Keeper) shownFirst(ctx context.Context, record store.Record, sessions [
 		}
 	}
 	return nil
-}
-
-// tellUnseen says when what is brought is not what diff has shown the user.
-func (k *Keeper) tellUnseen(sessions []*review.Session) {
-	for _, session := range sessions {
-		switch same, any := session.Seen(); {
-		case same || len(session.Changes) == 0 && !session.Hides():
-		case any:
-			k.Notify("the files were changed since `diff` showed them last")
-		default:
-			k.Notify("`diff` has not shown these changes yet")
-		}
-	}
 }
 
 // nobodyWrites refuses to write files into a folder that a running sandbox can write to: while we

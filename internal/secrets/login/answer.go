@@ -40,10 +40,22 @@ func (l *Login) Answer(ctx context.Context, host string, r *http.Request, access
 		return reply(r, http.StatusForbidden, oauthError("access_denied",
 			"forage: a login of the host is bound to this sandbox; logging in to another account, or out of this one, is refused inside")), nil
 	}
-	if err := l.refreshed(ctx); err != nil {
+	// Makes sure that the login works, and renews one that has not been renewed just now.
+	have, err := l.Get(ctx)
+	if err != nil {
 		return reply(r, http.StatusServiceUnavailable, oauthError("temporarily_unavailable",
 			"forage: the login of the host is not available")), err
 	}
+	l.mu.Lock()
+	again := l.now().Sub(l.renewed) >= forcedPause
+	if again {
+		l.renewed = l.now() // whether it works or not
+	}
+	l.mu.Unlock()
+	if again {
+		_, _ = l.Renew(ctx, have) // the one that we have is good as far as we know
+	}
+
 	_, raw, err := l.file.load()
 	if err != nil {
 		return reply(r, http.StatusServiceUnavailable, oauthError("temporarily_unavailable",
@@ -66,25 +78,6 @@ func (l *Login) answers(host string, asked []string) bool {
 		return true
 	}
 	return slices.ContainsFunc(asked, func(path string) bool { return strings.Contains(path, "oauth") })
-}
-
-// refreshed makes sure that the login works, and renews one that has not been
-// renewed just now.
-func (l *Login) refreshed(ctx context.Context) error {
-	have, err := l.Get(ctx)
-	if err != nil {
-		return err
-	}
-	l.mu.Lock()
-	again := l.now().Sub(l.renewed) >= forcedPause
-	if again {
-		l.renewed = l.now() // whether it works or not
-	}
-	l.mu.Unlock()
-	if again {
-		_, _ = l.Renew(ctx, have) // the one that we have is good as far as we know
-	}
-	return nil
 }
 
 // judged are the ways in which a server may read the path of a request, in lower case, and

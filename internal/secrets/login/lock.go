@@ -47,7 +47,18 @@ func hold(ctx context.Context, file string, folders []string) (release func(), e
 		dir.Close()
 	}
 	for i, path := range folders {
-		err := poll(ctx, func() (bool, error) { return makeLock(path) })
+		err := poll(ctx, func() (bool, error) {
+			// Makes a lock folder, in place of one that its owner has left.
+			err := os.Mkdir(path, 0o700)
+			if !errors.Is(err, fs.ErrExist) {
+				return err == nil, bare(err)
+			}
+			info, err := os.Lstat(path)
+			if err == nil && time.Since(info.ModTime()) > lockStale {
+				_ = unix.Rmdir(path) // if it can't be removed, it is not ours to take
+			}
+			return false, nil
+		})
 		if err == nil {
 			held = append(held, path)
 		} else if i == 0 || ctx.Err() != nil {
@@ -57,19 +68,6 @@ func hold(ctx context.Context, file string, folders []string) (release func(), e
 	}
 	go touch(held, stop)
 	return release, nil
-}
-
-// makeLock makes a lock folder, in place of one that its owner has left.
-func makeLock(path string) (bool, error) {
-	err := os.Mkdir(path, 0o700)
-	if !errors.Is(err, fs.ErrExist) {
-		return err == nil, bare(err)
-	}
-	info, err := os.Lstat(path)
-	if err == nil && time.Since(info.ModTime()) > lockStale {
-		_ = unix.Rmdir(path) // if it can't be removed, it is not ours to take
-	}
-	return false, nil
 }
 
 // touch keeps lock folders from looking stale.
