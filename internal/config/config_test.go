@@ -206,7 +206,7 @@ func TestFilesThatAreNotRead(t *testing.T) {
 		"missing": {config.Env{File: filepath.Join(dir, "nosuch.toml")}, "nosuch.toml: no such file"},
 		"folder":  {config.Env{File: dir}, "not a regular file"},
 		"world":   {config.Env{File: world}, "chmod o-w"},
-		"big":     {config.Env{File: write(t, dir, "big.toml", strings.Repeat("#\n", 1<<20))}, "more than"},
+		"big":     {config.Env{File: write(t, dir, "big.toml", strings.Repeat("#\n", 1<<20))}, "larger than"},
 		"no home": {config.Env{UID: testUID, SystemDir: dir}, "no home folder"},
 	} {
 		_, err := config.Load(test.env)

@@ -2,16 +2,14 @@ package config
 
 import (
 	"errors"
-	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/hostile"
 )
 
 // maxFile bounds a configuration file, in bytes.
@@ -138,34 +136,16 @@ func (e Env) named() string {
 	return e.getenv("FORAGE_CONFIG")
 }
 
-func unreadable(path string, err error) error {
-	var located *fs.PathError
-	if errors.As(err, &located) {
-		err = located.Err
-	}
-	return forage.Errorf(forage.ErrUsage, "reading the configuration: %s: %w", path, err)
-}
-
 // readBounded reads a regular file that at most its owner's group can write
 // to: what is in it may name commands to run.
 func readBounded(path string, most int64, flags int) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|flags, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	switch {
-	case err != nil:
-		return nil, err
-	case !info.Mode().IsRegular():
-		return nil, errors.New("not a regular file")
-	case info.Mode().Perm()&0o002 != 0 && flags == 0:
-		return nil, errors.New("everybody can write to it: chmod o-w it first")
-	}
-	data, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && int64(len(data)) > most {
-		err = fmt.Errorf("more than %d bytes", most)
+	data, info, err := hostile.ReadFile(path, flags, most)
+	if err == nil && info.Mode().Perm()&0o002 != 0 && flags == 0 {
+		err = errors.New("everybody can write to it: chmod o-w it first")
 	}
 	return data, err
+}
+
+func unreadable(path string, err error) error {
+	return forage.Errorf(forage.ErrUsage, "reading the configuration: %s: %w", path, err)
 }

@@ -347,10 +347,10 @@ func TestHostileProjectFiles(t *testing.T) {
 		"socket":   {func(p string) error { return syscall.Mknod(p, syscall.S_IFSOCK|0o644, 0) }, "no such device"},
 		"big": {func(p string) error {
 			return os.WriteFile(p, []byte(strings.Repeat("#", 64<<10+1)), 0o644)
-		}, "more than 65536 bytes"},
+		}, "larger than 65536 bytes"},
 		"sparse": {func(p string) error {
 			return errors.Join(os.WriteFile(p, nil, 0o644), os.Truncate(p, 1<<40))
-		}, "more than 65536 bytes"},
+		}, "larger than 65536 bytes"},
 		"rules": {func(p string) error {
 			return os.WriteFile(p, []byte("[[rules]]\nhost='a.b'\ndeny=true\npaths=['/**/a'"+strings.Repeat(",'/**/a'", 200)+"]"), 0o644)
 		}, "rules[0]: more than 200 rules and paths"},

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/deadline"
 	"forage/internal/hostile"
 )
 
@@ -147,24 +148,25 @@ func (c cache) temporary(ctx context.Context) (path string, done func() error, e
 
 // lock waits for a lock: of a tree to make or remove it, or of the folder tmp.
 func (c cache) lock(ctx context.Context, name string, how int) (unlock func(), err error) {
-	const between = 50 * time.Millisecond
-	for {
-		unlock, ok, err := c.tryLock(name, how)
-		if ok || err != nil {
-			return unlock, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		case <-time.After(between):
-		}
+	f, err := c.openLock(name)
+	if err != nil {
+		return nil, err
 	}
+	if err := deadline.Flock(ctx, f, how); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() { f.Close() }, nil
 }
 
-// tryLock takes a lock, unix.LOCK_SH or LOCK_EX, if it is free. The lock's file stays:
-// taking it away would let two processes lock different files of the same name.
+// openLock opens a lock's file. It stays: taking it away would let two processes lock different
+// files of the same name.
+func (c cache) openLock(name string) (*os.File, error) {
+	return os.OpenFile(filepath.Join(c.dir, "locks", name), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+}
+
+// tryLock takes a lock, unix.LOCK_SH or LOCK_EX, if it is free.
 func (c cache) tryLock(id string, how int) (unlock func(), ok bool, err error) {
-	f, err := os.OpenFile(filepath.Join(c.dir, "locks", id), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	f, err := c.openLock(id)
 	if err != nil {
 		return nil, false, err
 	}

@@ -121,5 +121,5 @@ var confined = []struct{ module, where, why string }{
 	{"github.com/google/nftables", "internal/netns", "rules of a namespace are made in one place"},
 	{"github.com/libp2p/go-yamux/", "internal/mux", "how much the other side can make us keep is decided in one place"},
 	{"github.com/vishvananda/netlink", "internal/netns", "links and routes of a namespace are made in one place"},
-	{"github.com/pelletier/go-toml/", "internal/config internal/hostset internal/inject", "strictness of our own files is decided in one place; other tools' files are read as they are"},
+	{"github.com/pelletier/go-toml/", "internal/agent internal/config internal/hostset internal/inject", "strictness of our own files is decided in one place; other tools' files are read as they are"},
 }

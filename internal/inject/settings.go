@@ -11,13 +11,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"unicode"
 
 	"github.com/pelletier/go-toml/v2"
 
 	"forage"
 	"forage/internal/agent"
+	"forage/internal/hostile"
 )
 
 // Bounds on what comes in of one agent's settings folder. It becomes a part of the sandbox's
@@ -114,7 +114,7 @@ func (o *Own) copy(root *os.Root, name string) error {
 				return nil
 			}
 		}
-		text, mode, err := read(root, name)
+		text, info, err := hostile.ReadIn(root, name, maxSettings)
 		if err != nil {
 			o.leaveOut(name, "%v", err)
 			return nil
@@ -124,7 +124,7 @@ func (o *Own) copy(root *os.Root, name string) error {
 				forage.Errorf(forage.ErrUsage, "%s is one too many: at most %d files of %d KiB together come in", name, maxSettingFiles, maxSettings>>10),
 				"make a smaller folder of settings for sandboxes, and name that one")
 		}
-		o.Files = append(o.Files, forage.File{Path: name, Content: text, Mode: 0o444 | mode&0o111})
+		o.Files = append(o.Files, forage.File{Path: name, Content: text, Mode: 0o444 | uint32(info.Mode())&0o111})
 		return nil
 	})
 }
@@ -162,37 +162,13 @@ func hasKey(text string) bool {
 	})
 }
 
-// read reads a plain file; nothing else is opened, and nothing waits.
-func read(root *os.Root, name string) ([]byte, uint32, error) {
-	file, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, 0, err
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	switch {
-	case err != nil:
-		return nil, 0, err
-	case !info.Mode().IsRegular():
-		return nil, 0, errors.New("it is not a file")
-	case info.Size() > maxSettings:
-		return nil, 0, fmt.Errorf("it is larger than %d KiB", maxSettings>>10)
-	}
-	text := make([]byte, info.Size())
-	n, err := file.ReadAt(text, 0)
-	if n < len(text) {
-		return nil, 0, fmt.Errorf("reading it: %w", err)
-	}
-	return text, uint32(info.Mode().Perm()), nil
-}
-
 // table reads a settings file; it may be missing. ~/.claude.json also has what the agent keeps of
 // its work, and may be larger than what comes in.
 func (o *Own) table(root *os.Root, name string) map[string]any {
 	if name == "" {
 		return nil
 	}
-	text, _, err := read(root, name)
+	text, _, err := hostile.ReadIn(root, name, maxSettings)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -27,7 +27,7 @@ func networkWalls() []wall {
 		}},
 		dialling("tcp", "192.0.2.1:443"), dialling("tcp", "[2001:db8::1]:443"),
 		dialling("tcp", "169.254.169.254:80"), dialling("tcp", "10.0.0.1:22"),
-		sending("udp", "192.0.2.1:443"), sending("udp", "[2001:db8::1]:443"),
+		dialling("udp", "192.0.2.1:443"), dialling("udp", "[2001:db8::1]:443"),
 		{"network", "resolving a name", func(ctx context.Context) error {
 			ctx, cancel := deadline.Within(ctx, deadline.Answer, "the resolver")
 			defer cancel()
@@ -37,43 +37,28 @@ func networkWalls() []wall {
 	}
 }
 
-// dialling must end at once without a byte: the redirect completes the
-// handshake, so that the refusal is a reset.
+// dialling must be answered by a refusal, without a byte of data: the redirect completes the
+// handshake of TCP, so there it is a reset. Silence means that something got through.
 func dialling(network, address string) wall {
-	return wall{"network", "TCP to " + address, func(ctx context.Context) error {
+	return wall{"network", strings.ToUpper(network) + " to " + address, func(ctx context.Context) error {
 		dialer := net.Dialer{Timeout: deadline.Answer}
 		conn, err := dialer.DialContext(ctx, network, address)
 		if err != nil {
 			return errors.Unwrap(err)
 		}
 		defer conn.Close()
-		return answer(conn)
+		if network == "udp" {
+			if _, err := conn.Write([]byte("x")); err != nil {
+				return err
+			}
+		}
+		conn.SetReadDeadline(time.Now().Add(deadline.Answer))
+		_, err = conn.Read(make([]byte, 1))
+		for _, refusal := range []unix.Errno{unix.ECONNRESET, unix.ECONNREFUSED, unix.EPERM} {
+			if errors.Is(err, refusal) {
+				return refusal
+			}
+		}
+		return nil
 	}}
-}
-
-func sending(network, address string) wall {
-	return wall{"network", "UDP to " + address, func(ctx context.Context) error {
-		dialer := net.Dialer{Timeout: deadline.Answer}
-		conn, err := dialer.DialContext(ctx, network, address)
-		if err != nil {
-			return errors.Unwrap(err)
-		}
-		defer conn.Close()
-		if _, err := conn.Write([]byte("x")); err != nil {
-			return err
-		}
-		return answer(conn)
-	}}
-}
-
-// answer is the refusal that comes back, or nil for data or for silence.
-func answer(conn net.Conn) error {
-	conn.SetReadDeadline(time.Now().Add(deadline.Answer))
-	_, err := conn.Read(make([]byte, 1))
-	for _, refusal := range []unix.Errno{unix.ECONNRESET, unix.ECONNREFUSED, unix.EPERM} {
-		if errors.Is(err, refusal) {
-			return refusal
-		}
-	}
-	return nil
 }

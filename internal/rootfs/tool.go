@@ -63,27 +63,10 @@ func (c Caller) inHome(rel string) string {
 // hostile says whether the way to path leads nowhere, or through a folder that sandboxes write to.
 // Links on the way count.
 func (c Caller) hostile(path string) bool {
-	at, links := "/", 0
-	for todo := path; todo != ""; {
-		var name string
-		name, todo, _ = strings.Cut(todo, "/")
-		if name == "" || name == "." {
-			continue
-		}
-		at = filepath.Join(at, name) // ".." too: there is no link in at
-		if slices.ContainsFunc(c.Hostile, func(hostile string) bool { return Within(at, hostile) }) {
+	for at, err := range Way(path) {
+		within := func(dir string) bool { return Within(at, dir) }
+		if err != nil && !errors.Is(err, unix.EINVAL) || slices.ContainsFunc(c.Hostile, within) {
 			return true
-		}
-		target, err := os.Readlink(at)
-		if errors.Is(err, unix.EINVAL) { // no link
-			continue
-		}
-		if links++; err != nil || links > maxLinks {
-			return true
-		}
-		todo = target + "/" + todo
-		if at = filepath.Dir(at); filepath.IsAbs(target) {
-			at = "/"
 		}
 	}
 	return false

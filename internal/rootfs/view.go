@@ -165,9 +165,6 @@ func Within(path, dir string) bool {
 	return path == dir || dir == "/" || strings.HasPrefix(path, dir) && path[len(dir)] == '/'
 }
 
-// maxLinks is how many links a path may go through, as in the kernel (path_resolution(7)).
-const maxLinks = 40
-
 // resolve follows every link on the way to name, which is relative to the root of fsys,
 // and returns the absolute path that is left and what is there.
 func resolve(fsys fs.FS, name string) (string, fs.FileInfo, error) {

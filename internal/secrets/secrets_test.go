@@ -160,7 +160,7 @@ func TestWhatIsNoFile(t *testing.T) {
 	listener := listen(t, filepath.Join(dir, "socket"))
 	defer listener.Close()
 	for _, path := range []string{dir, fifo, "/dev/zero", "/dev/null"} {
-		fails(t, open(t, forage.SecretSource{File: path}, nil), "it is not a file", "")
+		fails(t, open(t, forage.SecretSource{File: path}, nil), "not a regular file", "")
 	}
 	fails(t, open(t, forage.SecretSource{File: filepath.Join(dir, "socket")}, nil), "", "")
 }

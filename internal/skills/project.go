@@ -3,7 +3,6 @@ package skills
 import (
 	"encoding/json"
 	"errors"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -11,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
+	"forage/internal/hostile"
 )
 
 // Bounds on what is read of a project, and on what is said of it.
@@ -129,7 +128,7 @@ func Analyse(folder string) Project {
 		p.add(kind.build, kind.test)
 	}
 	p.node(root, has)
-	if text, err := read(root, "Makefile"); err == nil {
+	if text, _, err := hostile.ReadIn(root, "Makefile", maxRead); err == nil {
 		p.Make = makeTargets(string(text))
 	}
 	for _, name := range ownFiles {
@@ -152,7 +151,7 @@ func (p *Project) add(build, test string) {
 
 // node adds what a package.json says.
 func (p *Project) node(root *os.Root, has func(string) bool) {
-	text, err := read(root, "package.json")
+	text, _, err := hostile.ReadIn(root, "package.json", maxRead)
 	if err != nil {
 		return
 	}
@@ -184,19 +183,6 @@ func (p *Project) node(root *os.Root, has func(string) bool) {
 			p.add("", p.Runner+" test")
 		}
 	}
-}
-
-// read is a regular file at the top of root, if it is not long.
-func read(root *os.Root, name string) ([]byte, error) {
-	file, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // a FIFO must not hold us
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() || info.Size() > maxRead {
-		return nil, errors.Join(err, fs.ErrInvalid)
-	}
-	return io.ReadAll(io.LimitReader(file, maxRead))
 }
 
 // Own are the user's own skills: the files *.md of folder, by name. A folder that is not there has

@@ -13,7 +13,7 @@ const Version = 1
 //
 //	{"version":1,"name":"myproject","template":"claude","runtime":"native","port":2200,
 //	 "workspace":"/home/user/project","networkSlot":1,"createdAt":"2026-01-15T10:30:00Z",
-//	 "workspaceMode":"direct", ... ,"phase":"running","plan":{...},"hostKey":"ssh-ed25519 ..."}
+//	 "workspaceMode":"direct", ... ,"phase":"running","plan":{...}}
 //
 // It never holds the value of a secret or of a variable taken from the caller's environment.
 type Record struct {
@@ -41,8 +41,6 @@ type Record struct {
 	// Expires is when gc removes the result of a run; zero: never.
 	Expires time.Time   `json:"expires,omitzero"`
 	Plan    forage.Plan `json:"plan"`
-	// HostKey is in records of earlier versions; it is not read.
-	HostKey string `json:"hostKey,omitempty"`
 	// Trees are the folders of the image cache that it was last started from.
 	Trees []string `json:"trees,omitempty"`
 	// Network is the live network policy: Plan.Network with the changes made since.

@@ -19,7 +19,10 @@ import (
 	"time"
 
 	"forage"
+	"forage/internal/hostile"
 	"forage/internal/term"
+
+	"golang.org/x/sys/unix"
 )
 
 // maxRecord bounds what is read as a record, in bytes.
@@ -136,7 +139,7 @@ func (s *Store) Load(name string) (Record, error) {
 	if err := forage.CheckName(name); err != nil {
 		return Record{}, err
 	}
-	data, err := readFile(s.Paths(name).Record, maxRecord)
+	data, _, err := hostile.ReadFile(s.Paths(name).Record, unix.O_NOFOLLOW, maxRecord)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Record{}, forage.WithLateHint(forage.Errorf(forage.ErrNotFound, "no sandbox is called %s", name), func() string {
 			records, _, _ := s.List() // what can be read may have been meant

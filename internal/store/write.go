@@ -2,7 +2,6 @@ package store
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -63,29 +62,4 @@ func explain(err error) error {
 	default:
 		return err
 	}
-}
-
-// readFile reads a regular file of at most max bytes; a link in its place is refused.
-func readFile(path string, max int64) ([]byte, error) {
-	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a regular file", path)
-	}
-	if info.Size() > max {
-		return nil, fmt.Errorf("%s has %d bytes, more than the %d that a record can have", path, info.Size(), max)
-	}
-	data := make([]byte, info.Size())
-	n, err := file.ReadAt(data, 0)
-	if int64(n) == info.Size() {
-		err = nil
-	}
-	return data[:n], err
 }

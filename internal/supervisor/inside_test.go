@@ -28,10 +28,10 @@ func TestCheckLogin(t *testing.T) {
 	for path, want := range map[string]string{
 		write("good", `{"claudeAiOauth":{"accessToken":"x"}}`): "",
 		write("empty", `{}`):                            "holds no login",
-		write("large", "{}"+strings.Repeat(" ", 1<<20)): "is too large for a login",
+		write("large", "{}"+strings.Repeat(" ", 1<<20)): "larger than 1048576 bytes",
 		filepath.Join(dir, "none"):                      "there is no login at",
-		fifo:                                            "is not a regular file",
-		dir:                                             "is not a regular file",
+		fifo:                                            "not a regular file",
+		dir:                                             "not a regular file",
 	} {
 		err := CheckLogin(forage.Login{Kind: forage.LoginClaude, File: path})
 		if want == "" && err == nil {

@@ -28,7 +28,7 @@ func (h *Host) StaysWithin(path, resolved string) error {
 			if w.ReadOnly || rootfs.Within(resolved, w.Path) {
 				continue
 			}
-			if through(path, w.Path) {
+			if leadsInto(path, w.Path) {
 				return forage.WithHint(
 					forage.Errorf(forage.ErrRefused, "%s leads out of the workspace of sandbox %s, by a link that its agent can make", path, record.Name),
 					"name the folder that you mean: "+resolved)
@@ -65,13 +65,12 @@ func (p *planner) confirmLink(path, resolved string, asked bool) error {
 	return nil
 }
 
-// through says whether the way to path leads through the folder root.
-func through(path, root string) bool {
-	for part := path; part != "/"; part = filepath.Dir(part) {
-		real, err := filepath.EvalSymlinks(filepath.Dir(part))
-		if err == nil && rootfs.Within(real, root) {
+// leadsInto says whether a place on the way to path is in dir.
+func leadsInto(path, dir string) bool {
+	for at := range rootfs.Way(path) {
+		if rootfs.Within(at, dir) {
 			return true
 		}
 	}
-	return false
+	return rootfs.Within(filepath.Clean(path), dir)
 }

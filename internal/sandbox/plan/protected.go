@@ -155,46 +155,24 @@ func checkouts(w forage.Workspace) (list []checkout) {
 	return list
 }
 
-// Bounds of the way to a file: as many links as the kernel follows, path_resolution(7), and far
-// more folders than anybody's has.
-const (
-	maxLinks = 40
-	maxSteps = 4096
-)
-
 // deciding are the places in the tree at root that decide what is at path: the links on the way to
 // it, and where they lead.
-func deciding(root, path string) (places []string) {
-	if !filepath.IsAbs(path) {
-		return nil
-	}
-	at, links := "/", 0
-	for todo, steps := path, 0; todo != "" && steps < maxSteps; {
-		name, rest, _ := strings.Cut(todo, "/")
-		todo = rest
-		if name == "" || name == "." {
-			continue
-		}
-		steps++
-		at = filepath.Join(at, name) // ".." too: there is no link in at
-		target, err := os.Readlink(at)
-		if err != nil || links == maxLinks {
-			continue
-		}
-		links++
-		places = append(places, at)
-		todo = target + "/" + todo
-		if at = filepath.Dir(at); filepath.IsAbs(target) {
-			at = "/"
-		}
-	}
-	places = append(places, at)
-	below := places[:0]
-	for _, place := range places {
+func deciding(root, path string) (below []string) {
+	var last string
+	add := func(place string) {
 		if name, err := filepath.Rel(root, place); err == nil && filepath.IsLocal(name) && name != "." {
 			below = append(below, name)
 		}
 	}
+	if !filepath.IsAbs(path) {
+		return nil
+	}
+	for at, noLink := range rootfs.Way(path) {
+		if last = at; noLink == nil {
+			add(at)
+		}
+	}
+	add(last)
 	return below
 }
 

@@ -349,30 +349,3 @@ func (p *planner) apart(b forage.Binding) error {
 	}
 	return nil
 }
-
-// leadsInto says whether path, or a link on the way to what it names, is in dir.
-func leadsInto(path, dir string) bool {
-	const linksMax = 40 // as in Linux
-	for range linksMax {
-		if rootfs.Within(filepath.Clean(path), dir) {
-			return true
-		}
-		parent, err := filepath.EvalSymlinks(filepath.Dir(path))
-		if err != nil {
-			return false
-		}
-		path = filepath.Join(parent, filepath.Base(path))
-		if rootfs.Within(path, dir) {
-			return true
-		}
-		target, err := os.Readlink(path)
-		if err != nil {
-			return false
-		}
-		if !filepath.IsAbs(target) {
-			target = filepath.Join(parent, target)
-		}
-		path = target
-	}
-	return false
-}

@@ -3,13 +3,14 @@ package login
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"forage/internal/hostile"
 )
 
 // maxFile is how large a login file may be, in bytes.
@@ -50,24 +51,10 @@ func (f *file) load() (held tokens, raw []byte, err error) {
 	return held, raw, nil
 }
 
-// Read reads a login file, whatever is in it. What is not a regular file is not waited for. The
-// error doesn't name the file.
+// Read reads a login file, whatever is in it.
 func Read(path string) ([]byte, error) {
-	fd, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, bare(err)
-	}
-	defer fd.Close()
-	if info, err := fd.Stat(); err != nil {
-		return nil, bare(err)
-	} else if !info.Mode().IsRegular() {
-		return nil, errors.New("is not a regular file")
-	}
-	raw, err := io.ReadAll(io.LimitReader(fd, maxFile+1))
-	if err == nil && len(raw) > maxFile {
-		err = errors.New("is too large for a login")
-	}
-	return raw, bare(err)
+	raw, _, err := hostile.ReadFile(path, 0, maxFile)
+	return raw, err
 }
 
 // keep remembers tokens that could not be written, so that at least this process goes on.
@@ -88,7 +75,7 @@ type replacement struct {
 func (f *file) replace() (*replacement, error) {
 	path, err := filepath.EvalSymlinks(f.path)
 	if err != nil {
-		return nil, bare(err)
+		return nil, hostile.Bare(err)
 	}
 	var old unix.Stat_t
 	if err := unix.Stat(path, &old); err != nil {
@@ -97,11 +84,11 @@ func (f *file) replace() (*replacement, error) {
 	next := path + ".forage"
 	// Left by a process that was killed: we have the lock.
 	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, bare(err)
+		return nil, hostile.Bare(err)
 	}
 	fd, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
-		return nil, bare(err)
+		return nil, hostile.Bare(err)
 	}
 	r := &replacement{path: path, file: fd}
 	if old.Uid != uint32(os.Geteuid()) || old.Gid != uint32(os.Getegid()) {
@@ -118,7 +105,7 @@ func (f *file) replace() (*replacement, error) {
 	}
 	if err != nil {
 		r.drop()
-		return nil, bare(err)
+		return nil, hostile.Bare(err)
 	}
 	return r, nil
 }
@@ -136,11 +123,11 @@ func (r *replacement) commit(content []byte) error {
 		err = os.Rename(r.file.Name(), r.path)
 	}
 	if err != nil {
-		return bare(err)
+		return hostile.Bare(err)
 	}
 	dir, err := os.Open(filepath.Dir(r.path))
 	if err != nil {
-		return bare(err)
+		return hostile.Bare(err)
 	}
 	defer dir.Close()
 	return dir.Sync()
@@ -150,13 +137,4 @@ func (r *replacement) commit(content []byte) error {
 func (r *replacement) drop() {
 	_ = r.file.Close()           // what was written is either synced or unwanted
 	_ = os.Remove(r.file.Name()) // after a commit there is nothing
-}
-
-// bare is the reason of an error about a path that the message names already.
-func bare(err error) error {
-	var at *fs.PathError
-	if errors.As(err, &at) {
-		return at.Err
-	}
-	return err
 }

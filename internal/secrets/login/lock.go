@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"forage/internal/deadline"
+	"forage/internal/hostile"
 
 	"golang.org/x/sys/unix"
 )
@@ -31,7 +32,7 @@ const (
 func hold(ctx context.Context, file string, folders []string) (release func(), err error) {
 	dir, err := os.Open(filepath.Dir(file))
 	if err != nil {
-		return nil, bare(err)
+		return nil, hostile.Bare(err)
 	}
 	if err := deadline.Flock(ctx, dir, unix.LOCK_EX); err != nil {
 		dir.Close()
@@ -51,7 +52,7 @@ func hold(ctx context.Context, file string, folders []string) (release func(), e
 			// Makes a lock folder, in place of one that its owner has left.
 			err := os.Mkdir(path, 0o700)
 			if !errors.Is(err, fs.ErrExist) {
-				return err == nil, bare(err)
+				return err == nil, hostile.Bare(err)
 			}
 			info, err := os.Lstat(path)
 			if err == nil && time.Since(info.ModTime()) > lockStale {
