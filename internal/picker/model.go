@@ -9,6 +9,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"forage/internal/tail"
 	"forage/internal/term"
 )
 
@@ -56,7 +57,7 @@ const (
 type model struct {
 	Options
 	ctx   context.Context
-	watch *watch
+	watch *tail.Folder
 	show  func(wait bool, args ...string) tea.Cmd // runs a command on the terminal
 	do    func(args ...string) (string, error)    // runs one without it
 
@@ -84,7 +85,7 @@ func (m *model) Init() tea.Cmd {
 
 func (m *model) await() tea.Cmd {
 	return func() tea.Msg {
-		if !m.watch.wait() {
+		if !m.watch.Wait() {
 			return nil
 		}
 		return touched{}
@@ -103,7 +104,7 @@ func (m *model) ask(after time.Duration) tea.Cmd {
 	}
 	m.asking, m.again = true, false
 	return tea.Tick(max(0, after), func(time.Time) tea.Msg {
-		m.watch.arm() // first: what changes meanwhile is told
+		m.watch.Arm() // first: what changes meanwhile is told
 		rows, note, err := m.List(m.ctx)
 		return listed{rows, note, err, time.Now()}
 	})

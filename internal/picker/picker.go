@@ -15,10 +15,10 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
-	"golang.org/x/sys/unix"
 	xterm "golang.org/x/term"
 
 	"forage/internal/hostexec"
+	"forage/internal/tail"
 	"forage/internal/term"
 )
 
@@ -62,11 +62,11 @@ type Options struct {
 
 // Run shows the screen until the user leaves it, or ctx ends.
 func Run(ctx context.Context, o Options) error {
-	watch, err := newWatch(o.Folder)
+	watch, err := tail.WatchFolder(o.Folder)
 	if err != nil {
 		return err
 	}
-	defer watch.events.Close()
+	defer watch.Close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // what is still asked is not waited for
 	m := &model{Options: o, ctx: ctx, watch: watch, width: 80, height: 24}
@@ -166,32 +166,4 @@ func readLine(in io.Reader) (string, error) {
 		}
 		line = append(line, next[0])
 	}
-}
-
-// watch tells of changes in a folder (inotify(7)).
-type watch struct {
-	folder string
-	events *os.File
-}
-
-func newWatch(folder string) (*watch, error) {
-	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
-	if err != nil {
-		return nil, fmt.Errorf("watching for changes: %w", err)
-	}
-	return &watch{folder, os.NewFile(uintptr(fd), "inotify")}, nil
-}
-
-// arm watches the folder, if it is there by now.
-func (w *watch) arm() {
-	const what = unix.IN_MODIFY | unix.IN_CREATE | unix.IN_MOVE | unix.IN_DELETE | unix.IN_ONLYDIR
-	if conn, err := w.events.SyscallConn(); err == nil {
-		_ = conn.Control(func(fd uintptr) { _, _ = unix.InotifyAddWatch(int(fd), w.folder, what) })
-	}
-}
-
-// wait waits for a change; false is the end.
-func (w *watch) wait() bool {
-	_, err := w.events.Read(make([]byte, 16<<10))
-	return err == nil
 }
