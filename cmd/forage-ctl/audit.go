@@ -100,62 +100,45 @@ func runAudit(ctx context.Context, a *app, o *auditOptions, names []string) erro
 		lines := json.NewEncoder(a.out)
 		show = func(e audit.Event) error { return lines.Encode(e) }
 	}
+	if o.follow && o.lines < 0 {
+		return firstError(missing, followAll(ctx, paths, filter, show))
+	}
+	failed := []error{missing}
 	var last []audit.Event
-	if o.lines >= 0 {
-		if last, err = lastEvents(paths, filter, o.lines); err != nil {
-			missing = errors.Join(missing, err)
+	keepLast := func() {
+		slices.SortStableFunc(last, func(a, b audit.Event) int { return a.Time.Compare(b.Time) })
+		last = slices.Clone(last[max(0, len(last)-max(0, o.lines)):])
+	}
+	for _, path := range paths {
+		for event, err := range audit.EventsOf(path, filter) {
+			switch {
+			case err != nil:
+				failed = append(failed, err) // the last that it gives
+			case o.lines < 0:
+				if err := show(event); err != nil {
+					return err
+				}
+			default:
+				if last = append(last, event); len(last) > 2*o.lines+1000 {
+					keepLast()
+				}
+			}
 		}
 	}
+	keepLast()
+	missing = errors.Join(failed...)
 	if o.follow {
-		if o.lines >= 0 {
-			if filter.Since = time.Now(); len(last) > 0 {
-				filter.Since = last[0].Time
-			}
+		if filter.Since = time.Now(); len(last) > 0 {
+			filter.Since = last[0].Time
 		}
 		return firstError(missing, followAll(ctx, paths, filter, show))
 	}
-	if o.lines >= 0 {
-		for _, event := range last {
-			if err := show(event); err != nil {
-				return err
-			}
-		}
-		return missing
-	}
-	failed := []error{missing}
-	for _, path := range paths {
-		for event, err := range audit.EventsOf(path, filter) {
-			if err != nil {
-				failed = append(failed, err)
-				break
-			}
-			if err := show(event); err != nil {
-				return err
-			}
+	for _, event := range last {
+		if err := show(event); err != nil {
+			return err
 		}
 	}
-	return errors.Join(failed...)
-}
-
-// lastEvents are the last n events of several logs together.
-func lastEvents(paths []string, filter audit.Filter, n int) ([]audit.Event, error) {
-	var all []audit.Event
-	var failed []error
-	for _, path := range paths {
-		var last []audit.Event
-		for event, err := range audit.EventsOf(path, filter) {
-			if err != nil {
-				failed = append(failed, err)
-				break
-			}
-			if last = append(last, event); len(last) > 2*n+100 {
-				last = slices.Clone(last[len(last)-n:])
-			}
-		}
-		all = append(all, last...)
-	}
-	slices.SortStableFunc(all, func(a, b audit.Event) int { return a.Time.Compare(b.Time) })
-	return all[max(0, len(all)-n):], errors.Join(failed...)
+	return missing
 }
 
 // sinceValue is a time that is given as such, or as how long ago it is.
@@ -264,23 +247,29 @@ func (a *app) printEvent(e audit.Event) error {
 
 // eventText is what an event is about, and why it was decided so.
 func eventText(e audit.Event) string {
+	host := e.Host
+	if e.Port != 0 {
+		host = net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port)))
+	}
 	var words []string
-	if e.Method != "" {
-		words = append(words, oneWord(e.Method))
+	add := func(is bool, format string, args ...any) {
+		if is {
+			words = append(words, fmt.Sprintf(format, args...))
+		}
 	}
-	switch {
-	case e.Port != 0:
-		words = append(words, oneWord(net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port)))+e.Path))
-	case e.Host+e.Path != "":
-		words = append(words, oneWord(e.Host+e.Path))
-	}
-	if e.Rule != "" {
-		words = append(words, "["+e.Rule+"]")
-	}
-	if e.Reason != "" {
-		words = append(words, e.Reason)
-	}
-	words = append(words, outcome(e)...)
+	add(e.Method != "", "%s", oneWord(e.Method))
+	add(host+e.Path != "", "%s", oneWord(host+e.Path))
+	add(e.Rule != "", "[%s]", e.Rule)
+	add(e.Reason != "", "%s", e.Reason)
+	// How it ended and what it took.
+	add(e.Monitored, "(let through: monitor mode)")
+	add(e.Status != 0, "status %d", e.Status)
+	add(e.Millis != 0, "after %v", time.Duration(e.Millis)*time.Millisecond)
+	add(e.BytesIn+e.BytesOut > 0, "%d in, %d out", e.BytesIn, e.BytesOut)
+	add(e.Secret != "" && e.Kind == audit.Secret, "(secret %s)", e.Secret)
+	add(e.Secret != "" && e.Kind != audit.Secret, "with secret %s", e.Secret)
+	add(e.TokensIn+e.TokensOut > 0, "%d tokens in, %d out of %s for $%.4f",
+		e.TokensIn, e.TokensOut, cmp.Or(e.Model, "a model without a name"), e.Cost)
 	return strings.Join(words, " ")
 }
 
@@ -290,32 +279,4 @@ func oneWord(text string) string {
 		return strconv.Quote(text)
 	}
 	return text
-}
-
-// outcome is how it ended and what it took.
-func outcome(e audit.Event) []string {
-	var words []string
-	add := func(format string, args ...any) { words = append(words, fmt.Sprintf(format, args...)) }
-	if e.Monitored {
-		add("(let through: monitor mode)")
-	}
-	if e.Status != 0 {
-		add("status %d", e.Status)
-	}
-	if e.Millis != 0 {
-		add("after %v", time.Duration(e.Millis)*time.Millisecond)
-	}
-	if e.BytesIn+e.BytesOut > 0 {
-		add("%d in, %d out", e.BytesIn, e.BytesOut)
-	}
-	switch {
-	case e.Secret != "" && e.Kind == audit.Secret:
-		add("(secret %s)", e.Secret)
-	case e.Secret != "":
-		add("with secret %s", e.Secret)
-	}
-	if e.TokensIn+e.TokensOut > 0 {
-		add("%d tokens in, %d out of %s for $%.4f", e.TokensIn, e.TokensOut, cmp.Or(e.Model, "a model without a name"), e.Cost)
-	}
-	return words
 }

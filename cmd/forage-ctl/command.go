@@ -155,6 +155,13 @@ func newTable(cells ...string) table { return table{term.NewTable(cells...)} }
 
 func (t table) print(a *app) error { return t.Write(a.out) }
 
+// field adds a row of a name and what there is of it, if there is something.
+func (t table) field(name, text string) {
+	if text != "" {
+		t.Row(name, text)
+	}
+}
+
 // printer prints it later.
 func (t table) printer(a *app) func() error { return func() error { return t.print(a) } }
 

@@ -180,16 +180,12 @@ func printExplained(a *app, template string, e plan.Explained) error {
 	}
 	t := newTable("VERDICT", verdict)
 	t.Row("RULE", e.Rule)
-	if e.Reason != "" {
-		t.Row("REASON", e.Reason)
-	}
+	t.field("REASON", e.Reason)
 	if e.Push != nil {
 		t.Row("PUSH", strings.Join(e.Push.Push, " "))
 	}
 	t.Row("INTERCEPTED", intercepted)
-	if e.Secret != "" {
-		t.Row("SECRET", e.Secret)
-	}
+	t.field("SECRET", e.Secret)
 	var b strings.Builder
 	if len(e.Changes) == 0 {
 		b.WriteString("\nNo rule for this alone can change that.\n")

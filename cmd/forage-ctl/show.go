@@ -162,9 +162,7 @@ func printStatus(a *app, s sandbox.Status) error {
 			if len(s.Work) > 1 {
 				name += " " + w.Part
 			}
-			if text != "" {
-				t.Row(name, text)
-			}
+			t.field(name, text)
 		}
 		if len(s.Work) > 1 {
 			row("PART", w.Path)
@@ -187,13 +185,13 @@ func printStatus(a *app, s sandbox.Status) error {
 	t.Row("AGENT", strings.Join(s.Plan.Spec.Command, " "))
 	if s.Status == string(forage.PhaseRunning) {
 		t.Row("STATE", state(s))
+	} else if s.ExitCode != nil {
+		t.Row("EXIT STATUS", strconv.Itoa(*s.ExitCode))
 	}
 	t.Row("TMUX", s.Tmux)
 	t.Row("PORT", dash(positive(s.Port))) // those of run have none
 	t.Row("NETWORK", networkLine(s.Network))
-	if len(secrets) > 0 {
-		t.Row("SECRETS", strings.Join(secrets, " "))
-	}
+	t.field("SECRETS", strings.Join(secrets, " "))
 	t.Row("CREATED", s.CreatedAt.Format(time.RFC3339))
 	if !s.StartedAt.IsZero() {
 		t.Row("STARTED", s.StartedAt.Format(time.RFC3339))

@@ -76,7 +76,7 @@ func watchTop(ctx context.Context, a *app, service *sandbox.Service, o topOption
 	if err := a.write(screenBegin); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, a.write(screenEnd)) }()
+	defer func() { err = firstError(err, a.write(screenEnd)) }()
 	quit, restore := a.quitKey()
 	defer restore()
 	ticker := time.NewTicker(o.interval)

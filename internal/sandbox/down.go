@@ -40,61 +40,45 @@ func (s *Service) Down(ctx context.Context, name string, force bool) error {
 	if was := interrupted(""); errors.As(err, &was) {
 		return nil // it is gone, as was asked
 	}
-	if errors.Is(err, forage.ErrNotFound) {
-		return s.downOrphan(ctx, name, how, err)
-	}
-	if _, broken := errors.AsType[*store.BrokenError](err); broken {
-		if force {
-			// Removes a sandbox whose record can't be read: everything that is found by its name.
-			unlock, err := s.lock(ctx, name)
-			if err != nil {
-				return err
-			}
-			defer unlock()
-			if err := s.halt(ctx, store.Record{Name: name}); err != nil {
-				return err
-			}
-			for _, runtimeName := range s.Runtimes.Names() {
-				if err := s.destroy(ctx, name, runtimeName); err != nil {
-					return err
-				}
-			}
-			made, err := s.Work.Noted(name)
-			if err == nil {
-				err = s.Work.Remove(ctx, name, made, workspace.RemoveForced)
-			}
-			if err != nil {
-				return err
-			}
-			return s.forget(name, false)
-		}
+	_, broken := errors.AsType[*store.BrokenError](err)
+	switch {
+	case broken && !force:
 		return forage.WithHint(err, "`forage-ctl down --force "+name+"` removes it all the same; your own folders stay")
+	case broken || errors.Is(err, forage.ErrNotFound):
+		return s.downByName(ctx, name, how, err)
 	}
 	return err
 }
 
-// downOrphan removes what was made for a sandbox whose record is gone. notFound is the answer if
-// there is nothing.
-func (s *Service) downOrphan(ctx context.Context, name string, how workspace.Removal, notFound error) error {
+// downByName removes what was made for a sandbox whose record can't be read or is gone: all that is
+// found by its name. why is the answer if there is nothing.
+func (s *Service) downByName(ctx context.Context, name string, how workspace.Removal, why error) error {
 	unlock, err := s.lock(ctx, name)
 	if err != nil {
 		return err
 	}
 	defer unlock()
 	made, err := s.Work.Noted(name)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if len(made) == 0 {
-		return notFound
-	}
-	if how == workspace.RemoveSaved {
-		if err := s.Work.NothingUnsaved(ctx, name, made); err != nil {
-			return err
+	case !errors.Is(why, forage.ErrNotFound): // what runs without a record may be of another state folder
+		err = s.halt(ctx, store.Record{Name: name})
+		for _, runtimeName := range s.Runtimes.Names() {
+			if err == nil {
+				err = s.destroy(ctx, name, runtimeName)
+			}
 		}
+	case len(made) == 0:
+		return why
+	case how == workspace.RemoveSaved:
+		err = s.Work.NothingUnsaved(ctx, name, made)
 		how = workspace.RemoveChecked
 	}
-	if err := s.Work.Remove(ctx, name, made, how); err != nil {
+	if err == nil {
+		err = s.Work.Remove(ctx, name, made, how)
+	}
+	if err != nil {
 		return err
 	}
 	return s.forget(name, false) // what was kept beside the record

@@ -140,38 +140,32 @@ type collector struct {
 func (c *collector) records(ctx context.Context) error {
 	records, err := c.tellBroken() // what can't be read may stand for work: only its owner can say
 	errs := []error{err}
-	for _, record := range records {
-		if unsettled(record) != "" && !c.Alive(record.Name) {
-			errs = append(errs, c.UnlessBusy(record.Name, func() error { return c.settle(ctx, record.Name) }))
+	for _, listed := range records {
+		name := listed.Name
+		if unsettled(listed) == "" || c.Alive(name) {
+			continue
 		}
+		errs = append(errs, c.UnlessBusy(name, func() error {
+			record, err := c.Store.Load(name)
+			what := unsettled(record)
+			if err != nil || what == "" || c.Alive(name) { // it has ended in order since it was listed
+				return unlessGone(err)
+			}
+			return c.Do(name, what, func() error {
+				_, err := c.settled(ctx, name)
+				return unlessGone(err)
+			})
+		}))
 	}
 	return errors.Join(errs...)
 }
 
-// settle settles the record of a sandbox whose lock the caller holds, unless it has ended in order
-// since it was listed.
-func (c *collector) settle(ctx context.Context, name string) error {
-	if c.Alive(name) {
-		return nil
-	}
-	record, err := c.Store.Load(name)
+// unlessGone is err, unless it is that there is no such sandbox.
+func unlessGone(err error) error {
 	if errors.Is(err, forage.ErrNotFound) {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	what := unsettled(record)
-	if what == "" {
-		return nil
-	}
-	return c.Do(name, what, func() error {
-		_, err := c.settled(ctx, name)
-		if errors.Is(err, forage.ErrNotFound) {
-			return nil
-		}
-		return err
-	})
+	return err
 }
 
 // leftovers removes what is on this host of sandboxes that are not on record,

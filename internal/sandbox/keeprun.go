@@ -21,6 +21,7 @@ type ending struct {
 	lock    *supervisor.Lock
 	before  work.Baselines
 	started bool // something may have run inside
+	exit    *int // of the command
 }
 
 // endRun keeps a run as a stopped sandbox, if that was asked for or there is work in it that is
@@ -39,7 +40,7 @@ func (s *Service) endRun(ctx context.Context, record store.Record, end ending) e
 	if !kept {
 		return errors.Join(s.clear(ctx, record, unmake(record)), end.lock.Release())
 	}
-	record.Phase, record.Reason = forage.PhaseStopped, "its command ended"
+	record.Phase, record.Reason, record.ExitCode = forage.PhaseStopped, "its command ended", end.exit
 	err := errors.Join(s.Store.Save(record), end.lock.Release())
 	if err == nil {
 		s.Notify(keptNote(record))

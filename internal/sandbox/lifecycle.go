@@ -237,8 +237,8 @@ func (s *Service) launch(ctx context.Context, record store.Record) error {
 	if err := work.MakeRoom(record.Plan); err != nil { // the user may have taken it away
 		return err
 	}
-	if !record.Expires.IsZero() { // a run's result, which is a sandbox like others from now on
-		record.Expires = time.Time{}
+	if !record.Expires.IsZero() || record.ExitCode != nil { // a run's result, which is a sandbox like others from now on
+		record.Expires, record.ExitCode = time.Time{}, nil
 		if err := s.Store.Save(record); err != nil {
 			return err
 		}

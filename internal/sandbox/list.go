@@ -99,7 +99,7 @@ func (s *Service) status(ctx context.Context, record store.Record) Status {
 
 // statusNow says with ending that what record says is about to change.
 func (s *Service) statusNow(ctx context.Context, record store.Record) (status Status, ending bool) {
-	status = Status{Record: record, Status: string(record.Phase), Tmux: "none"}
+	status = Status{Record: record, Status: string(record.Phase), Tmux: "none", ExitCode: record.ExitCode}
 	if argv := record.Plan.Spec.Command; len(argv) > 0 {
 		status.Agent = path.Base(argv[0])
 	}

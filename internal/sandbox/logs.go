@@ -1,7 +1,8 @@
 package sandbox
 
 import (
-	"bytes"
+	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,7 +41,7 @@ func (s *Service) Logs(ctx context.Context, name string, opts LogOptions, w io.W
 	}
 	path := s.Places.Of(name).Log
 	if opts.Follow {
-		return s.followLog(ctx, record, path, opts, w)
+		return cmp.Or(s.followLog(ctx, record, path, opts, w), context.Cause(ctx))
 	}
 	file, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -118,40 +119,27 @@ func (s *Service) followLog(ctx context.Context, record store.Record, path strin
 }
 
 // seekLines moves file to where its last n lines begin, and returns how much there is from there
-// on.
+// on. Negative is all.
 func seekLines(file *os.File, n int) (int64, error) {
 	end, err := file.Seek(0, io.SeekEnd)
 	if err != nil || n == 0 {
 		return 0, err
 	}
-	if n < 0 {
-		_, err = file.Seek(0, io.SeekStart)
-		return end, err
-	}
-	const chunk = 64 << 10
-	buffer := make([]byte, chunk)
-	for pos, seen := end, 0; pos > 0; {
-		size := min(pos, chunk)
-		pos -= size
-		if _, err := file.ReadAt(buffer[:size], pos); err != nil {
-			return 0, err
-		}
-		for rest := buffer[:size]; ; {
-			at := bytes.LastIndexByte(rest, '\n')
-			if at < 0 {
-				break
-			}
-			if newline := pos + int64(at); newline != end-1 { // the last line's own end does not count
-				if seen++; seen == n {
-					_, err := file.Seek(newline+1, io.SeekStart)
-					return end - newline - 1, err
-				}
-			}
-			rest = rest[:at]
+	starts, at := []int64{0}, int64(0)
+	for lines := bufio.NewReaderSize(io.NewSectionReader(file, 0, end), 64<<10); n > 0 && err == nil; {
+		var piece []byte
+		piece, err = lines.ReadSlice('\n')
+		if at += int64(len(piece)); errors.Is(err, bufio.ErrBufferFull) {
+			err = nil
+		} else if err == nil && at < end {
+			starts = append(starts[max(0, len(starts)-n+1):], at)
 		}
 	}
-	_, err = file.Seek(0, io.SeekStart)
-	return end, err
+	if err != nil && !errors.Is(err, io.EOF) {
+		return 0, err
+	}
+	from, err := file.Seek(starts[0], io.SeekStart)
+	return end - from, err
 }
 
 // Bounds of what is drawn: bytes from the end of a log.

@@ -116,7 +116,9 @@ func (s *Service) Run(ctx context.Context, opts plan.Options, stdio Stdio) (exit
 	}
 	end.started = true
 	defer func() { err = errors.Join(err, sandbox.Stop()) }()
-	exit, err = s.runIn(ctx, sandbox, record, opts, stdio)
+	if exit, err = s.runIn(ctx, sandbox, record, opts, stdio); err == nil {
+		end.exit = &exit
+	}
 	s.tellRefusals(plan.Name, s.WithSets(context.WithoutCancel(ctx), plan, sandbox.Refused()))
 	return exit, err
 }

@@ -72,7 +72,7 @@ type Status struct {
 	GuestPID int    `json:"guestPid,omitempty"`
 	// Agent is the command that it was made for, AgentState what that does while the sandbox runs:
 	// working, waiting, running (it doesn't tell) or ended, with ExitCode, where that is known.
-	// What is inside can forge both.
+	// What is inside can forge both. Of a run that was kept ExitCode is its command's.
 	Agent      string `json:"agent,omitempty"`
 	AgentState string `json:"agentState,omitempty"`
 	ExitCode   *int   `json:"exitCode,omitempty"`

@@ -38,6 +38,9 @@ type Record struct {
 	// Reason says why Phase is what it is, when that needs saying ("supervisor died").
 	Reason    string    `json:"reason,omitempty"`
 	StartedAt time.Time `json:"startedAt,omitzero"`
+	// ExitCode is that of the command of a run that was kept; nil: it has been started again, or is
+	// not known.
+	ExitCode *int `json:"exitCode,omitempty"`
 	// Expires is when gc removes the result of a run; zero: never.
 	Expires time.Time   `json:"expires,omitzero"`
 	Plan    forage.Plan `json:"plan"`
