@@ -11,6 +11,7 @@ import (
 	"forage"
 	"forage/internal/sandbox"
 	"forage/internal/sandbox/plan"
+	"forage/internal/supervisor"
 	"forage/internal/term"
 )
 
@@ -33,13 +34,19 @@ func newRun(a *app) *cobra.Command {
 		if c.Flags().Changed("timeout") && o.Timeout <= 0 {
 			return usageError(c, "--timeout %s: must be more than nothing", o.Timeout)
 		}
+		if print {
+			service, err := a.forSandbox(c, &o)
+			if err = firstError(in.check(c), err); err != nil {
+				return err
+			}
+			return a.printPlan(c.Context(), service, o, func(p forage.Plan) any { return p.Spec })
+		}
+		early := supervisor.Begin(c.Context()) // it comes to life while its sandbox is planned
 		service, err := a.forSandbox(c, &o)
 		if err = firstError(in.check(c), err); err != nil {
 			return err
 		}
-		if print {
-			return a.printPlan(c.Context(), service, o, func(p forage.Plan) any { return p.Spec })
-		}
+		service.Runtimes.Early = early
 		a.status, err = service.Run(c.Context(), o, in.stdio(a))
 		return err
 	})

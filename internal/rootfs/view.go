@@ -75,6 +75,28 @@ func System(host fs.FS) (View, error) {
 	return p.view, nil
 }
 
+// once is a file system that looks at each path once: most are in the same few folders.
+type once struct {
+	fs.FS
+	seen map[string]seen
+}
+
+type seen struct {
+	info fs.FileInfo
+	err  error
+}
+
+func (o once) Lstat(name string) (fs.FileInfo, error) {
+	s, known := o.seen[name]
+	if !known {
+		s.info, s.err = fs.Lstat(o.FS, name)
+		o.seen[name] = s
+	}
+	return s.info, s.err
+}
+
+func (o once) ReadLink(name string) (string, error) { return fs.ReadLink(o.FS, name) }
+
 type planner struct {
 	host fs.FS
 	view View

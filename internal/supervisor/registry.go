@@ -1,12 +1,14 @@
 package supervisor
 
 import (
+	"context"
 	"os"
 	"strings"
 
 	"forage"
 	"forage/internal/runtime"
 	"forage/internal/runtime/bwrap"
+	"forage/internal/runtime/child"
 	"forage/internal/runtime/native"
 	"forage/internal/workspace"
 	"forage/internal/workspace/clone"
@@ -20,7 +22,17 @@ var planned = [...]string{"oci", "docker", "podman", "nspawn", "vm", "kubernetes
 
 // Runtimes makes runtimes by name, for the run-time folder Dir.
 type Runtimes struct {
-	Dir string
+	Dir   string
+	Early *child.Early // for the first sandbox of the default runtime; nil is none
+}
+
+// Begin begins a guest of the default runtime, for Runtimes.Early. It ends with ctx if no sandbox
+// took it. It is nil for root, whose sandboxes have ids that a plan chooses.
+func Begin(ctx context.Context) *child.Early {
+	if os.Geteuid() == 0 {
+		return nil
+	}
+	return native.New("", "").Begin(ctx, forage.Identity{})
 }
 
 // Names are the runtimes of this version, best first.
@@ -33,7 +45,9 @@ func (r Runtimes) Default() string { return native.Name }
 func (r Runtimes) New(name string) (runtime.Runtime, error) {
 	switch name {
 	case native.Name:
-		return native.New(r.Dir, ""), nil
+		rt := native.New(r.Dir, "")
+		rt.Take(r.Early)
+		return rt, nil
 	case bwrap.Name:
 		return bwrap.New(r.Dir, ""), nil
 	}

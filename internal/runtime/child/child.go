@@ -65,8 +65,8 @@ type Config struct {
 
 // Runtime is a runtime of this kernel.
 type Runtime struct {
-	config   Config
-	prepared chan waiting // see Prepare; closed once it was taken
+	config Config
+	early  *Early // for the next Start
 }
 
 var _ runtime.Runtime = (*Runtime)(nil)

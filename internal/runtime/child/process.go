@@ -160,15 +160,16 @@ func (p *process) find(c Command, info io.Reader) error {
 	return fmt.Errorf("%s has ended", c.Argv[0])
 }
 
-func (p *process) start(c Command, files []uintptr) error {
+func (p *process) start(c Command, files []uintptr) (err error) {
 	attr := &c.Attr
-	attr.Setsid, attr.Pdeathsig, attr.PidFD = true, syscall.SIGKILL, &p.pidfd
-	pid, _, err := syscall.StartProcess(c.Path, c.Argv, &syscall.ProcAttr{Env: guestEnv, Files: files, Sys: attr})
-	if err != nil {
-		return err
+	if attr.Cloneflags&unix.CLONE_NEWUSER != 0 && attr.UidMappings == nil {
+		p.pid, p.pidfd, err = vfork(c, files)
+	} else {
+		attr.Setsid, attr.Pdeathsig, attr.PidFD = true, syscall.SIGKILL, &p.pidfd
+		p.pid, _, err = syscall.StartProcess(c.Path, c.Argv, &syscall.ProcAttr{Env: guestEnv, Files: files, Sys: attr})
 	}
-	p.child, p.pid = pid, pid
-	return nil
+	p.child = p.pid
+	return err
 }
 
 // reap waits for the end of the process.

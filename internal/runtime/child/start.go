@@ -70,33 +70,48 @@ func (w waiting) end() {
 	}
 }
 
-// Prepare begins a guest for the next Start, with the same identity. It takes a while until it can
-// be told something. If it was not told until ctx ends, it ends too.
-func (r *Runtime) Prepare(ctx context.Context, who forage.Identity) {
-	prepared := make(chan waiting, 1)
-	r.prepared = prepared
-	go func() { prepared <- r.launch(who) }()
+// Early is a guest that was begun before it is known what it will show: Start is quicker with it.
+type Early struct {
+	guest chan waiting // closed once it was taken
+}
+
+// Begin begins a guest. It takes a while until it can be told something. If it was not told until
+// ctx ends, it ends too.
+func (r *Runtime) Begin(ctx context.Context, who forage.Identity) *Early {
+	e := &Early{make(chan waiting, 1)}
+	go func() { e.guest <- r.launch(who) }()
 	context.AfterFunc(ctx, func() {
-		w, left := <-prepared
-		if left {
-			close(prepared)
+		if w, left := <-e.guest; left {
+			close(e.guest)
 			w.end()
 		}
 	})
+	return e
 }
 
-// waiting returns the guest that was prepared, or a new one.
+// Take has the next Start use a guest that was begun by a runtime of the same kind.
+func (r *Runtime) Take(e *Early) { r.early = e }
+
+// Prepare begins a guest for the next Start, unless there is one.
+func (r *Runtime) Prepare(ctx context.Context, who forage.Identity) {
+	if r.early == nil {
+		r.early = r.Begin(ctx, who)
+	}
+}
+
+// waiting returns the guest that was begun, or a new one.
 func (r *Runtime) waiting(ctx context.Context, who forage.Identity) (waiting, error) {
-	if r.prepared == nil {
+	if r.early == nil {
 		w := r.launch(who)
 		return w, w.err
 	}
-	w, left := <-r.prepared
+	early := r.early
+	r.early = nil
+	w, left := <-early.guest
 	if !left {
 		return w, context.Cause(ctx)
 	}
-	close(r.prepared)
-	r.prepared = nil
+	close(early.guest)
 	return w, w.err
 }
 

@@ -3,13 +3,18 @@ package child
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"forage"
 	"forage/internal/control"
+	"forage/internal/nofile"
 	"forage/internal/rootfs"
 	"forage/internal/runtime"
 	"forage/internal/unixsock"
@@ -125,4 +130,19 @@ func answer(t testing.TB, i *instance) outcome {
 // local is the runtime whose guests this process clones.
 func local(dir string) *Runtime {
 	return New(Config{Name: "native", Namespaces: Clone{}, Dir: dir})
+}
+
+// TestOpenFiles: Go's runtime raises the soft limit of each process of ours, for itself alone.
+func TestOpenFiles(t *testing.T) {
+	wantOut(t, inside(t, baseSpec(t, makeTree(t)), "ulimit -Sn; ulimit -Hn"), fmt.Sprintf("%d\n%d", nofile.Inherited().Soft, nofile.Inherited().Hard))
+}
+
+func TestNoProgram(t *testing.T) {
+	c, err := Clone{}.Command("/there/is/none", Argument, trialIdentity())
+	must(t, err)
+	for range 3 {
+		if _, _, err := vfork(c, []uintptr{0, 1, 2}); !errors.Is(err, unix.ENOENT) {
+			t.Errorf("executing what is not there: %v", err)
+		}
+	}
 }
