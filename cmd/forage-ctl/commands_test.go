@@ -9,14 +9,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"forage/internal/term"
+	"forage/internal/testdir"
 )
 
 // pages calls f with every command that users see.
 func pages(t *testing.T, f func(t *testing.T, c *cobra.Command)) {
 	root, err := (&app{}).tree([]string{"help"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	var visit func(*cobra.Command)
 	visit = func(c *cobra.Command) {
 		if c.HasParent() && !c.Hidden {
@@ -88,13 +87,9 @@ func TestExamplesParse(t *testing.T) {
 				args, _, _ = strings.Cut(args, end)
 			}
 			root, err := (&app{}).tree([]string{"help"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testdir.Must(t, err)
 			fresh, _, err := root.Find(strings.Fields(commandName(c)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testdir.Must(t, err)
 			if err := fresh.ParseFlags(strings.Fields(args)); err != nil {
 				t.Errorf("%s: %v", line, err)
 			}
@@ -110,9 +105,7 @@ func TestShellWords(t *testing.T) {
 	} {
 		script := `for arg in ` + term.ShellWords(argv) + `; do printf '%s\0' "$arg"; done`
 		out, err := exec.Command("sh", "-c", script).Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, err)
 		if got, want := string(out), strings.Join(argv, "\x00")+"\x00"; got != want {
 			t.Errorf("%q came back as %q", want, got)
 		}

@@ -8,15 +8,15 @@ import (
 	"testing"
 
 	"github.com/creack/pty"
+
+	"forage/internal/testdir"
 )
 
 // What takes long is said on a terminal. Nothing of that stays, and notes have lines of their own.
 // What is over at once, and what is no terminal, shows nothing.
 func TestProgress(t *testing.T) {
 	master, slave, err := pty.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	defer master.Close()
 	var mu sync.Mutex
 	var shown bytes.Buffer

@@ -103,14 +103,10 @@ func publicCopy(t *testing.T) string {
 		base = "/tmp" // root's is closed to others
 	}
 	dir, err := os.MkdirTemp(base, "forage-scripts")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	check(t, os.Chmod(dir, 0o755))
 	check(t, os.CopyFS(filepath.Join(dir, "testdata"), os.DirFS("testdata")))
 	check(t, os.CopyFS(filepath.Join(dir, "docs"), os.DirFS(docsDir+"/docs")))
@@ -125,9 +121,7 @@ func publicCopy(t *testing.T) string {
 
 func check(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 }
 
 func copyFile(from, to string) error {
@@ -174,9 +168,7 @@ func startScript(t *testing.T, dir, file string, who caller) {
 
 // runScript runs one script here and fails when it leaves anything behind.
 func runScript(t *testing.T, file string) {
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 	unix.Umask(0o022)
 	// Scripts interrupt what they start, also where the tests run with signals ignored, as under
 	// nohup(1). What is handled here is not ignored there (execve(2)).

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"forage/internal/testdir"
 	"forage/internal/testgit"
 )
 
@@ -71,9 +72,7 @@ func TestGit(t *testing.T) {
 	mainBefore, otherBefore := app.Git("rev-parse", "main"), other.Refs()
 	addr, caFile := serveTLS(t, gitHost, server)
 	tokenFile := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(tokenFile, []byte(token+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.WriteFile(tokenFile, []byte(token+"\n"), 0o600))
 	forage := newProgram(t, fmt.Sprintf(`
 [network]
 resolve = { "%[1]s:443" = %[2]q }

@@ -15,6 +15,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"forage/internal/testdir"
 )
 
 // serveTLS serves handler over HTTPS on a free loopback port, under a certificate for
@@ -44,9 +46,7 @@ func newAuthority(t *testing.T) *authority {
 		KeyUsage:              x509.KeyUsageCertSign,
 	}, nil, nil)
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
-	if err := os.WriteFile(a.file, text, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.WriteFile(a.file, text, 0o644))
 	return a
 }
 
@@ -72,9 +72,7 @@ func (a *authority) serve(name string, handler http.Handler) (addr string) {
 func certificate(t *testing.T, template, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	template.SerialNumber = big.NewInt(time.Now().UnixNano())
 	template.NotBefore = time.Now().Add(-time.Minute)
 	template.NotAfter = time.Now().Add(time.Hour)
@@ -82,12 +80,8 @@ func certificate(t *testing.T, template, parent *x509.Certificate, parentKey *ec
 		parent, parentKey = template, key
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, parentKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	return cert, key
 }

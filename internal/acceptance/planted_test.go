@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"forage/internal/testdir"
 )
 
 // plant puts a secret into all places that a search looks at, each in another form. The secrets
@@ -70,13 +72,9 @@ func TestSearchFindsPlanted(t *testing.T) {
 	} {
 		path := filepath.Join(filepath.Dir(forage.stateDir), file)
 		out, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, err)
 		fmt.Fprintln(out, secrets[name])
-		if err := out.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, out.Close())
 	}
 
 	s := newSearch(secrets)
@@ -103,9 +101,7 @@ var numbered = regexp.MustCompile(`/proc/[0-9]+/`)
 
 func write(t *testing.T, path, content string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.WriteFile(path, []byte(content), 0o600))
 }
 
 // wait waits for a condition, as long as run does.
@@ -128,9 +124,7 @@ func TestSecretsAsRoot(t *testing.T) {
 		t.Skip("needs root")
 	}
 	project, key := t.TempDir(), random(60)
-	if err := os.Chown(project, 1000, 1000); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.Chown(project, 1000, 1000))
 	w := newWorld(t)
 	asked := make(chan string, 1)
 	w.serve("api.example.com", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

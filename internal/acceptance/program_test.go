@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"forage/internal/audit"
+	"forage/internal/testdir"
 )
 
 // patience bounds every wait for something that has to happen, a real agent's whole task too.
@@ -47,18 +48,12 @@ func newProgramOfAnybody(t *testing.T, config, extraPath string, extraEnv ...str
 	dir := t.TempDir()
 	p := &program{t: t, stateDir: filepath.Join(dir, "state")}
 	configFile := filepath.Join(dir, "config.toml")
-	if err := os.WriteFile(configFile, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.WriteFile(configFile, []byte(config), 0o600))
 	runtimeDir := filepath.Join(dir, "run")
-	if err := os.Mkdir(runtimeDir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.Mkdir(runtimeDir, 0o700))
 	p.runtimeDir = runtimeDir
 	p.home = filepath.Join(dir, "home")
-	if err := os.Mkdir(p.home, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.Mkdir(p.home, 0o700))
 	write(t, filepath.Join(p.home, ".profile"), "# of the host\n")
 	p.env = append([]string{
 		"HOME=" + p.home,
@@ -134,18 +129,14 @@ func newProject(t *testing.T) (dir, greeting string) {
 	t.Helper()
 	dir = t.TempDir()
 	greeting = filepath.Join(dir, "greeting.txt")
-	if err := os.WriteFile(greeting, []byte("hello before\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.WriteFile(greeting, []byte("hello before\n"), 0o644))
 	return dir, greeting
 }
 
 func checkFile(t *testing.T, path, want string) {
 	t.Helper()
 	got, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	if string(got) != want {
 		t.Errorf("%s holds %q, want %q", filepath.Base(path), got, want)
 	}

@@ -18,6 +18,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"forage/internal/testdir"
 )
 
 // A search looks for secrets byte by byte in all that a sandbox has, from
@@ -269,13 +271,9 @@ func (s *search) check(t *testing.T) {
 func inside(t *testing.T, project string) []int {
 	t.Helper()
 	dirs, err := filepath.Glob("/proc/[0-9]*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	want, err := os.Stat(project)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	found := map[int]bool{}
 	for _, dir := range dirs {
 		work, err := os.Stat(dir + "/root/workspace")
@@ -283,9 +281,7 @@ func inside(t *testing.T, project string) []int {
 			continue
 		}
 		pid, err := strconv.Atoi(filepath.Base(dir))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, err)
 		found[pid] = true
 		for at := pid; ; { // up to what is outside
 			status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", at))

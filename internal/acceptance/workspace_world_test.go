@@ -36,9 +36,7 @@ func newHost(t *testing.T) *host {
 	h := &host{User: workspacetest.NewUser(t), base: base, state: filepath.Join(base, "state"), canary: filepath.Join(base, "canary")}
 	h.repo = filepath.Join(base, "src", "repo")
 	for _, dir := range []string{h.canary, filepath.Dir(h.repo), filepath.Join(base, "run")} {
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, os.Mkdir(dir, 0o700))
 	}
 	ports := testdir.Ports(t, boxPorts)
 	h.Write(base, "config.toml", fmt.Sprintf("portRange = { from = %d, to = %d }\n[templates.box]\nnetwork = \"none\"\n", ports, ports+boxPorts-1))

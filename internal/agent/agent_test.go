@@ -8,6 +8,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 
 	"forage"
+	"forage/internal/testdir"
 )
 
 // TestSettings: every agent's settings are well-formed, and have what is denied with skipAll too.
@@ -54,9 +55,7 @@ func TestSettings(t *testing.T) {
 // TestDeniedLast: of opencode's rules the last one that fits counts.
 func TestDeniedLast(t *testing.T) {
 	text, err := json.Marshal(opencodeRules(forage.Permissions{SkipAll: true, Allow: []string{"bash(rm foo)"}, Deny: []string{"bash(rm *)", "webfetch"}}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	if want := `{"*":"allow","bash":{"*":"allow","rm foo":"allow","rm *":"deny"},"webfetch":{"*":"allow","*":"deny"}}`; string(text) != want {
 		t.Errorf("%s, want %s", text, want)
 	}

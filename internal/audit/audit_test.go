@@ -16,14 +16,14 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"forage/internal/testdir"
 )
 
 func openLog(t *testing.T, path string) *Log {
 	t.Helper()
 	l, err := Open(path, "box")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	t.Cleanup(func() { l.Close() })
 	return l
 }
@@ -35,9 +35,7 @@ func record(t *testing.T, l *Log, hosts ...string) {
 		if strings.HasPrefix(host, "no") {
 			verdict = "deny"
 		}
-		if err := l.Record(Event{Kind: Connect, Verdict: verdict, Host: host, Port: 443}); err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, l.Record(Event{Kind: Connect, Verdict: verdict, Host: host, Port: 443}))
 	}
 }
 
@@ -45,9 +43,7 @@ func hostsOf(t *testing.T, path string, filter Filter) []string {
 	t.Helper()
 	var hosts []string
 	for e, err := range EventsOf(path, filter) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, err)
 		hosts = append(hosts, e.Host)
 	}
 	return hosts
@@ -59,9 +55,7 @@ func TestLogContinuesItsChain(t *testing.T) {
 	path := newPath(t)
 	l := openLog(t, path)
 	record(t, l, "a", "b")
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, l.Close())
 	l = openLog(t, path)
 	record(t, l, "no-c")
 	if n, err := VerifyFile(path); n != 3 || err != nil {
@@ -100,9 +94,7 @@ func TestLogIsHeldByOne(t *testing.T) {
 func TestOpenFollowsNoLink(t *testing.T) {
 	path := newPath(t)
 	target := filepath.Join(t.TempDir(), "target")
-	if err := os.Symlink(target, path); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.Symlink(target, path))
 	if _, err := Open(path, "box"); !errors.Is(err, syscall.ELOOP) {
 		t.Errorf("opened through a link: %v", err)
 	}
@@ -115,9 +107,7 @@ func TestHostileText(t *testing.T) {
 	long := strings.Repeat("é", 4000)
 	e := Event{Kind: HTTP, Verdict: "deny", Host: "a\nb\r\x00\x1b[31m\u202e\u009b\x7f😀", Method: long, Path: "/\"},{\"seq\":9" + long, Rule: long, Reason: "\xff\xfe" + long,
 		Secret: "\x1b[2J" + long, Model: "\"}\n{\"seq\":2,\"verdict\":\"allow\"}" + long}
-	if err := l.Record(e); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, l.Record(e))
 	record(t, l, "after")
 	text, _ := os.ReadFile(path)
 	lines := bytes.Split(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"))
@@ -130,9 +120,7 @@ func TestHostileText(t *testing.T) {
 		}
 	}
 	var got Event
-	if err := json.Unmarshal(lines[0], &got); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, json.Unmarshal(lines[0], &got))
 	if got.Host != e.Host || len(got.Path) > maxPath || !strings.HasSuffix(got.Path, "...") || len(got.Method) > maxMethod || got.Sandbox != "box" {
 		t.Errorf("%+v", got)
 	}
@@ -145,19 +133,13 @@ func TestVerifyFindsTampering(t *testing.T) {
 	path := newPath(t)
 	record(t, openLog(t, path), "one", "two", "three", "four", "five")
 	intact, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	lines := func() []string { return strings.SplitAfter(strings.TrimSuffix(string(intact), "\n")+"\n", "\n")[:5] }
 	forged := func(i int, old, replacement string) string { // with a hash of its own that is right
 		var e Event
-		if err := json.Unmarshal([]byte(strings.Replace(lines()[i], old, replacement, 1)), &e); err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, json.Unmarshal([]byte(strings.Replace(lines()[i], old, replacement, 1)), &e))
 		line, err := appendLine(nil, &e)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, err)
 		return string(line) + "\n"
 	}
 	tests := []struct {
@@ -187,9 +169,7 @@ func TestVerifyFindsTampering(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			copied := newPath(t)
 			head, _ := os.ReadFile(HeadPath(path))
-			if err := errors.Join(os.WriteFile(copied, []byte(strings.Join(tt.text(lines()), "")), 0o600), os.WriteFile(HeadPath(copied), head, 0o600)); err != nil {
-				t.Fatal(err)
-			}
+			testdir.Must(t, errors.Join(os.WriteFile(copied, []byte(strings.Join(tt.text(lines()), "")), 0o600), os.WriteFile(HeadPath(copied), head, 0o600)))
 			_, err := VerifyFile(copied)
 			var broken *BrokenError
 			if !errors.As(err, &broken) || broken.Line != tt.line {
@@ -200,9 +180,7 @@ func TestVerifyFindsTampering(t *testing.T) {
 	if n, err := VerifyFile(path); n != 5 || err != nil {
 		t.Errorf("intact: %d, %v", n, err)
 	}
-	if err := os.Remove(HeadPath(path)); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.Remove(HeadPath(path)))
 	if _, err := VerifyFile(path); err == nil {
 		t.Error("a missing head file is not told")
 	}
@@ -233,9 +211,7 @@ func TestTornLine(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testdir.Must(t, err)
 			defer l.Close()
 			record(t, l, "c")
 			if n, err := VerifyFile(path); n != 3 || err != nil {
@@ -252,9 +228,7 @@ func appendTo(t *testing.T, path, text string) {
 		_, err = f.WriteString(text)
 		err = errors.Join(err, f.Close())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 }
 
 // A log that was cut stays broken, however long it is continued.
@@ -265,9 +239,7 @@ func TestCutLogStaysBroken(t *testing.T) {
 	l.Close()
 	text, _ := os.ReadFile(path)
 	first := bytes.IndexByte(text, '\n') + 1
-	if err := os.Truncate(path, int64(first)); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.Truncate(path, int64(first)))
 	record(t, openLog(t, path), "d")
 	var broken *BrokenError
 	if _, err := VerifyFile(path); !errors.As(err, &broken) || broken.Line != 2 {
@@ -287,9 +259,7 @@ func TestFullDisk(t *testing.T) {
 	l.limit = maxSize
 	intact := l.file
 	full, err := os.OpenFile("/dev/full", os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	defer full.Close()
 	l.file = full
 	if err := l.Record(Event{Kind: Connect, Host: "c"}); !errors.Is(err, syscall.ENOSPC) {
@@ -337,23 +307,17 @@ func TestFollow(t *testing.T) {
 	record(t, l, "c", "no-d")
 	expect("no-d")
 	// Cut, and begun anew.
-	if err := os.Truncate(path, 0); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.Truncate(path, 0))
 	l.size, l.last = 0, head{}
 	record(t, l, "no-e")
 	expect("no-e")
 	// Replaced by another file.
 	other := newPath(t)
 	record(t, openLog(t, other), "no-f")
-	if err := os.Rename(other, path); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.Rename(other, path))
 	expect("no-f")
 	// Removed.
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.Remove(path))
 	if err := <-done; err != nil {
 		t.Errorf("the log was removed: %v", err)
 	}
@@ -421,9 +385,7 @@ func FuzzLines(f *testing.F) {
 			}
 		}
 		got, err := decode(line)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, err)
 		want := e
 		want.Sandbox, want.Path, want.Reason = got.Sandbox, got.Path, got.Reason
 		if text := []rune(text); string(text) != got.Path {
@@ -445,9 +407,7 @@ func TestFlood(t *testing.T) {
 	l.pace.ReserveN(at, 0)
 	start := at
 	for l.size < 2<<20 {
-		if err := l.Record(Event{Kind: HTTP, Verdict: "allow", Host: "flood.test", Path: "/" + strings.Repeat("x", 1000)}); err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, l.Record(Event{Kind: HTTP, Verdict: "allow", Host: "flood.test", Path: "/" + strings.Repeat("x", 1000)}))
 	}
 	if took, least := at.Sub(start), time.Duration(l.size-11_000)*time.Second/pacePerSecond; took < least {
 		t.Errorf("%d bytes took %v, less than %v", l.size, took, least)

@@ -12,6 +12,7 @@ import (
 
 	"forage"
 	"forage/internal/config"
+	"forage/internal/testdir"
 )
 
 const (
@@ -23,12 +24,8 @@ const (
 func write(t *testing.T, dir, name, text string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	testdir.Must(t, os.WriteFile(path, []byte(text), 0o644))
 	return path
 }
 
@@ -45,9 +42,7 @@ func load(t *testing.T, name, text string) (*config.Config, error) {
 func mustLoad(t *testing.T, text string) *config.Config {
 	t.Helper()
 	c, err := load(t, "config.toml", text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	return c
 }
 
@@ -143,9 +138,7 @@ agents.claude.command = ["claude", "--verbose"]
 		},
 	}
 	c, err := config.Load(env)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	claude := c.Templates["claude"]
 	got := []any{
 		c.Files, c.PortRange, c.SSHListen, claude.Env["A"], claude.Env["B"], claude.Limits.TasksMax,
@@ -195,9 +188,7 @@ func TestFilesThatAreNotRead(t *testing.T) {
 	write(t, dir, "both/config.toml", "")
 	write(t, dir, "both/config.json", "{}")
 	world := write(t, dir, "world.toml", "")
-	if err := os.Chmod(world, 0o666); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.Chmod(world, 0o666))
 	for name, test := range map[string]struct {
 		env  config.Env
 		want string
@@ -319,9 +310,7 @@ agents.claude.hostConfigDir = "~/.claude"
 `)
 	for name, show := range map[string]func() ([]byte, error){"config.toml": c.TOML, "config.json": c.JSON} {
 		text, err := show()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, err)
 		again, err := load(t, name, string(text))
 		if err != nil {
 			t.Fatalf("%v in:\n%s", err, text)
@@ -364,9 +353,7 @@ func TestInit(t *testing.T) {
 	if _, err := config.Init(env); !errors.Is(err, forage.ErrRefused) {
 		t.Errorf("a second time: %v", err)
 	}
-	if err := os.Rename(path, filepath.Join(filepath.Dir(path), "config.json")); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.Rename(path, filepath.Join(filepath.Dir(path), "config.json")))
 	if _, err := config.Init(env); !errors.Is(err, forage.ErrRefused) {
 		t.Errorf("beside a JSON file: %v", err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"forage"
 	"forage/internal/config"
+	"forage/internal/testdir"
 )
 
 func TestCheckMount(t *testing.T) {
@@ -52,18 +53,12 @@ func TestCheckMount(t *testing.T) {
 func TestCheckMountThroughLinks(t *testing.T) {
 	dir := t.TempDir()
 	real := filepath.Join(dir, "real [1]", "home")
-	if err := os.MkdirAll(filepath.Join(real, "secret"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.MkdirAll(filepath.Join(real, "secret"), 0o755))
 	link := filepath.Join(dir, "link")
-	if err := os.Symlink(real, link); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.Symlink(real, link))
 	file := write(t, dir, "config.toml", fmt.Sprintf("[forbid]\nmounts = ['~/.ssh', '%s/secret/*/deep']", link))
 	c, err := config.Load(config.Env{UID: testUID, Home: link, SystemDir: dir + "/none", File: file})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	for _, path := range []string{real + "/.ssh", link + "/.ssh", real + "/secret/a/deep", link + "/secret/a/deep"} {
 		if c.Forbid.CheckMount(path) == nil {
 			t.Errorf("%s is not denied", path)
@@ -77,12 +72,8 @@ func TestCheckMountThroughLinks(t *testing.T) {
 // TestCheckMountThroughManyLinks: more of them than are followed at once.
 func TestCheckMountThroughManyLinks(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(dir, filepath.Join(dir, "link")); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
+	testdir.Must(t, os.Symlink(dir, filepath.Join(dir, "link")))
 	c := mustLoad(t, fmt.Sprintf("[forbid]\nmounts = ['%s/secret']", dir+strings.Repeat("/link", 300)))
 	if c.Forbid.CheckMount(dir+"/secret") == nil {
 		t.Error("not denied")

@@ -14,6 +14,7 @@ import (
 	"forage"
 	"forage/internal/config"
 	"forage/internal/policy"
+	"forage/internal/testdir"
 )
 
 func loadProject(t *testing.T, text string) (config.Project, error) {
@@ -64,9 +65,7 @@ func TestTighten(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			project, err := loadProject(t, test.text)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testdir.Must(t, err)
 			got, err := config.Tighten(base(), project)
 			if test.change == nil {
 				if !errors.Is(err, forage.ErrDenied) {
@@ -87,9 +86,7 @@ func TestTighten(t *testing.T) {
 func TestTightenProtect(t *testing.T) {
 	for text, want := range map[string]bool{"": true, "protect = false": true, "protect = true": false} {
 		project, err := loadProject(t, text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, err)
 		got, err := config.Tighten(forage.Template{Unprotected: true}, project)
 		if err != nil || got.Unprotected != want {
 			t.Errorf("%q: unprotected is %v, %v", text, got.Unprotected, err)
@@ -106,9 +103,7 @@ func TestTightenHome(t *testing.T) {
 		{"", false, false}, {"home = 'ephemeral'", false, true}, {"home = 'kept'", true, true},
 	} {
 		project, err := loadProject(t, tc.text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, err)
 		got, err := config.Tighten(forage.Template{EphemeralHome: tc.template}, project)
 		if err != nil || got.EphemeralHome != tc.want {
 			t.Errorf("%q: ephemeral is %v, %v", tc.text, got.EphemeralHome, err)
@@ -122,9 +117,7 @@ func TestTightenHome(t *testing.T) {
 func TestTightenFullNetwork(t *testing.T) {
 	full := forage.Template{Name: "full", Network: forage.Network{Mode: forage.NetworkFull}}
 	project, err := loadProject(t, "allowedHosts = ['a.example', '*.b.example:443']")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	got, err := config.Tighten(full, project)
 	want := forage.Network{Mode: forage.NetworkRestricted, Allow: []string{"a.example", "*.b.example:443"}}
 	if diff := cmp.Diff(want, got.Network); err != nil || diff != "" {
@@ -133,9 +126,7 @@ func TestTightenFullNetwork(t *testing.T) {
 	// Full is everything public: nothing that is private may come in by name.
 	for _, host := range []string{"a.example:443", "10.0.0.1:80", "host.forage.internal:80"} {
 		project, err := loadProject(t, "allowedHosts = ['"+host+"']")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, err)
 		if _, err := config.Tighten(full, project); !errors.Is(err, forage.ErrDenied) {
 			t.Errorf("%s: %v", host, err)
 		}
@@ -168,9 +159,7 @@ func TestTightenRefusesMore(t *testing.T) {
 	none := base()
 	none.Network.Mode = forage.NetworkNone
 	project, err := loadProject(t, "allowedHosts = ['a.example']")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	if _, err := config.Tighten(none, project); !errors.Is(err, forage.ErrDenied) {
 		t.Errorf("hosts where there is no network: %v", err)
 	}
@@ -194,9 +183,7 @@ func TestTightenBesideRules(t *testing.T) {
 		"x.api.example.com": "is not among the hosts",
 	} {
 		project, err := loadProject(t, "allowedHosts = ['"+text+"']")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, err)
 		_, err = config.Tighten(template, project)
 		if want == "" && err != nil || want != "" && (forage.ExitCode(err) != 8 || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", text, err, want)
@@ -211,9 +198,7 @@ func TestTightenBesideSet(t *testing.T) {
 	}}
 	for text, want := range map[string]int{"'*.example'": 0, "'a.example'": 8, "": 0} {
 		project, err := loadProject(t, "allowedHosts = ["+text+"]")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, err)
 		if _, err = config.Tighten(template, project); forage.ExitCode(err) != want {
 			t.Errorf("%s: %v, want %d", text, err, want)
 		}
@@ -247,9 +232,7 @@ func TestTightenExposesNoRule(t *testing.T) {
 			Sets: map[string][]string{"@team": {"a.example:443"}},
 		}}
 		project, err := loadProject(t, "allowedHosts = ["+test.kept+"]")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, err)
 		after, err := config.Tighten(template, project)
 		if test.refused {
 			if forage.ExitCode(err) != 8 || !strings.Contains(err.Error(), ":1: allowedHosts: without "+test.allowed+" the rule for ") {
@@ -273,9 +256,7 @@ func TestTightenExposesNoRule(t *testing.T) {
 func decide(t *testing.T, n forage.Network, r policy.Request) policy.Decision {
 	t.Helper()
 	p, err := policy.Compile(n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	return policy.Decide(p, r)
 }
 
@@ -312,9 +293,7 @@ func TestProjectKeys(t *testing.T) {
 
 func TestProjectForbids(t *testing.T) {
 	project, err := loadProject(t, "network = 'none'\n[forbid]\nflags = ['mount']\nmounts = ['~/.ssh']\nruntimes = ['docker']")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	forbid := mustLoad(t, "[forbid]\nflags = ['env']").Forbid.And(project.Forbid)
 	for what, err := range map[string]error{
 		"the user's":     forbid.CheckFlag("env"),
@@ -363,9 +342,7 @@ func TestHostileProjectFiles(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			if err := test.plant(filepath.Join(dir, config.ProjectFile)); err != nil {
-				t.Fatal(err)
-			}
+			testdir.Must(t, test.plant(filepath.Join(dir, config.ProjectFile)))
 			done := make(chan error, 1)
 			go func() { _, err := config.LoadProject(dir); done <- err }()
 			select {

@@ -8,6 +8,7 @@ import (
 
 	"forage"
 	"forage/internal/config"
+	"forage/internal/testdir"
 )
 
 const proxyText = `
@@ -31,9 +32,7 @@ peerUid = 1000
 
 func TestProxy(t *testing.T) {
 	c, err := load(t, "config.toml", proxyText)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	dir := filepath.Dir(c.Files[0])
 	uid := 1000
 	want := &config.Proxy{
@@ -54,13 +53,9 @@ func TestProxy(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	shown, err := c.TOML()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	again, err := load(t, "config.toml", string(shown))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	if diff := cmp.Diff(c.Proxy, again.Proxy); diff != "" {
 		t.Errorf("what is shown says something else (-want +got):\n%s", diff)
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"forage/internal/testdir"
 )
 
 // switchedOn is the reference file with every setting that it shows.
@@ -21,26 +23,18 @@ func loadText(t *testing.T, text string) *Config {
 	t.Helper()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "config.toml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.WriteFile(path, []byte(text), 0o600))
 	c, err := Load(Env{UID: 1000, Home: "/home/user", SystemDir: dir + "/none", File: path})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	return c
 }
 
 func TestReferenceChangesNothing(t *testing.T) {
 	got, want := loadText(t, reference), loadText(t, "")
 	gotText, err := got.TOML()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	wantText, err := want.TOML()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	if diff := cmp.Diff(string(wantText), string(gotText)); diff != "" {
 		t.Errorf("the reference file is not all comments (-default +reference):\n%s", diff)
 	}
@@ -51,9 +45,7 @@ func TestReferenceShowsEveryKey(t *testing.T) {
 	loadText(t, switchedOn())
 	var p problems
 	said, _ := read(file{"reference.toml", []byte(switchedOn())}, &p)
-	if err := p.err(); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, p.err())
 	eachKey(t, reflect.TypeFor[rawFile](), []any{said.values}, "")
 }
 

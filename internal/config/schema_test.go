@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/invopop/jsonschema"
+
+	"forage/internal/testdir"
 )
 
 var update = flag.Bool("update", false, "write schema.json")
@@ -31,9 +33,7 @@ func generateSchema(t *testing.T) string {
 	s.ID = ""
 	s.Title = "Firefly Forage configuration"
 	data, err := json.MarshalIndent(s, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	return string(data) + "\n"
 }
 
@@ -42,9 +42,7 @@ func generateSchema(t *testing.T) string {
 func comments(t *testing.T) map[string]string {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), "raw.go", nil, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	found := map[string]string{}
 	for _, decl := range parsed.Decls {
 		gen, ok := decl.(*ast.GenDecl)
@@ -65,9 +63,7 @@ func comments(t *testing.T) map[string]string {
 func TestSchemaIsFresh(t *testing.T) {
 	want := generateSchema(t)
 	if *update {
-		if err := os.WriteFile("schema.json", []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, os.WriteFile("schema.json", []byte(want), 0o644))
 		return
 	}
 	if diff := cmp.Diff(want, Schema()); diff != "" {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"forage/internal/testdir"
 )
 
 // patience is how long anything may take that is waited for.
@@ -21,17 +23,11 @@ const patience = 2 * time.Minute
 func channel(t *testing.T) (host, guest *Conn) {
 	t.Helper()
 	h, g, err := Pair()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	host, err = New(h, FromGuest())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	guest, err = New(g, FromHost())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	t.Cleanup(func() { host.Close(); guest.Close() })
 	deadline := time.Now().Add(patience)
 	host.SetDeadline(deadline)
@@ -42,9 +38,7 @@ func channel(t *testing.T) (host, guest *Conn) {
 func openFDs(t *testing.T) int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	return len(entries)
 }
 
@@ -76,12 +70,8 @@ func TestRoundTrip(t *testing.T) {
 			sent := make(chan error, 1)
 			go func() { sent <- host.Send(tc.frame) }()
 			got, files, err := guest.Receive()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := <-sent; err != nil {
-				t.Fatal(err)
-			}
+			testdir.Must(t, err)
+			testdir.Must(t, <-sent)
 			if got.Kind != tc.frame.Kind || !bytes.Equal(got.Body, tc.frame.Body) || !bytes.Equal(got.Blob, tc.frame.Blob) {
 				t.Error("another frame arrived")
 			}
@@ -95,13 +85,9 @@ func TestRoundTrip(t *testing.T) {
 func TestEncodeDecode(t *testing.T) {
 	want := Failure{Step: "mounting /workspace", Error: "no such file", Hint: "make it"}
 	f, err := Encode(Failed, want)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	var got Failure
-	if err := f.Decode(&got); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, f.Decode(&got))
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -119,22 +105,16 @@ func TestFilesArriveInOrder(t *testing.T) {
 	var sent []*os.File
 	for range FromGuest().Files {
 		f, err := os.CreateTemp(t.TempDir(), "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, err)
 		sent = append(sent, f)
 	}
 	// A second frame right behind must not take part in the first.
 	for range 2 {
-		if err := guest.Send(Frame{Kind: Listeners, Blob: make([]byte, 30_000)}, sent...); err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, guest.Send(Frame{Kind: Listeners, Blob: make([]byte, 30_000)}, sent...))
 	}
 	for range 2 {
 		_, files, err := host.Receive()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, err)
 		if len(files) != len(sent) {
 			t.Fatalf("%d descriptors, want %d", len(files), len(sent))
 		}
@@ -175,9 +155,7 @@ func wire(f Frame) []byte {
 func rights(t *testing.T, n int) []byte {
 	t.Helper()
 	null, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	t.Cleanup(func() { unix.Close(null) })
 	fds := make([]int, n)
 	for i := range fds {
@@ -250,9 +228,7 @@ func TestHostileGuest(t *testing.T) {
 func TestStrayFilesAreClosed(t *testing.T) {
 	host, guest := raw(t)
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	defer r.Close()
 	rawW, _ := w.SyscallConn()
 	var oob []byte
@@ -355,9 +331,7 @@ func TestNewRefusesOtherFiles(t *testing.T) {
 		},
 	} {
 		f, err := open()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, err)
 		if _, err := New(f, FromGuest()); err == nil {
 			t.Error("taken over")
 		}
@@ -398,9 +372,7 @@ func FuzzReceive(f *testing.F) {
 func TestPeerDied(t *testing.T) {
 	host, guest := channel(t)
 	for range 2 {
-		if err := guest.Send(Frame{Kind: Ready}); err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, guest.Send(Frame{Kind: Ready}))
 	}
 	host.PeerDied()
 	for range 2 {

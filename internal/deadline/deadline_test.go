@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"forage/internal/testdir"
 )
 
 func TestWhatDoesNotAnswerIsNamed(t *testing.T) {
@@ -56,9 +58,7 @@ func TestKill(t *testing.T) {
 		if err == nil {
 			err = cmd.Start()
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, err)
 		if err := Kill(cmd.Process.Pid, func() (bool, error) { return ours, nil }); err != nil {
 			t.Error(err)
 		}
@@ -77,16 +77,12 @@ func TestFlock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	open := func() *os.File {
 		file, err := os.Create(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, err)
 		return file
 	}
 	held, second, third := open(), open(), open()
 	defer third.Close()
-	if err := Flock(t.Context(), held, unix.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, Flock(t.Context(), held, unix.LOCK_EX))
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(time.Millisecond, cancel)
 	if err := Flock(ctx, second, unix.LOCK_EX); !errors.Is(err, context.Canceled) {

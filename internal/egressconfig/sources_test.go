@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"forage"
+	"forage/internal/testdir"
 )
 
 func bearer(secret string, source forage.SecretSource, hosts ...string) forage.Binding {
@@ -21,9 +22,7 @@ func bearer(secret string, source forage.SecretSource, hosts ...string) forage.B
 
 func TestSources(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "key")
-	if err := os.WriteFile(file, []byte("of the file\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.WriteFile(file, []byte("of the file\n"), 0o600))
 	bindings := []forage.Binding{
 		bearer("file", forage.SecretSource{File: file}, "a.test"),
 		bearer("env", forage.SecretSource{Env: "KEY"}, "b.test"),
@@ -33,9 +32,7 @@ func TestSources(t *testing.T) {
 		t.Error(diff)
 	}
 	sources, err := Sources(t.Context(), bindings, map[string]string{"KEY": "of the caller"}, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	for name, want := range map[string]string{"file": "of the file", "env": "of the caller"} {
 		if value, err := sources[name].Get(t.Context()); err != nil || value.Reveal() != want {
 			t.Errorf("%s: %v", name, err)
@@ -68,15 +65,11 @@ func TestLoginAnswersItsSandbox(t *testing.T) {
 	var told []string
 	sources, err := Sources(t.Context(), []forage.Binding{b}, nil, func() http.RoundTripper { return http.DefaultTransport },
 		func(secret string, err error) { told = append(told, secret+": "+err.Error()) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	ask := func(url string) (*http.Response, bool) {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url,
 			bytes.NewReader([]byte(`{"grant_type":"refresh_token","refresh_token":"refresh"}`)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, err)
 		r.Header.Set("Content-Type", "application/json")
 		r.Host = "somewhere.else"
 		return sources["account"].(interface {

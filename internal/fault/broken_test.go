@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"forage/internal/testdir"
 )
 
 // smallDisk makes the state folder a filesystem of that size, which takes root.
@@ -99,9 +101,7 @@ func TestReadOnlyState(t *testing.T) {
 	if out := w.must("ps"); !strings.Contains(out, "before") {
 		t.Errorf("ps in a read-only state folder:\n%s", out)
 	}
-	if err := unix.Mount("", w.state, "", unix.MS_REMOUNT, "mode=0700,size=1m"); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, unix.Mount("", w.state, "", unix.MS_REMOUNT, "mode=0700,size=1m"))
 	w.must("down", "before")
 	w.clean()
 }
@@ -112,16 +112,12 @@ func TestCorruptedRecord(t *testing.T) {
 	w.must("up", "bad")
 	path := filepath.Join(w.state, "sandboxes", "bad.json")
 	record, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	for name, text := range map[string]string{
 		"empty": "", "cut": string(record[:len(record)/2]), "nonsense": "\x00\x1b[31m{{", "another's": strings.ReplaceAll(string(record), `"bad"`, `"good"`),
 		"newer": strings.Replace(string(record), `"version":1`, `"version":99`, 1), "a list": "[]",
 	} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, os.WriteFile(path, []byte(text), 0o600))
 		if out := w.must("ps"); !strings.Contains(out, "good") || !strings.Contains(out, "bad") {
 			t.Errorf("ps with a record that is %s:\n%s", name, out)
 		} else if strings.Contains(out, "\x1b") {
@@ -140,9 +136,7 @@ func TestCorruptedRecord(t *testing.T) {
 		}
 		w.must("exec", "good", "--", "true")
 	}
-	if err := os.WriteFile(path, record, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.WriteFile(path, record, 0o600))
 	w.must("down", "--all")
 	w.clean()
 }

@@ -19,9 +19,7 @@ func rounds(t *testing.T) int {
 	t.Helper()
 	if text := os.Getenv("FORAGE_FAULT_ROUNDS"); text != "" {
 		n, err := strconv.Atoi(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, err)
 		return n
 	}
 	if testdir.Soak() {

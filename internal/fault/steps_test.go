@@ -60,12 +60,8 @@ func newSteps(t *testing.T, o operation) *steps {
 	}
 	s := &steps{world: newWorld(t), operation: o}
 	identity := "[user]\n\tname = A\n\temail = a@example.com\n"
-	if err := os.WriteFile(filepath.Join(s.home, ".gitconfig"), []byte(identity), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(s.temporary(), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.WriteFile(filepath.Join(s.home, ".gitconfig"), []byte(identity), 0o600))
+	testdir.Must(t, os.Mkdir(s.temporary(), 0o700))
 	for _, command := range o.before {
 		if out, err := s.shell(command); err != nil {
 			t.Fatalf("%s: %v\n%s", command, err, out)

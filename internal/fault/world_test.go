@@ -48,24 +48,16 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	base, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	w := &world{t: t, base: base, state: filepath.Join(base, "state"), runtime: filepath.Join(base, "run"), home: filepath.Join(base, "home"), files: filepath.Join(base, "files")}
 	for _, dir := range []string{w.home, w.files} {
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, os.Mkdir(dir, 0o755))
 	}
 	w.ports = testdir.Ports(t, 5)
 	config := fmt.Sprintf("portRange = { from = %d, to = %d }\n", w.ports, w.ports+4)
-	if err := os.WriteFile(filepath.Join(w.home, "config.toml"), []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.WriteFile(filepath.Join(w.home, "config.toml"), []byte(config), 0o600))
 	for i := range 50 {
-		if err := os.WriteFile(filepath.Join(w.files, "file"+strconv.Itoa(i)), []byte(strings.Repeat("work", i)), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, os.WriteFile(filepath.Join(w.files, "file"+strconv.Itoa(i)), []byte(strings.Repeat("work", i)), 0o644))
 	}
 	repository := testgit.Init(t, base)
 	repository.Commit("file", "text")

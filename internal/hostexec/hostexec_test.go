@@ -14,14 +14,14 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"forage/internal/testdir"
 )
 
 func TestRunGivesACleanEnvironmentAndExactArguments(t *testing.T) {
 	t.Setenv("FORAGE_SECRET", "must not pass")
 	out, err := Run(t.Context(), Command{Timeout: patience, Argv: []string{"env"}, Env: []string{"A=b c"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	lines := strings.Split(strings.TrimSpace(string(out.Stdout)), "\n")
 	if !slices.Contains(lines, "A=b c") || strings.Contains(string(out.Stdout), "FORAGE_SECRET") || len(lines) != 3 {
 		t.Errorf("environment is %q, want PATH, LC_ALL and A", lines)
@@ -34,9 +34,7 @@ func TestRunGivesACleanEnvironmentAndExactArguments(t *testing.T) {
 
 func TestRunIgnoresTheCallersPath(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "planted"), []byte("#!/bin/sh\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.WriteFile(filepath.Join(dir, "planted"), []byte("#!/bin/sh\n"), 0o755))
 	t.Setenv("PATH", dir)
 	if _, err := Run(t.Context(), Command{Timeout: patience, Argv: []string{"planted"}}); !errors.Is(err, ErrNoProgram) {
 		t.Errorf("a program on the caller's PATH: %v, want ErrNoProgram", err)
@@ -203,9 +201,7 @@ func TestPagerReadsToItsEnd(t *testing.T) {
 	t.Setenv("LESS", "")
 	os.Unsetenv("LESS") // until the test ends
 	terminal, err := os.Create(filepath.Join(t.TempDir(), "terminal"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	defer terminal.Close()
 	show := func(out io.Writer) error {
 		_, err := io.Copy(out, io.LimitReader(zeros{}, 10<<20))
@@ -255,18 +251,12 @@ func TestAProgramOutlivesThisProcess(t *testing.T) {
 	}
 	for _, outlives := range []string{"", "yes"} {
 		out := filepath.Join(t.TempDir(), "out")
-		if err := unix.Mkfifo(out+".go", 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, unix.Mkfifo(out+".go", 0o600))
 		cmd := exec.Command(os.Args[0], "-test.run=^TestAProgramOutlivesThisProcess$")
 		cmd.Env = append(os.Environ(), "HOSTEXEC_OUTLIVED="+out, "HOSTEXEC_OUTLIVES="+outlives)
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, cmd.Start())
 		begin, err := os.OpenFile(out+".go", os.O_WRONLY, 0) // when the program reads
-		if err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, err)
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		if outlives == "" {
@@ -298,16 +288,10 @@ func TestAProgramThatOutlivesIsLeftItsMoment(t *testing.T) {
 
 func leftItsMoment(t *testing.T, cause error, status string, want error) {
 	out := filepath.Join(t.TempDir(), "out")
-	if err := unix.Mkfifo(out+".go", 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, unix.Mkfifo(out+".go", 0o600))
 	held, err := os.Create(out + ".lock")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Flock(int(held.Fd()), unix.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
+	testdir.Must(t, unix.Flock(int(held.Fd()), unix.LOCK_EX))
 	letGo := Hold(held)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	ended := make(chan error)
@@ -316,16 +300,12 @@ func leftItsMoment(t *testing.T, cause error, status string, want error) {
 		ended <- err
 	}()
 	begin, err := os.OpenFile(out+".go", os.O_WRONLY, 0) // when the program reads
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	cancel(cause)
 	letGo()
 	held.Close()
 	other, err := os.Open(out + ".lock")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	defer other.Close()
 	if err := unix.Flock(int(other.Fd()), unix.LOCK_EX|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) {
 		t.Errorf("the lock that the program holds: %v", err)

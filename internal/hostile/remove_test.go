@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"forage/internal/testdir"
 )
 
 // What was made inside can be removed, however deep it is and whatever its permissions.
@@ -65,9 +67,7 @@ func makeDeep(t *testing.T, path string, depth int) {
 
 func must(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 }
 
 // What is to stay does, with the folders that it is in, and nothing else.

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"forage"
+	"forage/internal/testdir"
 )
 
 // world is a home with tools that say what is configured.
@@ -40,9 +41,7 @@ func (w *world) write(t *testing.T, name, text string, mode os.FileMode) {
 	path := filepath.Join(w.home, name)
 	syscall.ForkLock.RLock() // a program that starts meanwhile would hold it open for writing: ETXTBSY
 	defer syscall.ForkLock.RUnlock()
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), mode)); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), mode)))
 }
 
 func (w *world) caller() Caller {

@@ -16,6 +16,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"forage/internal/testdir"
 )
 
 // past is the modification time of all test files.
@@ -55,16 +57,12 @@ func tarOf(t testing.TB, entries ...tar.Header) []byte {
 		h.PAXRecords = nil
 		h.Size = int64(len(content))
 		h.ModTime = past
-		if err := w.WriteHeader(&h); err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, w.WriteHeader(&h))
 		if _, err := io.WriteString(w, content); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, w.Close())
 	return buf.Bytes()
 }
 
@@ -75,18 +73,14 @@ func gzipped(t testing.TB, raw []byte) []byte {
 	if _, err := w.Write(raw); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, w.Close())
 	return buf.Bytes()
 }
 
 func layerOf(t testing.TB, raw []byte) v1.Layer {
 	t.Helper()
 	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(raw)), nil })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	return l
 }
 
@@ -97,9 +91,7 @@ func imageOf(t testing.TB, layers ...[]byte) v1.Image {
 		OS: "linux", Architecture: platform().Architecture,
 		Config: v1.Config{Env: []string{"A=b", "PATH=/opt/bin:relative:/usr/bin"}, WorkingDir: "/srv/../app", User: "1000:1000"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	for _, raw := range layers {
 		if img, err = mutate.AppendLayers(img, layerOf(t, raw)); err != nil {
 			t.Fatal(err)
@@ -112,18 +104,14 @@ func imageOf(t testing.TB, layers ...[]byte) v1.Image {
 func unpackLayers(t testing.TB, limits Limits, layers ...[]byte) (string, error) {
 	t.Helper()
 	rootfs := filepath.Join(t.TempDir(), "rootfs")
-	if err := os.Mkdir(rootfs, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.Mkdir(rootfs, 0o755))
 	return rootfs, unpackInto(t, rootfs, limits, layers...)
 }
 
 func unpackInto(t testing.TB, rootfs string, limits Limits, layers ...[]byte) error {
 	t.Helper()
 	tr, err := openTree(rootfs, limits.orDefault())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	defer tr.Close()
 	left := tr.limits.Bytes
 	for i, raw := range layers {
@@ -158,9 +146,7 @@ func contents(t testing.TB, root string) map[string]string {
 		got[rel] = describe(t, p, info)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	return got
 }
 
@@ -171,9 +157,7 @@ func describe(t testing.TB, p string, info fs.FileInfo) string {
 		return "dir " + info.Mode().String()
 	case info.Mode()&fs.ModeSymlink != 0:
 		target, err := os.Readlink(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, err)
 		return "link " + target
 	case info.Mode().IsRegular():
 		raw, err := os.ReadFile(p)

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"forage"
+	"forage/internal/testdir"
 )
 
 func TestPrune(t *testing.T) {
@@ -20,25 +21,15 @@ func TestPrune(t *testing.T) {
 	}
 	fs := forage.Rootfs{Kind: forage.RootfsOCI, Ref: writeArchive(t, img)}
 	one, _, err := Resolve(t.Context(), fs, cacheDir, Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	before := time.Now().Add(-time.Minute) // not in one tick of the clock with the other
-	if err := os.Chtimes(filepath.Dir(one[0]), before, before); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.Chtimes(filepath.Dir(one[0]), before, before))
 	other, _, err := Resolve(t.Context(), forage.Rootfs{Kind: forage.RootfsOCI, Ref: writeArchive(t, two)}, cacheDir, Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	leftover := filepath.Join(cacheDir, "tmp", "unpack-1")
-	if err := os.MkdirAll(filepath.Join(leftover, "tree/rootfs/x"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.MkdirAll(filepath.Join(leftover, "tree/rootfs/x"), 0o700))
 	held, done, err := cache{cacheDir}.temporary(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	check := func(o PruneOptions, want ...string) {
 		t.Helper()
 		removed, err := Prune(cacheDir, o)

@@ -29,6 +29,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/testdir"
 )
 
 // sample is an image of two layers, and what it unpacks to.
@@ -60,12 +61,8 @@ func writeArchive(t testing.TB, img v1.Image) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "image.tar")
 	ref, err := name.NewTag("test/sample:one")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := tarball.WriteToFile(path, ref, img); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
+	testdir.Must(t, tarball.WriteToFile(path, ref, img))
 	return path
 }
 
@@ -100,12 +97,8 @@ func (s *registryServer) intercept(f func(http.ResponseWriter, *http.Request, ht
 func (s *registryServer) push(t testing.TB, img v1.Image) string {
 	t.Helper()
 	ref, err := name.ParseReference(s.host + "/test/sample:one")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := remote.Write(ref, img); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
+	testdir.Must(t, remote.Write(ref, img))
 	return ref.String()
 }
 
@@ -165,9 +158,7 @@ func TestResolveKnownReference(t *testing.T) {
 	cacheDir := t.TempDir()
 	fs := forage.Rootfs{Kind: forage.RootfsImage, Ref: server.push(t, one)}
 	first, _, err := Resolve(t.Context(), fs, cacheDir, Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	server.push(t, two)
 	asked := server.count.Load()
 	again, path, err := Resolve(t.Context(), fs, cacheDir, Limits{})
@@ -190,12 +181,8 @@ func TestResolveIndex(t *testing.T) {
 	}
 	server := newRegistry(t)
 	ref, err := name.ParseReference(server.host + "/test/index")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := remote.WriteIndex(ref, mutate.AppendManifests(empty.Index, both...)); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
+	testdir.Must(t, remote.WriteIndex(ref, mutate.AppendManifests(empty.Index, both...)))
 	nested := mutate.IndexAddendum{Add: mutate.AppendManifests(empty.Index, both...)}
 	for _, fs := range []forage.Rootfs{
 		{Kind: forage.RootfsImage, Ref: ref.String()},
@@ -214,9 +201,7 @@ func TestResolveIndex(t *testing.T) {
 			t.Errorf("%v: tree (-want +got):\n%s", fs, diff)
 		}
 	}
-	if err := remote.WriteIndex(ref, mutate.AppendManifests(empty.Index, both[:1]...)); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, remote.WriteIndex(ref, mutate.AppendManifests(empty.Index, both[:1]...)))
 	for _, fs := range []forage.Rootfs{
 		{Kind: forage.RootfsImage, Ref: ref.String()},
 		{Kind: forage.RootfsOCI, Ref: writeLayout(t, both[:1]...)},
@@ -238,15 +223,11 @@ func TestResolveErrors(t *testing.T) {
 	emptyDir := t.TempDir()
 	archive := writeArchive(t, img)
 	raw, err := os.ReadFile(archive)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	write(t, filepath.Join(outside, "packed.tar.gz"), string(gzipped(t, raw)))
 	write(t, filepath.Join(outside, "text"), strings.Repeat("not a tar ", 100))
 	wrong, err := mutate.ConfigFile(img, &v1.ConfigFile{OS: "linux", Architecture: "other64", RootFS: v1.RootFS{DiffIDs: diffIDs(t, img)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	tests := []struct {
 		fs   forage.Rootfs
 		kind error
@@ -287,9 +268,7 @@ func TestResolveErrors(t *testing.T) {
 func diffIDs(t testing.TB, img v1.Image) []v1.Hash {
 	t.Helper()
 	config, err := img.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	return config.RootFS.DiffIDs
 }
 
@@ -303,9 +282,7 @@ func TestResolveVerifies(t *testing.T) {
 	}
 	for _, blob := range blobs {
 		raw, err := os.ReadFile(blob)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, err)
 		changed := bytes.Clone(raw)
 		changed[len(changed)/2] ^= 1
 		for what, bad := range map[string][]byte{"changed": changed, "cut": raw[:len(raw)-1], "longer": append(bytes.Clone(raw), ' ')} {
@@ -330,9 +307,7 @@ func TestResolveVerifies(t *testing.T) {
 func TestResolveEndless(t *testing.T) {
 	img, _ := sample(t)
 	m, err := img.Manifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	digest, _ := img.Digest()
 	endless := func(path string) error { return errors.Join(os.Remove(path), os.Symlink("/dev/zero", path)) }
 	pipe := func(path string) error { return errors.Join(os.Remove(path), unix.Mkfifo(path, 0o600)) }
@@ -343,9 +318,7 @@ func TestResolveEndless(t *testing.T) {
 	} {
 		for name, made := range map[string]func(string) error{"endless": endless, "pipe": pipe, "large": large} {
 			dir := writeLayout(t, mutate.IndexAddendum{Add: img})
-			if err := made(filepath.Join(dir, path)); err != nil {
-				t.Fatal(err)
-			}
+			testdir.Must(t, made(filepath.Join(dir, path)))
 			if _, _, err := Resolve(t.Context(), forage.Rootfs{Kind: forage.RootfsOCI, Ref: dir}, t.TempDir(), Limits{}); !errors.Is(err, forage.ErrStart) {
 				t.Errorf("%s %s: %v", name, what, err)
 			}
@@ -368,9 +341,7 @@ func TestResolveEndless(t *testing.T) {
 			sum += int(b)
 		}
 		copy(raw[last+148:], fmt.Sprintf("%06o\x00 ", sum))
-		if err := errors.Join(os.WriteFile(path, raw, 0o600), os.Truncate(path, 2*maxConfig)); err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, errors.Join(os.WriteFile(path, raw, 0o600), os.Truncate(path, 2*maxConfig)))
 		if _, _, err := Resolve(t.Context(), forage.Rootfs{Kind: forage.RootfsOCI, Ref: path}, t.TempDir(), Limits{}); !errors.Is(err, forage.ErrStart) {
 			t.Errorf("a large %s in an archive: %v", name, err)
 		}
@@ -381,9 +352,7 @@ func TestResolveWrongContent(t *testing.T) {
 	img, _ := sample(t)
 	ids := diffIDs(t, img)
 	swapped, err := mutate.ConfigFile(img, &v1.ConfigFile{OS: "linux", Architecture: platform().Architecture, RootFS: v1.RootFS{DiffIDs: []v1.Hash{ids[1], ids[0]}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	for _, ref := range []string{writeLayout(t, mutate.IndexAddendum{Add: swapped}), writeArchive(t, swapped)} {
 		cacheDir := t.TempDir()
 		_, _, err := Resolve(t.Context(), forage.Rootfs{Kind: forage.RootfsOCI, Ref: ref}, cacheDir, Limits{})
@@ -410,13 +379,9 @@ func TestResolveLyingRegistry(t *testing.T) {
 	server := newRegistry(t)
 	fs := forage.Rootfs{Kind: forage.RootfsImage, Ref: server.push(t, img)}
 	layers, err := img.Layers()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	digest, err := layers[1].Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	var broken atomic.Int64
 	isLayer := func(r *http.Request) bool {
 		return r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/blobs/"+digest.String())
@@ -471,9 +436,7 @@ func TestResolveNeedsTLS(t *testing.T) {
 		{"http://10.0.0.1/", false, false},
 	} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, tt.url, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, err)
 		before := asked.Load()
 		resp, err := secured{http.DefaultTransport, tt.local}.RoundTrip(r)
 		if (err == nil) != tt.ok || (asked.Load() > before) != tt.ok {
@@ -517,9 +480,7 @@ func TestResolveFullDisk(t *testing.T) {
 		t.Skip("only root can mount a small disk")
 	}
 	disk := t.TempDir()
-	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "size=1m"); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, unix.Mount("tmpfs", disk, "tmpfs", 0, "size=1m"))
 	defer func() {
 		if err := unix.Unmount(disk, unix.MNT_DETACH); err != nil { // a process that looks at all mounts holds it for a moment
 			t.Error(err)

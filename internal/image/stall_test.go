@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+
+	"forage/internal/testdir"
 )
 
 type answering func(*http.Request) (*http.Response, error)
@@ -36,9 +38,7 @@ func TestStalledRegistry(t *testing.T) {
 				return &http.Response{Body: body}, nil
 			})
 			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://registry.example/"+name, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testdir.Must(t, err)
 			res, err := unstalled{server}.RoundTrip(r)
 			if err == nil {
 				_, err = io.ReadAll(res.Body)

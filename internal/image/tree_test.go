@@ -16,6 +16,7 @@ import (
 
 	"forage"
 	"forage/internal/hostile"
+	"forage/internal/testdir"
 )
 
 func TestApply(t *testing.T) {
@@ -90,9 +91,7 @@ func TestApply(t *testing.T) {
 				layers = append(layers, tarOf(t, l...))
 			}
 			root, err := unpackLayers(t, Limits{}, layers...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testdir.Must(t, err)
 			if diff := cmp.Diff(tt.want, contents(t, root)); diff != "" {
 				t.Errorf("tree (-want +got):\n%s", diff)
 			}
@@ -149,12 +148,8 @@ func TestHostile(t *testing.T) {
 			outside := t.TempDir()
 			rootfs := filepath.Join(outside, "rootfs")
 			write(t, filepath.Join(outside, "canary"), "alive")
-			if err := os.Mkdir(rootfs, 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Chmod(outside, 0o750); err != nil {
-				t.Fatal(err)
-			}
+			testdir.Must(t, os.Mkdir(rootfs, 0o755))
+			testdir.Must(t, os.Chmod(outside, 0o750))
 			var layers [][]byte
 			for _, l := range tt.layers {
 				for i := range l {
@@ -188,9 +183,7 @@ func TestBombs(t *testing.T) {
 	zeros := make([]byte, 64<<20)
 	header := tarOf(t, file("zeros", string(zeros)))
 	enc, err := zstd.NewWriter(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	sparse := tarOf(t, file("s", ""))
 	// An old GNU sparse header that claims 8 EiB in no data.
 	copy(sparse[156:], "S")
@@ -226,9 +219,7 @@ func fixChecksum(raw []byte) {
 
 func write(t testing.TB, path, content string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.WriteFile(path, []byte(content), 0o600))
 }
 
 // FuzzEntries feeds well-formed layers of entries that get in each other's way: each
@@ -274,9 +265,7 @@ func unpackHostile(t *testing.T, layers ...[]byte) {
 	outside := t.TempDir()
 	write(t, filepath.Join(outside, "canary"), "alive")
 	rootfs := filepath.Join(outside, "rootfs")
-	if err := os.Mkdir(rootfs, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.Mkdir(rootfs, 0o755))
 	_ = unpackInto(t, rootfs, Limits{Bytes: 1 << 20, Entries: 1000}, layers...)
 	for name, what := range contents(t, rootfs) {
 		kind, rest, _ := strings.Cut(what, " ")

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"forage"
+	"forage/internal/testdir"
 )
 
 // TestGitConfig asks the real git where it would go.
@@ -21,9 +22,7 @@ func TestGitConfig(t *testing.T) {
 		{Hosts: []string{"gitlab.com", "github.com", "[2001:db8::1]:443"}, Place: forage.PlaceBasic},
 	}})
 	file := filepath.Join(t.TempDir(), "config")
-	if err := os.WriteFile(file, []byte("[credential]\n\thelper = \"!echo password=wrong\"\n"+c.Git), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.WriteFile(file, []byte("[credential]\n\thelper = \"!echo password=wrong\"\n"+c.Git), 0o644))
 	git := func(args ...string) string {
 		t.Helper()
 		cmd := exec.Command("git", args...)

@@ -13,6 +13,7 @@ import (
 	"forage"
 	"forage/internal/config"
 	"forage/internal/provider"
+	"forage/internal/testdir"
 )
 
 func TestMerge(t *testing.T) {
@@ -21,9 +22,7 @@ func TestMerge(t *testing.T) {
 	two := Contribution{From: "two", Env: map[string]string{"A": "1", "B": "2"}, Path: []string{"/y", "/x"}, Git: "[b]\n",
 		Files: []forage.File{{Path: "/f", Content: []byte("f")}, {Path: "/g"}}}
 	got, err := Merge(one, two)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	want := Contribution{Env: map[string]string{"A": "1", "B": "2"}, Path: []string{"/x", "/y"}, Git: "[a]\n[b]\n",
 		Files: []forage.File{{Path: "/f", Content: []byte("f")}, {Path: "/g"}}}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -47,9 +46,7 @@ func TestPlaceholders(t *testing.T) {
 	}
 	bind := func(name string, secret config.Secret) (forage.Binding, provider.Service) {
 		b, err := Binding(name, secret, Scope{Sandbox: "box", Home: "/home/me"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, err)
 		b.Placeholder = "PLACEHOLDER"
 		return b, ServiceOf(name, secret)
 	}
@@ -105,13 +102,9 @@ func TestAutomatic(t *testing.T) {
 	}
 	expect("nothing", "anthropic", config.Secret{}, false)
 	file := filepath.Join(home, ".claude/.credentials.json")
-	if err := os.MkdirAll(file, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.MkdirAll(file, 0o700))
 	expect("a folder", "anthropic", config.Secret{}, false)
-	if err := errors.Join(os.Remove(file), os.WriteFile(file, nil, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, errors.Join(os.Remove(file), os.WriteFile(file, nil, 0o600)))
 	login := config.Secret{Login: forage.LoginClaude, LoginFile: file, Preset: "anthropic"}
 	expect("a login", "anthropic", login, true)
 	env["ANTHROPIC_API_KEY"] = ""
@@ -131,9 +124,7 @@ func TestWrapper(t *testing.T) {
 	value := `sk-"$(id)` + "`id`" + `'\ x`
 	write := func(path, text string, mode os.FileMode) {
 		t.Helper()
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), mode)); err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), mode)))
 	}
 	write(secret, value, 0o600)
 	for _, name := range []string{"agent", "an agent", "it's"} {

@@ -11,6 +11,7 @@ import (
 
 	"forage"
 	"forage/internal/agent"
+	"forage/internal/testdir"
 )
 
 // TestOwnSettings: what may come in does, and nothing else of a folder that holds credentials,
@@ -28,28 +29,16 @@ func TestOwnSettings(t *testing.T) {
 		"../outside": "secret of the host",
 	} {
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		testdir.Must(t, os.WriteFile(path, []byte(text), 0o644))
 	}
-	if err := os.Symlink("../../outside", filepath.Join(dir, "skills", "out")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink("../../.credentials.json", filepath.Join(dir, "skills", "a", "c.md")); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mkfifo(filepath.Join(dir, "skills", "fifo"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.Symlink("../../outside", filepath.Join(dir, "skills", "out")))
+	testdir.Must(t, os.Symlink("../../.credentials.json", filepath.Join(dir, "skills", "a", "c.md")))
+	testdir.Must(t, unix.Mkfifo(filepath.Join(dir, "skills", "fifo"), 0o600))
 	claude, _ := agent.Lookup("claude")
 	for _, hooks := range []bool{false, true} {
 		own, err := OwnSettings(dir, claude, hooks)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, err)
 		var files []string
 		for _, f := range own.Files {
 			files = append(files, f.Path)
@@ -78,13 +67,9 @@ func TestOwnSettings(t *testing.T) {
 		t.Errorf("a folder that is not there: %v", err)
 	}
 	big := filepath.Join(dir, "commands")
-	if err := os.Mkdir(big, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.Mkdir(big, 0o755))
 	for _, name := range []string{"a.md", "b.md"} {
-		if err := os.WriteFile(filepath.Join(big, name), make([]byte, maxSettings*3/4), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, os.WriteFile(filepath.Join(big, name), make([]byte, maxSettings*3/4), 0o644))
 	}
 	if _, err := OwnSettings(dir, claude, false); err == nil || forage.Hint(err) == "" {
 		t.Errorf("more than may come in: %v", err)

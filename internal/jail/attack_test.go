@@ -17,6 +17,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"forage/internal/testdir"
 )
 
 // roleEnv makes this program the hostile one; prey, in JSON, is what it goes for.
@@ -57,9 +59,7 @@ func TestMain(m *testing.M) {
 func attacker(t *testing.T, role string, c Command) Command {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	c.Args = []string{self}
 	c.Env = append(c.Env, roleEnv+"="+role)
 	c.ReadOnly = append(c.ReadOnly, self)
@@ -196,21 +196,15 @@ func anyCapability() error {
 func TestEscape(t *testing.T) {
 	p := hunt(t)
 	text, err := json.Marshal(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	t.Setenv("SECRET", "forage-test-secret")
 	inherited, err := unix.Open(p.Secret, unix.O_RDONLY, 0) // without close-on-exec
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	defer unix.Close(inherited)
 
 	// Without the jail these attacks succeed, so they are real.
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	outside := exec.Command(self)
 	outside.Env = append(os.Environ(), roleEnv+"=attack", preyEnv+"="+string(text))
 	out, err := outside.CombinedOutput()
@@ -248,22 +242,16 @@ func hunt(t *testing.T) prey {
 	t.Helper()
 	p := prey{Bare: true, Outside: folder(t), Given: folder(t), Abstract: fmt.Sprintf("@forage-jail-%d", os.Getpid())}
 	p.Secret, p.Socket = p.Outside+"/secret", p.Outside+"/socket"
-	if err := errors.Join(os.WriteFile(p.Secret, []byte("secret"), 0o600), os.Symlink(p.Secret, p.Given+"/link")); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, errors.Join(os.WriteFile(p.Secret, []byte("secret"), 0o600), os.Symlink(p.Secret, p.Given+"/link")))
 	tcp, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	p.TCP = tcp.Addr().String()
 	abstract, err1 := net.Listen("unix", p.Abstract)
 	inGiven, err2 := net.Listen("unix", p.Given+"/socket") // a socket in what is visible is none to talk to
 	p.Socket = p.Given + "/socket"
 	victim := exec.Command("sleep", "1000")
 	victim.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := errors.Join(err1, err2, victim.Start()); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, errors.Join(err1, err2, victim.Start()))
 	p.Process = victim.Process.Pid
 	t.Cleanup(func() {
 		victim.Process.Kill()

@@ -22,9 +22,7 @@ import (
 func folder(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(testdir.Plain(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	return dir
 }
 
@@ -40,9 +38,7 @@ func output(t *testing.T, c Command) (string, error) {
 func TestProgram(t *testing.T) {
 	t.Parallel()
 	given, scratch := folder(t), folder(t)
-	if err := os.WriteFile(given+"/in", []byte("in\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.WriteFile(given+"/in", []byte("in\n"), 0o600))
 	c := Command{
 		Args: []string{"sh", "-c", `cat in - && echo "$X" && echo made > "$1"/out && pwd && ls -A / && echo word >&2`, "sh", scratch},
 		Env:  []string{"X=x y"}, Dir: given, ReadOnly: []string{given}, Writable: []string{scratch}, Stdin: strings.NewReader("stdin\n"),
@@ -65,9 +61,7 @@ func TestProgram(t *testing.T) {
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	link := folder(t) + "/link"
-	if err := os.Symlink("/usr", link); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.Symlink("/usr", link))
 	for _, tc := range []struct {
 		name string
 		c    Command
@@ -134,9 +128,7 @@ func TestBounds(t *testing.T) {
 func TestShell(t *testing.T) {
 	t.Parallel()
 	line, err := Command{Args: []string{"sh", "-c", `cat; echo "it's $X"; exit 3`}, Env: []string{"X='x"}}.Shell()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	cmd := exec.Command("sh", "-c", line+" '/added by git'")
 	cmd.Stdin = strings.NewReader("in\n")
 	out, err := cmd.Output()
@@ -145,13 +137,9 @@ func TestShell(t *testing.T) {
 	}
 
 	line, err = Command{Args: []string{"sh", "-c", "echo; exec sleep 1000"}}.Shell()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	read, write, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	defer write.Close()
 	cmd = exec.Command("sh", "-c", line)
 	cmd.Stdin = read
@@ -159,9 +147,7 @@ func TestShell(t *testing.T) {
 	if err == nil {
 		err = cmd.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	read.Close()
 	if _, err := stdout.Read(make([]byte, 1)); err != nil { // it runs
 		t.Error(err)
@@ -194,9 +180,7 @@ func TestGitFetch(t *testing.T) {
 	git("init", "-q", "--bare", "to")
 	c := Command{Args: []string{"git", "upload-pack", dir + "/from/.git"}, Env: []string{"GIT_PROTOCOL=version=2"}, ReadOnly: []string{dir + "/from"}}
 	line, err := c.Shell()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	git("-C", "to", "fetch", "-q", "--upload-pack="+line, "file:///nowhere", "main:refs/heads/x")
 	if got, want := git("-C", "to", "rev-parse", "x"), git("-C", "from", "rev-parse", "main"); got != want {
 		t.Errorf("%s, want %s", got, want)

@@ -93,13 +93,9 @@ func TestConfine(t *testing.T) {
 	for _, role := range []string{"plain", "nested"} {
 		dir := testdir.Plain(t)
 		for _, folder := range []string{"tmp", "workspace", "workspace/a", "workspace/b"} {
-			if err := os.Mkdir(filepath.Join(dir, folder), 0o755); err != nil {
-				t.Fatal(err)
-			}
+			testdir.Must(t, os.Mkdir(filepath.Join(dir, folder), 0o755))
 		}
-		if err := errors.Join(unix.Mkfifo(filepath.Join(dir, "fifo"), 0o600), unix.Mkfifo(filepath.Join(dir, "given"), 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, errors.Join(unix.Mkfifo(filepath.Join(dir, "fifo"), 0o600), unix.Mkfifo(filepath.Join(dir, "given"), 0o600)))
 		if out := respawn(t, "TestSpawner", role, dir); !strings.Contains(out, "--- PASS: TestAgent") {
 			t.Errorf("the agent did not run\n%s", out)
 		}
@@ -114,9 +110,7 @@ func TestSpawner(t *testing.T) {
 	}
 	abstract := fmt.Sprintf("@forage-landlock-%d", os.Getpid())
 	ln, err := net.Listen("unix", abstract)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	defer ln.Close()
 	done := make(chan string)
 	go func() {

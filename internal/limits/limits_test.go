@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"forage"
+	"forage/internal/testdir"
 
 	"golang.org/x/sys/unix"
 )
@@ -60,14 +61,10 @@ func child(t *testing.T, role string) (*exec.Cmd, *os.File, *bytes.Buffer) {
 		cmd.Stdout = &out
 	}
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	cmd.Stdin = r
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that a child of it can be ended too
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, cmd.Start())
 	r.Close()
 	t.Cleanup(func() { w.Close(); syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
 	return cmd, w, &out
@@ -102,14 +99,10 @@ func TestNothingWanted(t *testing.T) {
 func TestMemory(t *testing.T) {
 	l := forage.Limits{MemoryMax: 64 << 20}
 	g, err := realV1(t, l).Apply(testName(t), l)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	defer g.Remove()
 	cmd, begin, out := child(t, "memory")
-	if err := g.Add(cmd.Process.Pid); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, g.Add(cmd.Process.Pid))
 	begin.Close()
 	err = cmd.Wait()
 	var exit *exec.ExitError
@@ -121,18 +114,12 @@ func TestMemory(t *testing.T) {
 func TestCPU(t *testing.T) {
 	l := forage.Limits{CPUQuota: 20}
 	g, err := realV1(t, l).Apply(testName(t), l)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	defer g.Remove()
 	cmd, begin, out := child(t, "spin")
-	if err := g.Add(cmd.Process.Pid); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, g.Add(cmd.Process.Pid))
 	begin.Close()
-	if err := cmd.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, cmd.Wait())
 	if spent, err := strconv.Atoi(out.String()); err != nil || spent > 400 {
 		t.Errorf("%v ms of a second at 20 percent, %v", out, err)
 	}
@@ -143,21 +130,15 @@ func TestRemoveKillsAndIsIdempotent(t *testing.T) {
 	enforcer := realV1(t, l)
 	name := testName(t)
 	g, err := enforcer.Apply(name, l)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	defer g.Remove()
 	cmd, _, _ := child(t, "stay")
-	if err := g.Add(cmd.Process.Pid); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, g.Add(cmd.Process.Pid))
 	if _, err := enforcer.Apply(name, l); err == nil || forage.Hint(err) == "" {
 		t.Errorf("a group in use was taken over: %v", err)
 	}
 	for range 2 { // by the name alone, and again
-		if err := Remove(g.Ref()); err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, Remove(g.Ref()))
 	}
 	if err := cmd.Wait(); err == nil {
 		t.Error("its process was not killed")
@@ -205,17 +186,13 @@ func TestApplyUndoes(t *testing.T) {
 func cgroup2(t *testing.T) string {
 	t.Helper()
 	hierarchies, err := Host().hierarchies()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	h, ok := unifiedMount(hierarchies)
 	if !ok || !Host().Writable(h.own) {
 		t.Skip("no writable cgroup v2 here")
 	}
 	dir, err := os.MkdirTemp(h.own, "test-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	t.Cleanup(func() {
 		if err := removeFolder(dir); err != nil { // which waits for what has ended to leave it
 			t.Error(err)
@@ -228,25 +205,17 @@ func cgroup2(t *testing.T) string {
 func TestUnifiedLife(t *testing.T) {
 	u := unified{cgroup2(t)}
 	g, err := u.Apply("life", forage.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	cmd, _, _ := child(t, "stay")
-	if err := g.Add(cmd.Process.Pid); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, g.Add(cmd.Process.Pid))
 	b, err := os.ReadFile(filepath.Join(u.parent, "forage-life", "cgroup.procs"))
 	if err != nil || !strings.Contains(string(b), strconv.Itoa(cmd.Process.Pid)) {
 		t.Errorf("%d is not among %q, %v", cmd.Process.Pid, b, err)
 	}
 	// The agent's own groups below go too.
-	if err := os.Mkdir(filepath.Join(u.parent, "forage-life", "inner"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.Mkdir(filepath.Join(u.parent, "forage-life", "inner"), 0o755))
 	for range 2 {
-		if err := g.Remove(); err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, g.Remove())
 	}
 	if cmd.Wait() == nil {
 		t.Error("the process was not killed")
@@ -256,9 +225,7 @@ func TestUnifiedLife(t *testing.T) {
 func TestRemoveRefusesWhatIsNotOurs(t *testing.T) {
 	dir := cgroup2(t)
 	other := filepath.Join(dir, "other")
-	if err := os.Mkdir(other, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.Mkdir(other, 0o755))
 	for _, ref := range []string{
 		"cgroup:" + other, "cgroup:forage-relative", "cgroup:/", "cgroup:", "systemd:sshd.service", "systemd:forage-../x.scope", "x",
 	} {

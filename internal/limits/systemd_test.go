@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"forage"
+	"forage/internal/testdir"
 
 	"github.com/godbus/dbus/v5"
 )
@@ -29,18 +30,12 @@ func TestSystemd(t *testing.T) {
 	}
 	dir := cgroup2(t)
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	folder, err := os.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	defer folder.Close()
 	runtimeDir, err := os.MkdirTemp("", "systemd") // short: it holds a socket
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	defer os.RemoveAll(runtimeDir)
 	cmd := exec.Command("unshare", "--mount", "--cgroup", "--pid", "--fork", "--mount-proc", "--kill-child",
 		"sh", "testdata/systemd.sh", runtimeDir, self, "-test.run=^TestBesideSystemd$", "-test.v", "-test.timeout=5m")
@@ -100,9 +95,7 @@ func besideWithout(t *testing.T, l forage.Limits) {
 	env := asUser(nil)
 	s := systemd{env: env, socket: managerSocket(env), mount: "/sys/fs/cgroup"}
 	g, err := s.Apply("ignored", l)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	cmd, _, _ := child(t, "stay")
 	if err := g.Add(cmd.Process.Pid); !errors.Is(err, forage.ErrUnsupported) || !strings.Contains(err.Error(), "memory.max") {
 		t.Errorf("the scope has no limits, but: %v", err)
@@ -121,13 +114,9 @@ func besideLife(t *testing.T, l forage.Limits) {
 		t.Fatalf("%v, %v (%v)", enforcer, err, trace)
 	}
 	g, err := enforcer.Apply("life", l)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	first, _, _ := child(t, "stay")
-	if err := g.Add(first.Process.Pid); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, g.Add(first.Process.Pid))
 	if b, err := os.ReadFile("/proc/" + strconv.Itoa(first.Process.Pid) + "/cgroup"); !strings.Contains(string(b), "/forage-life.scope") {
 		t.Errorf("it is in %q, %v", b, err)
 	}
@@ -137,17 +126,13 @@ func besideLife(t *testing.T, l forage.Limits) {
 		}
 	}
 	again, err := enforcer.Apply("life", l)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	third, _, _ := child(t, "stay")
 	if err := again.Add(third.Process.Pid); err == nil {
 		t.Error("a scope in use was taken over")
 	}
 	for range 2 {
-		if err := removeScope(env, strings.TrimPrefix(g.Ref(), refSystemd)); err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, removeScope(env, strings.TrimPrefix(g.Ref(), refSystemd)))
 	}
 	if first.Wait() == nil {
 		t.Error("the process was not killed")
@@ -158,18 +143,12 @@ func besideLife(t *testing.T, l forage.Limits) {
 func scopeProperty(t *testing.T, env Environment, unit, name string) uint64 {
 	t.Helper()
 	conn, err := dbus.Connect("unix:path=" + managerSocket(env))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	defer conn.Close()
 	m := &busManager{conn}
 	var path dbus.ObjectPath
-	if err := m.call(context.Background(), "GetUnit", []any{&path}, unit); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, m.call(context.Background(), "GetUnit", []any{&path}, unit))
 	v, err := conn.Object(busName, path).GetProperty(busName + ".Scope." + name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	return v.Value().(uint64)
 }

@@ -8,6 +8,8 @@ import (
 	"io"
 	"net"
 	"testing"
+
+	"forage/internal/testdir"
 )
 
 func pair(t *testing.T) (host, guest *Session) {
@@ -17,9 +19,7 @@ func pair(t *testing.T) (host, guest *Session) {
 	if err == nil {
 		guest, err = New(b, false)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	t.Cleanup(func() { host.Close(); guest.Close() })
 	return host, guest
 }
@@ -30,9 +30,7 @@ func connect(t *testing.T, from, to *Session) (a, b net.Conn) {
 	if err == nil {
 		b, err = to.Accept()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	return a, b
 }
 

@@ -20,22 +20,16 @@ func TestCommand(t *testing.T) {
 	dir := t.TempDir()
 	program, said := filepath.Join(dir, "program"), filepath.Join(dir, "said")
 	script := "#!/bin/sh\necho \"$*: $FORAGE_SANDBOX $FORAGE_STATE $FORAGE_EXIT_CODE $HOME $SECRET\" >" + said + "\n"
-	if err := os.WriteFile(program, []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.WriteFile(program, []byte(script), 0o755))
 	env := func(name string) string { return map[string]string{"HOME": "/home/x", "SECRET": "s"}[name] }
 	three := 3
 	for want, event := range map[string]Event{
 		"a b: box waiting  /home/x \n": {Sandbox: "box", State: Waiting},
 		"a b: box ended 3 /home/x \n":  {Sandbox: "box", State: Ended, ExitCode: &three},
 	} {
-		if err := Send(t.Context(), forage.Notify{Command: []string{program, "a", "b"}}, event, env); err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, Send(t.Context(), forage.Notify{Command: []string{program, "a", "b"}}, event, env))
 		got, err := os.ReadFile(said)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, err)
 		if diff := cmp.Diff(want, string(got)); diff != "" {
 			t.Error(diff)
 		}
@@ -63,39 +57,25 @@ func TestDesktop(t *testing.T) {
 	dir := testdir.Plain(t)
 	config := `<busconfig><type>session</type><listen>unix:path=` + dir + `/bus</listen><auth>EXTERNAL</auth>
 		<policy context="default"><allow send_destination="*" eavesdrop="true"/><allow eavesdrop="true"/><allow own="*"/></policy></busconfig>`
-	if err := os.WriteFile(dir+"/bus.conf", []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.WriteFile(dir+"/bus.conf", []byte(config), 0o600))
 	daemon := exec.Command("dbus-daemon", "--config-file="+dir+"/bus.conf", "--nofork", "--nosyslog", "--print-address=1")
 	out, err := daemon.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := daemon.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
+	testdir.Must(t, daemon.Start())
 	t.Cleanup(func() { daemon.Process.Kill(); daemon.Wait() })
 	address, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	env := map[string]string{"DBUS_SESSION_BUS_ADDRESS": strings.TrimSpace(address)}
 	conn, err := secrets.SessionBus(t.Context(), env)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	defer conn.Close()
 	server := desktopServer{make(chan string, 1)}
-	if err := conn.Export(server, "/org/freedesktop/Notifications", "org.freedesktop.Notifications"); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, conn.Export(server, "/org/freedesktop/Notifications", "org.freedesktop.Notifications"))
 	if _, err := conn.RequestName("org.freedesktop.Notifications", dbus.NameFlagDoNotQueue); err != nil {
 		t.Fatal(err)
 	}
 	err = Send(t.Context(), forage.Notify{Desktop: true}, Event{Sandbox: "box", State: Failed}, func(name string) string { return env[name] })
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	if got := <-server.got; got != "forage-ctl: Sandbox box: The sandbox has failed." {
 		t.Error(got)
 	}

@@ -6,6 +6,8 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"forage/internal/testdir"
 )
 
 // patience is how long anything may take that must happen.
@@ -16,9 +18,7 @@ const patience = 5 * time.Minute
 func copying(t *testing.T, said string, ended <-chan struct{}, close bool) (string, error) {
 	t.Helper()
 	read, write, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	defer read.Close()
 	defer write.Close()
 	if _, err := write.WriteString(said); err != nil {
@@ -61,9 +61,7 @@ func TestCopyOfTheDead(t *testing.T) {
 // who write is seen while it waits.
 func TestCopyWaitsUntilTheyEnd(t *testing.T) {
 	read, write, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	defer read.Close()
 	defer write.Close()
 	ended, done := make(chan struct{}), make(chan error, 1)
@@ -90,14 +88,10 @@ func (w writer) Write(p []byte) (int, error) { w(p); return len(p), nil }
 
 func TestCopyFailsWithWhoTakesIt(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	defer full.Close()
 	read, write, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	defer read.Close()
 	defer write.Close()
 	write.WriteString("x")

@@ -9,6 +9,7 @@ import (
 	"forage/internal/egress/credential"
 	"forage/internal/provider"
 	"forage/internal/secrets"
+	"forage/internal/testdir"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -21,9 +22,7 @@ func TestPresetsCompile(t *testing.T) {
 		}
 		for kind, uses := range map[string][]forage.SecretUse{"key": p.Uses, "login": p.LoginUses} {
 			source, err := secrets.Open(t.Context(), forage.SecretSource{Env: "X"}, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testdir.Must(t, err)
 			_, err = credential.Compile([]forage.Binding{{Secret: name, Placeholder: provider.Placeholder(p, "box", name), Uses: found(uses)}},
 				map[string]secrets.Source{name: source})
 			if err != nil {

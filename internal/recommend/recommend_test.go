@@ -13,6 +13,7 @@ import (
 	"forage"
 	"forage/internal/audit"
 	"forage/internal/policy"
+	"forage/internal/testdir"
 )
 
 func all(events []audit.Event) iter.Seq2[audit.Event, error] {
@@ -25,11 +26,12 @@ func all(events []audit.Event) iter.Seq2[audit.Event, error] {
 	}
 }
 
-func of(t interface{ Fatal(...any) }, events ...audit.Event) Recommendation {
+func of(t interface {
+	Helper()
+	Fatal(...any)
+}, events ...audit.Event) Recommendation {
 	s, err := From(all(events))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	return s
 }
 

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"forage/internal/testdir"
 )
 
 // TestTools: the folders of PATH that come along, with the trees that they need and nothing around
@@ -68,9 +70,7 @@ func TestTools(t *testing.T) {
 			inHome := func(s string) string { return strings.ReplaceAll(s, "HOME", dir) }
 			tool, found, err := Tools(nil, Caller{Path: inHome(tc.path), Home: dir, Hostile: []string{dir + "/work"}, Project: dir + "/work", Inside: "/h",
 				Getenv: func(name string) (string, bool) { v, ok := tc.env[name]; return inHome(v), ok }})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testdir.Must(t, err)
 			var got []string
 			mounts := tool.Mounts
 			tool.Mounts = nil

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"forage/internal/testdir"
 )
 
 // home makes a home folder from lines: "a/b" is an empty file, "a/b: text" one with
@@ -14,9 +16,7 @@ import (
 func home(t testing.TB, lines ...string) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	dir = filepath.Join(dir, "home")
 	for _, line := range lines {
 		line = strings.ReplaceAll(line, "HOME", dir)
@@ -43,9 +43,7 @@ func home(t testing.TB, lines ...string) string {
 
 func must(t testing.TB, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 }
 
 // lines is a tool as text, with HOME for the home folder.
@@ -127,9 +125,7 @@ func TestHostTool(t *testing.T) {
 			dir := home(t, append(tc.files, ".keep")...)
 			inHome := func(s string) string { return strings.ReplaceAll(s, "HOME", dir) }
 			tool, err := hostTool(inHome(tc.command), Caller{Path: inHome(tc.path), Home: dir, Hostile: []string{dir + "/work"}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testdir.Must(t, err)
 			if diff := cmp.Diff(tc.want, tool.lines(dir)); diff != "" {
 				t.Error(diff)
 			}

@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"forage"
+	"forage/internal/testdir"
 )
 
 func TestTrustFiles(t *testing.T) {
@@ -115,9 +116,7 @@ func TestJavaStore(t *testing.T) {
 	text := slices.Concat(rootPEM(t, "Forage One"), []byte("# a comment\n"), rootPEM(t, "Forage Two"),
 		pem.EncodeToMemory(&pem.Block{Type: "TRUSTED CERTIFICATE", Bytes: []byte("no")}))
 	store := filepath.Join(t.TempDir(), "ca.jks")
-	if err := os.WriteFile(store, javaStore(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.WriteFile(store, javaStore(text), 0o600))
 	out, err := exec.CommandContext(t.Context(), keytool, "-list", "-v", "-keystore", store, "-storetype", "JKS", "-storepass", jksPassword).CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "contains 2 entries") ||
 		!strings.Contains(string(out), "Owner: CN=Forage One") || !strings.Contains(string(out), "Owner: CN=Forage Two") {
@@ -128,16 +127,12 @@ func TestJavaStore(t *testing.T) {
 func rootPEM(t *testing.T, name string) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true,
 		NotBefore: time.Unix(0, 0), NotAfter: time.Unix(4e9, 0),
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"forage"
+	"forage/internal/testdir"
 )
 
 var agent = forage.Identity{User: "agent", UID: 1000, GID: 1000, Home: "/home/agent"}
@@ -118,9 +119,7 @@ func TestHost(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			v, err := Host(tc.host, "box", agent)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testdir.Must(t, err)
 			if diff := cmp.Diff(tc.want, summary(v)); diff != "" {
 				t.Error(diff)
 			}
@@ -132,9 +131,7 @@ func TestHost(t *testing.T) {
 // is in the view.
 func TestThisHost(t *testing.T) {
 	v, err := Host(os.DirFS("/"), "box", agent)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	for _, m := range v.Mounts {
 		info, err := os.Lstat(m.Source)
 		if err != nil || info.Mode()&fs.ModeSymlink != 0 {

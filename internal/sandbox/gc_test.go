@@ -22,9 +22,7 @@ func testService(t *testing.T) *Service {
 	dir := t.TempDir()
 	places := store.Places{State: filepath.Join(dir, "state"), Runtime: filepath.Join(dir, "run")}
 	records, err := store.Open(places.State)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	host := &plan.Host{
 		Config: &config.Config{}, Store: records, Places: supervisor.Places{Places: places}, Runtimes: supervisor.Runtimes{Dir: places.Runtime},
 		Workspaces: supervisor.Workspaces{Places: workspace.PlacesIn(places.State, places.Runtime)},
@@ -36,19 +34,13 @@ func testService(t *testing.T) *Service {
 // does last. The record takes long to read, so that it is being read when it changes.
 func running(t *testing.T, s *Service) (record store.Record, end func()) {
 	t.Helper()
-	if err := s.Places.MakeRuntime(); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, s.Places.MakeRuntime())
 	lock, err := supervisor.Acquire(s.Places.Of("box").Dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	record, err = s.Store.Create(t.Context(), store.Record{
 		Name: "box", Template: strings.Repeat("x", 4<<20), Runtime: "native", Phase: forage.PhaseRunning,
 	}, store.Ports{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	return record, func() {
 		ended := record
 		ended.Phase, ended.Reason = forage.PhaseStopped, "it was asked to stop"
@@ -96,9 +88,7 @@ func TestRemovedIsShownAsStopped(t *testing.T) {
 func TestARehearsalSaysWould(t *testing.T) {
 	s := testService(t)
 	orphan := filepath.Join(s.Places.Runtime, "orphan")
-	if err := os.MkdirAll(orphan, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.MkdirAll(orphan, 0o700))
 	for _, dryRun := range []bool{true, false} {
 		actions, err := s.GC(t.Context(), dryRun)
 		if err != nil || len(actions) != 1 || strings.HasPrefix(actions[0].What, "would have removed ") != dryRun || strings.HasPrefix(actions[0].What, "removed ") == dryRun {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"forage/internal/supervisor"
+	"forage/internal/testdir"
 	"forage/internal/unixsock"
 )
 
@@ -50,9 +51,7 @@ func staying(t *testing.T, s *Service, answers string) {
 	if err == nil {
 		err = other.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	t.Cleanup(func() { other.Process.Kill(); other.Wait() })
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 		t.Fatalf("it has not begun: %q, %v", line, err)

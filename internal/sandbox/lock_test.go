@@ -6,15 +6,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"forage/internal/testdir"
 )
 
 // TestWhoWaitsForASandboxIsToldSo: another command may be at work on it, or have been stopped.
 func TestWhoWaitsForASandboxIsToldSo(t *testing.T) {
 	s := testService(t)
 	unlock, err := s.Store.Lock(t.Context(), "box")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	defer unlock()
 	told := make(chan string, 1)
 	s.Notify = func(text string) { told <- text }

@@ -9,6 +9,8 @@ import (
 
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
+
+	"forage/internal/testdir"
 )
 
 // decide runs the filter in an interpreter. The interpreter reads words big
@@ -24,9 +26,7 @@ func decide(t testing.TB, filter []unix.SockFilter, arch, nr uint32, args ...uin
 		t.Fatal("the filter has an instruction that is not BPF")
 	}
 	vm, err := bpf.NewVM(instructions)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	data := binary.BigEndian.AppendUint32(nil, nr)
 	data = binary.BigEndian.AppendUint32(data, arch)
 	data = append(data, make([]byte, 8)...) // instruction pointer
@@ -39,18 +39,14 @@ func decide(t testing.TB, filter []unix.SockFilter, arch, nr uint32, args ...uin
 		data = binary.BigEndian.AppendUint32(data, uint32(arg>>32))
 	}
 	action, err := vm.Run(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	return uint32(action)
 }
 
 func mustFilter(t testing.TB, o Options) []unix.SockFilter {
 	t.Helper()
 	filter, err := Filter(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	return filter
 }
 

@@ -97,9 +97,7 @@ func TestInside(t *testing.T) {
 	atCWD := ^uintptr(0) - 99 // AT_FDCWD
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
-	if err := os.WriteFile(file, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.WriteFile(file, nil, 0o644))
 	for _, tc := range []struct {
 		name string
 		got  unix.Errno
@@ -189,9 +187,7 @@ func TestTools(t *testing.T) {
 	dir := testdir.Plain(t)
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, os.WriteFile(path, []byte(text), 0o644))
 		return path
 	}
 	c := write("a.c", "#include <stdio.h>\n#include <pthread.h>\nvoid *f(void *x){puts(\"thread\");return x;}\n"+

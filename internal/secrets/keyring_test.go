@@ -29,14 +29,10 @@ func startBus(t *testing.T) map[string]string {
 	// Nothing is started by being asked for: that would be the keyring of this machine.
 	config := `<busconfig><type>session</type><listen>unix:path=` + dir + `/bus</listen><auth>EXTERNAL</auth>
 		<policy context="default"><allow send_destination="*" eavesdrop="true"/><allow eavesdrop="true"/><allow own="*"/></policy></busconfig>`
-	if err := os.WriteFile(dir+"/bus.conf", []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.WriteFile(dir+"/bus.conf", []byte(config), 0o600))
 	cmd := exec.Command("dbus-daemon", "--config-file="+dir+"/bus.conf", "--nofork", "--nosyslog", "--print-address=1")
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	start(t, cmd)
 	address, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
@@ -47,9 +43,7 @@ func startBus(t *testing.T) map[string]string {
 
 func start(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, cmd.Start())
 	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 }
 
@@ -67,9 +61,7 @@ func startKeyring(t *testing.T) map[string]string {
 	conn := connect(t, env)
 	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		var owned bool
-		if err := conn.BusObject().Call("org.freedesktop.DBus.NameHasOwner", 0, secretService).Store(&owned); err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, conn.BusObject().Call("org.freedesktop.DBus.NameHasOwner", 0, secretService).Store(&owned))
 		if owned {
 			return env
 		}
@@ -84,9 +76,7 @@ func connect(t *testing.T, env map[string]string) *dbus.Conn {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	conn, err := SessionBus(ctx, env)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	t.Cleanup(func() { conn.Close() })
 	return conn
 }
@@ -97,9 +87,7 @@ func store(t *testing.T, conn *dbus.Conn, service, user, value string, replace b
 	var none dbus.Variant
 	var session, path, prompt dbus.ObjectPath
 	err := conn.Object(secretService, secretPath).Call(serviceFace+".OpenSession", 0, "plain", dbus.MakeVariant("")).Store(&none, &session)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	properties := map[string]dbus.Variant{
 		itemFace + ".Label":      dbus.MakeVariant("test"),
 		itemFace + ".Attributes": dbus.MakeVariant(map[string]string{"service": service, "username": user}),
@@ -116,9 +104,7 @@ const collection = "/org/freedesktop/secrets/collection/login"
 func get(t *testing.T, keyring string, env map[string]string) (string, error) {
 	t.Helper()
 	source, err := Open(t.Context(), forage.SecretSource{Keyring: keyring}, env)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	value, err := source.Get(t.Context())
 	return value.Reveal(), err
 }
@@ -179,9 +165,7 @@ func TestASilentBus(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	source, err := Open(t.Context(), forage.SecretSource{Keyring: "a/b"}, map[string]string{"DBUS_SESSION_BUS_ADDRESS": "unix:path=" + path})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	if _, err := source.Get(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"forage"
+	"forage/internal/testdir"
 	"forage/internal/unixsock"
 )
 
@@ -25,18 +26,14 @@ const patience = 2 * time.Minute
 func listen(t *testing.T, path string) net.Listener {
 	t.Helper()
 	listener, err := unixsock.Listen(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	return listener
 }
 
 func open(t *testing.T, src forage.SecretSource, env map[string]string) Source {
 	t.Helper()
 	source, err := Open(t.Context(), src, env)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	return source
 }
 
@@ -62,9 +59,7 @@ func fails(t *testing.T, source Source, want, value string) {
 func TestASecretDoesNotPrint(t *testing.T) {
 	s := New("hidden-value")
 	text, err := json.Marshal(map[string]any{"a": s, "b": []Secret{s}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	var log strings.Builder
 	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "secret", s)
 	for _, got := range []string{string(text), log.String(), fmt.Sprint(s), fmt.Sprintf("%v %+v %s %q %#v %d %x", s, s, s, s, s, s, s),
@@ -127,9 +122,7 @@ func TestFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "key")
 	write := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	source := open(t, forage.SecretSource{File: path}, nil)
 	fails(t, source, "no such file", "")
@@ -140,23 +133,17 @@ func TestFile(t *testing.T) {
 	wants(t, source, "other")
 	write("two\nlines")
 	fails(t, source, "more than one line", "two")
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.Remove(path))
 	fails(t, source, "no such file", "")
 	elsewhere := filepath.Join(t.TempDir(), "real")
-	if err := errors.Join(os.WriteFile(elsewhere, []byte("linked"), 0o600), os.Symlink(elsewhere, path)); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, errors.Join(os.WriteFile(elsewhere, []byte("linked"), 0o600), os.Symlink(elsewhere, path)))
 	wants(t, source, "linked")
 }
 
 func TestWhatIsNoFile(t *testing.T) {
 	dir := t.TempDir()
 	fifo := filepath.Join(dir, "fifo")
-	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, syscall.Mkfifo(fifo, 0o600))
 	listener := listen(t, filepath.Join(dir, "socket"))
 	defer listener.Close()
 	for _, path := range []string{dir, fifo, "/dev/zero", "/dev/null"} {
@@ -167,15 +154,11 @@ func TestWhatIsNoFile(t *testing.T) {
 
 func TestNotes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "key")
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.WriteFile(path, nil, 0o600))
 	if notes := Notes(forage.SecretSource{File: path}); notes != nil {
 		t.Errorf("a private file is noted: %q", notes)
 	}
-	if err := os.Chmod(path, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.Chmod(path, 0o644))
 	if notes := Notes(forage.SecretSource{File: path}); len(notes) != 1 || !strings.Contains(notes[0], "chmod 600 "+path) {
 		t.Errorf("a file that everybody may read is noted as %q", notes)
 	}
@@ -202,9 +185,7 @@ func TestCommand(t *testing.T) {
 		return open(t, forage.SecretSource{Command: argv}, map[string]string{"HOME": "/my/home", "SECRET": "x"})
 	}
 	script := filepath.Join(t.TempDir(), "prints it")
-	if err := os.WriteFile(script, []byte("#!/bin/sh\nprintf '%s|' \"$@\"\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.WriteFile(script, []byte("#!/bin/sh\nprintf '%s|' \"$@\"\n"), 0o700))
 	wants(t, command("printf", "%s", "a b"), "a b")
 	wants(t, command(script, "a b", ";", "$HOME"), "a b|;|$HOME|")
 	wants(t, command("sh", "-c", `echo "$HOME$SECRET"; echo noise >&2`), "/my/home")

@@ -12,6 +12,7 @@ import (
 
 	"forage"
 	"forage/internal/skills"
+	"forage/internal/testdir"
 )
 
 func TestAnalyse(t *testing.T) {
@@ -58,16 +59,10 @@ func TestAnalyseIsNotLed(t *testing.T) {
 	t.Parallel()
 	dir, other := t.TempDir(), folder(t, map[string]string{"Makefile": "secret:\n", "go.mod": ""})
 	for _, name := range []string{"Makefile", "go.mod"} {
-		if err := os.Symlink(filepath.Join(other, name), filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, os.Symlink(filepath.Join(other, name), filepath.Join(dir, name)))
 	}
-	if err := unix.Mkfifo(filepath.Join(dir, "package.json"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(filepath.Join(dir, "Cargo.toml"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, unix.Mkfifo(filepath.Join(dir, "package.json"), 0o600))
+	testdir.Must(t, os.Mkdir(filepath.Join(dir, "Cargo.toml"), 0o700))
 	if diff := cmp.Diff(skills.Project{}, skills.Analyse(dir)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -139,9 +134,7 @@ func folder(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}
 	return dir
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"forage"
+	"forage/internal/testdir"
 )
 
 func TestClientIsMadeOnceHoweverManyAsk(t *testing.T) {
@@ -57,16 +58,12 @@ func TestKeysOpenToOthersAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, ClientName)
-	if err := os.Chmod(path, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.Chmod(path, 0o644))
 	if _, err := Client(dir); err == nil || forage.Hint(err) == "" {
 		t.Fatalf("a key that everybody may read: %v, want an error with a hint", err)
 	}
 	os.Remove(path)
-	if err := os.Symlink("/dev/null", path); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.Symlink("/dev/null", path))
 	if _, err := Client(dir); err == nil {
 		t.Fatal("a link was followed")
 	}
@@ -75,20 +72,14 @@ func TestKeysOpenToOthersAreRefused(t *testing.T) {
 func TestHostKeyRoundTrip(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "host_key")
 	key, err := NewHost()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := SaveHost(path, key); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
+	testdir.Must(t, SaveHost(path, key))
 	loaded, err := LoadHost(path)
 	if err != nil || !bytes.Equal(loaded, key) {
 		t.Fatalf("LoadHost = %x, %v; want %x", loaded, err, key)
 	}
 	line, err := HostLine(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	if _, _, _, _, err := ssh.ParseAuthorizedKey([]byte(line)); err != nil {
 		t.Fatalf("HostLine gave %q: %v", line, err)
 	}

@@ -12,14 +12,13 @@ import (
 
 	"forage"
 	"forage/internal/store"
+	"forage/internal/testdir"
 )
 
 func create(t *testing.T, s *store.Store, name string) store.Record {
 	t.Helper()
 	rec, err := s.Create(t.Context(), record(name), store.Ports{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	return rec
 }
 
@@ -30,9 +29,7 @@ func TestBrokenRecordsHideNothing(t *testing.T) {
 	good := create(t, s, "good")
 	create(t, s, "template")
 	text, err := os.ReadFile(s.Paths("template").Record)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	change := func(from, to string) string {
 		changed := strings.Replace(string(text), from, to, 1)
 		if changed == string(text) {
@@ -53,9 +50,7 @@ func TestBrokenRecordsHideNothing(t *testing.T) {
 		{"twofold", string(text) + "{}", "damaged"},
 		{"renamed", string(text), `called "template"`},
 	} {
-		if err := os.WriteFile(s.Paths(test.name).Record, []byte(test.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, os.WriteFile(s.Paths(test.name).Record, []byte(test.text), 0o600))
 		want[test.name] = test.want
 	}
 	plant := map[string]func(path string) error{
@@ -65,15 +60,11 @@ func TestBrokenRecordsHideNothing(t *testing.T) {
 		"huge":   func(p string) error { return errors.Join(os.WriteFile(p, nil, 0o600), os.Truncate(p, 1<<40)) },
 	}
 	for name, f := range plant {
-		if err := f(s.Paths(name).Record); err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, f(s.Paths(name).Record))
 		want[name] = ""
 	}
 	records, broken, err := s.List()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	if len(records) != 2 || !cmp.Equal(records[0], good) {
 		t.Errorf("%d records are left", len(records))
 	}
@@ -98,9 +89,7 @@ func TestStrangersAreNotRecords(t *testing.T) {
 	s := open(t)
 	create(t, s, "one")
 	for _, name := range []string{".tmp-123", "UPPER.json", ".hidden.json", "one.audit.jsonl", "one.log", "a b.json"} {
-		if err := os.WriteFile(filepath.Join(s.Dir(), "sandboxes", name), []byte("{}"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, os.WriteFile(filepath.Join(s.Dir(), "sandboxes", name), []byte("{}"), 0o600))
 	}
 	records, broken, err := s.List()
 	if err != nil || len(records) != 1 || len(broken) != 0 {
@@ -123,9 +112,7 @@ func TestFullDisk(t *testing.T) {
 		}
 	})
 	s, err := store.Open(filepath.Join(dir, "state"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	for _, ephemeral := range []bool{false, true} {
 		name := map[bool]string{false: "kept", true: "run"}[ephemeral]
 		rec := record(name)
@@ -148,9 +135,7 @@ func TestFullDisk(t *testing.T) {
 			t.Errorf("what could not be made is there: %v", err)
 		}
 		checkLeftovers(t, s)
-		if err := os.Remove(fill); err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, os.Remove(fill))
 		if err := s.Save(changed); err != nil {
 			t.Errorf("with room again: %v", err)
 		}

@@ -16,6 +16,7 @@ import (
 	"forage"
 	"forage/internal/hostexec"
 	"forage/internal/store"
+	"forage/internal/testdir"
 
 	"golang.org/x/sys/unix"
 )
@@ -179,12 +180,8 @@ func TestKilledWhileSaving(t *testing.T) {
 func killAfterFirstLine(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
+	testdir.Must(t, cmd.Start())
 	if _, err := out.Read(make([]byte, 1)); err != nil {
 		t.Error(err)
 	}
@@ -198,9 +195,7 @@ func TestPorts(t *testing.T) {
 	// that connections get theirs from.
 	address, busy := fmt.Sprintf("127.77.%d.%d", os.Getpid()>>8&0xff, os.Getpid()&0xff), ports.To+1
 	l, err := net.Listen("tcp", net.JoinHostPort(address, strconv.Itoa(busy)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	defer l.Close()
 	range3 := store.Ports{Listen: address, From: busy, To: busy + 2, Skip: []int{busy + 1}}
 	rec, err := s.Create(t.Context(), record("one"), range3)
@@ -223,9 +218,7 @@ func TestPorts(t *testing.T) {
 	if rec, err := s.Create(t.Context(), run, store.Ports{}); err != nil || rec.Port != 0 || rec.NetworkSlot != 0 {
 		t.Errorf("a run has port %d and slot %d, %v", rec.Port, rec.NetworkSlot, err)
 	}
-	if err := s.Delete("one", false); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, s.Delete("one", false))
 	if rec, err := s.Create(t.Context(), record("two"), range3); err != nil || rec.Port != busy+2 || rec.NetworkSlot != 1 {
 		t.Errorf("what was given back is not used again: %+v, %v", rec, err)
 	}
@@ -236,17 +229,11 @@ func TestDeleteLeavesNothing(t *testing.T) {
 		s := open(t)
 		create(t, s, "one")
 		p := s.Paths("one")
-		if err := os.Mkdir(p.Generated, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, os.Mkdir(p.Generated, 0o700))
 		for _, path := range []string{p.Generated + "/host_key", p.Log, p.Log + ".1", p.Usage, p.Audit, p.Audit + ".head"} {
-			if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testdir.Must(t, os.WriteFile(path, []byte("x"), 0o600))
 		}
-		if err := s.Delete("one", keep); err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, s.Delete("one", keep))
 		found, err := filepath.Glob(filepath.Join(s.Dir(), "sandboxes", "*"))
 		if err != nil || (keep && len(found) != 2) || (!keep && len(found) != 0) {
 			t.Errorf("keepAudit %v: left %v, %v", keep, found, err)

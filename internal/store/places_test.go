@@ -10,17 +10,14 @@ import (
 
 	"forage"
 	"forage/internal/store"
+	"forage/internal/testdir"
 )
 
 func TestFindPlaces(t *testing.T) {
 	login := t.TempDir() // a login's run-time folder: the caller's alone
-	if err := os.Chmod(login, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.Chmod(login, 0o700))
 	shared := t.TempDir()
-	if err := os.Chmod(shared, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.Chmod(shared, 0o777))
 	me := os.Getuid()
 	const nobody = 4_000_000 // has no folder in /run/user
 	for _, test := range []struct {
@@ -112,15 +109,9 @@ func TestMakeRuntimeInASharedFolder(t *testing.T) {
 func TestMakeRuntimeClosesWhatIsReadable(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a/b")
 	places := store.Places{State: filepath.Join(t.TempDir(), "state"), Runtime: dir}
-	if err := places.MakeRuntime(); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := places.MakeRuntime(); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, places.MakeRuntime())
+	testdir.Must(t, os.Chmod(dir, 0o755))
+	testdir.Must(t, places.MakeRuntime())
 	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("mode %v, %v", info.Mode(), err)
 	}
@@ -136,20 +127,14 @@ func TestRunningSandboxesAreFound(t *testing.T) {
 		return store.FindPlaces(store.Environment{UID: 4_000_000, Getenv: func(name string) string { return vars[name] }})
 	}
 	places, err := find(first)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := places.MakeRuntime(); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
+	testdir.Must(t, places.MakeRuntime())
 	// Nothing runs: another folder is fine.
 	if places, err = find(second); err != nil || places.Runtime != second {
 		t.Fatalf("%+v, %v", places, err)
 	}
 	stale := places
-	if err := os.Mkdir(filepath.Join(first, "sandbox"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.Mkdir(filepath.Join(first, "sandbox"), 0o700))
 	// Now the first is the one; what was chosen before is refused too.
 	if places, err = find(""); err != nil || places.Runtime != first {
 		t.Errorf("%+v, %v", places, err)
@@ -161,19 +146,13 @@ func TestRunningSandboxesAreFound(t *testing.T) {
 		t.Errorf("starting in another folder while sandboxes run: %v", err)
 	}
 	// A machine that was started again has an empty folder, or none.
-	if err := os.RemoveAll(first); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.RemoveAll(first))
 	if places, err = find(second); err != nil || places.Runtime != second {
 		t.Errorf("%+v, %v", places, err)
 	}
-	if err := places.MakeRuntime(); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, places.MakeRuntime())
 	// No user is led into a folder that is not the owner's alone.
-	if err := errors.Join(os.Mkdir(filepath.Join(second, "sandbox"), 0o700), os.Chmod(second, 0o777)); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, errors.Join(os.Mkdir(filepath.Join(second, "sandbox"), 0o700), os.Chmod(second, 0o777)))
 	if places, err = find(""); err != nil || places.Runtime == second {
 		t.Errorf("%+v, %v", places, err)
 	}

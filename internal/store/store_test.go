@@ -11,14 +11,13 @@ import (
 
 	"forage"
 	"forage/internal/store"
+	"forage/internal/testdir"
 )
 
 func open(t *testing.T) *store.Store {
 	t.Helper()
 	s, err := store.Open(filepath.Join(t.TempDir(), "state"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	return s
 }
 
@@ -35,9 +34,7 @@ func record(name string) store.Record {
 func TestCreateLoadSaveDelete(t *testing.T) {
 	s := open(t)
 	created, err := s.Create(t.Context(), record("one"), store.Ports{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	want := record("one")
 	want.Version, want.NetworkSlot = store.Version, 1
 	if diff := cmp.Diff(want, created); diff != "" {
@@ -45,19 +42,13 @@ func TestCreateLoadSaveDelete(t *testing.T) {
 	}
 	created.Phase = forage.PhaseRunning
 	created.StartedAt = created.CreatedAt.Add(time.Second)
-	if err := s.Save(created); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, s.Save(created))
 	loaded, err := s.Load("one")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	if diff := cmp.Diff(created, loaded); diff != "" {
 		t.Errorf("loaded (-want +got):\n%s", diff)
 	}
-	if err := s.Delete("one", false); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, s.Delete("one", false))
 	if err := s.Delete("one", false); err != nil {
 		t.Errorf("deleting an absent sandbox: %v", err)
 	}
@@ -79,9 +70,7 @@ func TestCreateRefusesNameInUse(t *testing.T) {
 		t.Errorf("got %v (hint %q)", err, forage.Hint(err))
 	}
 	// A broken record holds its name too.
-	if err := os.WriteFile(s.Paths("two").Record, []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.WriteFile(s.Paths("two").Record, []byte("{"), 0o600))
 	if _, err := s.Create(t.Context(), record("two"), store.Ports{}); !errors.Is(err, forage.ErrRefused) {
 		t.Errorf("over a broken record: %v", err)
 	}
@@ -98,9 +87,7 @@ func TestEverythingIsPrivate(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 }
 
 func TestNamesThatAreNotNames(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"forage/internal/store"
+	"forage/internal/testdir"
 )
 
 // TestSweep: what killed processes left goes, what is in use stays.
@@ -17,16 +18,10 @@ func TestSweep(t *testing.T) {
 	create(t, s, "one")
 	place := func(name string, age time.Duration) string {
 		path := filepath.Join(s.Dir(), name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		testdir.Must(t, os.WriteFile(path, nil, 0o600))
 		then := time.Now().Add(-age)
-		if err := os.Chtimes(path, then, then); err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, os.Chtimes(path, then, then))
 		return path
 	}
 	old := place("sandboxes/.tmp-old", time.Hour)
@@ -38,9 +33,7 @@ func TestSweep(t *testing.T) {
 	place("repositories/one.json", time.Hour)
 	place("locks/abandoned.lock", time.Hour)
 	unlock, err := s.Lock(t.Context(), "held")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	defer unlock()
 
 	all := []string{".tmp-old", ".one.usage.json12", ".id_ed25519123", ".tmp-note", ".tmp-kept"}
@@ -72,9 +65,7 @@ func TestSweep(t *testing.T) {
 func TestMovePort(t *testing.T) {
 	s := open(t)
 	rec, err := s.Create(t.Context(), record("one"), ports)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	moved, err := s.MovePort(t.Context(), rec, store.Ports{Listen: ports.Listen, From: ports.From, To: ports.To})
 	if err != nil || moved.Port == rec.Port || moved.Port == 0 {
 		t.Errorf("port %d after %d, %v", moved.Port, rec.Port, err)

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"forage/internal/testdir"
 )
 
 // What is written to a file just before another takes its place is read.
@@ -68,9 +70,7 @@ func TestFileReadsWhatIsThereAtTheEnd(t *testing.T) {
 func extend(t *testing.T, path, text string) {
 	t.Helper()
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	defer file.Close()
 	if _, err := file.WriteString(text); err != nil {
 		t.Fatal(err)

@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+
+	"forage/internal/testdir"
 )
 
 func TestEscape(t *testing.T) {
@@ -89,9 +91,7 @@ func TestTableAlignsAndEscapes(t *testing.T) {
 	table.Row("långt-namn", "running")
 	table.Row("x\nforged  running", "stopped")
 	var out bytes.Buffer
-	if err := table.Write(&out); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, table.Write(&out))
 	want := "NAME                STATUS\n" +
 		"långt-namn          running\n" +
 		`x\nforged  running  stopped` + "\n"
@@ -103,16 +103,12 @@ func TestTableAlignsAndEscapes(t *testing.T) {
 func TestJSONIsSafeAndMeansTheSame(t *testing.T) {
 	in := map[string]string{"name": "a\x1b[31m\u202e\U000e0041\n\u009b"}
 	var out bytes.Buffer
-	if err := JSON(&out, in); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, JSON(&out, in))
 	if strings.ContainsFunc(strings.ReplaceAll(out.String(), "\n", ""), unsafe) {
 		t.Errorf("JSON lets something through: %q", out.String())
 	}
 	var back map[string]string
-	if err := json.Unmarshal(out.Bytes(), &back); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, json.Unmarshal(out.Bytes(), &back))
 	if diff := cmp.Diff(in, back); diff != "" {
 		t.Errorf("round trip (-want +got):\n%s", diff)
 	}
@@ -124,9 +120,7 @@ func TestTableFits(t *testing.T) {
 	table.Row("x\x1b", "stopped", "main")
 	table.Fit(40, 0, 2)
 	var out bytes.Buffer
-	if err := table.Write(&out); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, table.Write(&out))
 	for line := range strings.Lines(out.String()) {
 		if n := utf8.RuneCountInString(line) - 1; n > 40 {
 			t.Errorf("%d characters: %s", n, line)

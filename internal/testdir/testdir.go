@@ -1,5 +1,5 @@
-// Package testdir makes folders for tests that t.TempDir is not good enough for, gives them ports
-// of their own, and says how much time there is.
+// Package testdir has what tests of many rooms need: folders that t.TempDir is not good enough for,
+// ports of their own, how much time there is, and the end of a test by an error.
 package testdir
 
 import (
@@ -22,6 +22,17 @@ func Base() string {
 		return dir
 	}
 	return "/tmp"
+}
+
+// Must ends the test if there is an error.
+func Must(t interface {
+	Helper()
+	Fatal(...any)
+}, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Plain is a folder of the test in which sockets can be made and reached by their paths, and whose

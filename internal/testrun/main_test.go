@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"forage/internal/testdir"
 )
 
 const events = `{"Action":"start","Package":"forage/a"}
@@ -25,9 +27,7 @@ const events = `{"Action":"start","Package":"forage/a"}
 func TestReadEvents(t *testing.T) {
 	var out strings.Builder
 	found, err := readEvents(strings.NewReader(events), &out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	if got, want := out.String(), "loud\nFAIL\tforage/a\t0.1s\n"; got != want {
 		t.Errorf("printed %q, want %q", got, want)
 	}
@@ -53,9 +53,7 @@ func TestMust(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.list, func(t *testing.T) {
 			found, err := readEvents(strings.NewReader(events), io.Discard)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testdir.Must(t, err)
 			rows, err := parseMust(strings.NewReader(test.list), "ci")
 			if err == nil {
 				err = checkMust(rows, found)
@@ -115,9 +113,7 @@ func TestAgain(t *testing.T) {
 // TestLeftovers runs a suite, in a process of its own, that leaves a process behind.
 func TestLeftovers(t *testing.T) {
 	if os.Getenv("TESTRUN_LEFTOVERS") != "" {
-		if err := becomeSubreaper(); err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, becomeSubreaper())
 		// The suite ends when what it leaves has said that it runs: one that has not come to
 		// execve(2) has another name.
 		fifo := filepath.Join(t.TempDir(), "fifo")

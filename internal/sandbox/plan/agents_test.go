@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"forage"
+	"forage/internal/testdir"
 )
 
 // An agent that the caller doesn't have is named first, with the command that installs it.
@@ -25,9 +26,7 @@ func TestPlanAgentSettings(t *testing.T) {
 	files := func(config string, opts Options) (paths []string, plan forage.Plan) {
 		t.Helper()
 		plan, _, err := d.plan(config, opts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, err)
 		for _, file := range plan.Spec.Files {
 			paths = append(paths, file.Path)
 		}

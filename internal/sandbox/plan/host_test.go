@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"forage/internal/testdir"
 )
 
 // Git and jj take an empty variable for none.
@@ -32,9 +34,7 @@ func TestGitIdentity(t *testing.T) {
 		home := t.TempDir()
 		caller := Caller{Home: home, Getenv: func(string) (string, bool) { return "", false }}
 		for name, text := range map[string]string{".gitconfig": config, "other": "[user]\nname = other\n"} {
-			if err := os.WriteFile(filepath.Join(home, name), []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testdir.Must(t, os.WriteFile(filepath.Join(home, name), []byte(text), 0o600))
 		}
 		if got := CallersGit(t.Context(), caller); got != want {
 			t.Errorf("%q: got %+v, want %+v", config, got, want)

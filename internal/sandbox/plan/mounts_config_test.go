@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"forage"
+	"forage/internal/testdir"
 )
 
 // A sandbox can't change the configuration that holds it, and whose commands run on the host.
@@ -29,9 +30,7 @@ func TestConfigurationIsKept(t *testing.T) {
 			d := newDesk(t)
 			d.write("dotfiles/forage.toml", "")
 			d.write(".config/firefly-forage/x", "")
-			if err := os.Symlink(filepath.Join(d.home, "dotfiles/forage.toml"), filepath.Join(d.home, ".config/firefly-forage/config.toml")); err != nil {
-				t.Fatal(err)
-			}
+			testdir.Must(t, os.Symlink(filepath.Join(d.home, "dotfiles/forage.toml"), filepath.Join(d.home, ".config/firefly-forage/config.toml")))
 			test.opts.Workspace, test.opts.Template = filepath.Join(d.home, test.workspace), "shell"
 			for i, mount := range test.opts.Mounts {
 				test.opts.Mounts[i] = strings.ReplaceAll(mount, "HOME", d.home)

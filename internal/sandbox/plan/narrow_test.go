@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"forage/internal/testdir"
 )
 
 // With a key, the hosts at which accounts log in are not allowed by a built-in template.
@@ -25,9 +27,7 @@ func TestNarrowed(t *testing.T) {
 			d := newDesk(t)
 			maps.Copy(d.env, test.env)
 			plan, _, err := d.plan(test.config, test.opts)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testdir.Must(t, err)
 			if diff := cmp.Diff(test.want, plan.Network.Allow); diff != "" {
 				t.Error(diff)
 			}

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"forage"
+	"forage/internal/testdir"
 )
 
 // places are where parts are asked for: in one another, beside one another, with the same
@@ -49,9 +50,7 @@ func aComposition(t *rapid.T, root string) []forage.Workspace {
 func TestComposedMounts(t *testing.T) {
 	root := t.TempDir()
 	for _, dir := range []string{"one", "two/a/b", "three", "four/.beads", "store/objects", "state"} {
-		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, os.MkdirAll(filepath.Join(root, dir), 0o755))
 	}
 	accepted := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -118,18 +117,12 @@ func checkComposed(t *rapid.T, parts []forage.Workspace, mounts []forage.Mount) 
 func TestComposedMountsAreRefused(t *testing.T) {
 	root := t.TempDir()
 	for _, dir := range []string{"app/sub", "lib", "outside"} {
-		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, os.MkdirAll(filepath.Join(root, dir), 0o755))
 	}
 	for link, to := range map[string]string{"app/link": "../outside", "app/in": "sub"} {
-		if err := os.Symlink(to, filepath.Join(root, link)); err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, os.Symlink(to, filepath.Join(root, link)))
 	}
-	if err := os.WriteFile(filepath.Join(root, "app/file"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.WriteFile(filepath.Join(root, "app/file"), nil, 0o644))
 	part := func(name, folder, target string, mode forage.WorkspaceMode) forage.Workspace {
 		return forage.Workspace{Name: name, Path: filepath.Join(root, folder), Target: target, Mode: mode}
 	}

@@ -2,8 +2,6 @@ package plan
 
 import (
 	"errors"
-	"forage"
-	"forage/internal/workspace/autorun"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +9,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"forage"
+	"forage/internal/testdir"
+	"forage/internal/workspace/autorun"
 )
 
 func files(t *testing.T, root string, names ...string) {
@@ -24,9 +26,7 @@ func files(t *testing.T, root string, names ...string) {
 		} else if err == nil {
 			err = os.WriteFile(at, []byte(name), 0o640)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, err)
 	}
 }
 
@@ -35,9 +35,7 @@ func TestProtectedPaths(t *testing.T) {
 	store := filepath.Join(t.TempDir(), ".git")
 	files(t, store, "objects/x", "refs/x")
 	link := filepath.Join(t.TempDir(), "link")
-	if err := os.Symlink(filepath.Dir(store), link); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.Symlink(filepath.Dir(store), link))
 	for config, want := range map[string]int{
 		"[core]\n\thooksPath = tools/hooks\n":    1,
 		"[core]\n\thooksPath = .git/hooks\n":     0,
@@ -64,20 +62,14 @@ func TestProtectedPaths(t *testing.T) {
 			os.Remove(filepath.Join(work, name))
 		}
 		config = strings.NewReplacer("WORK", work, "LINK", link).Replace(config)
-		if err := os.WriteFile(filepath.Join(store, "HEAD"), []byte("ref: refs/heads/main\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(store, "config"), []byte("[core]\n\trepositoryformatversion = 0\n"+config), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, os.WriteFile(filepath.Join(store, "HEAD"), []byte("ref: refs/heads/main\n"), 0o644))
+		testdir.Must(t, os.WriteFile(filepath.Join(store, "config"), []byte("[core]\n\trepositoryformatversion = 0\n"+config), 0o644))
 		plan := forage.Plan{
 			Workspace: forage.Workspace{Path: work, Target: "/workspace", Repository: &forage.Repository{Store: store}},
 			Parts:     []forage.Workspace{{Target: "/deps/ro", ReadOnly: true}, {Path: "/gone", Target: "/deps/lib"}},
 		}
 		files(t, work, "tools/clean.py", "src/x")
-		if err := os.WriteFile(filepath.Join(work, "tools/gitconfig"), []byte("[core]\n\thooksPath = .myhooks\n[include]\n\tpath = gitconfig\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, os.WriteFile(filepath.Join(work, "tools/gitconfig"), []byte("[core]\n\thooksPath = .myhooks\n[include]\n\tpath = gitconfig\n"), 0o644))
 		files(t, work, ".claude -> conf/claude", "conf/claude -> ../real", ".idea -> ../outside", ".codex -> .", ".vscode -> /etc")
 		want += 2
 		got, err := caller(t.TempDir()).protectedPaths(t.Context(), plan)
@@ -141,9 +133,7 @@ func TestProtectedByTheCallersOwnConfiguration(t *testing.T) {
 		text := strings.NewReplacer("WORK", work).Replace
 		for path, config := range map[string]string{filepath.Join(home, ".gitconfig"): test.config, filepath.Join(sub, "config"): test.ofSub} {
 			os.Remove(path)
-			if err := os.WriteFile(path, []byte(text(config)), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			testdir.Must(t, os.WriteFile(path, []byte(text(config)), 0o644))
 		}
 		h := caller(home)
 		got := h.NamedByGit(t.Context(), test.w)
@@ -158,9 +148,7 @@ func TestProtectedByTheCallersOwnConfiguration(t *testing.T) {
 		}
 	}
 	files(t, work, "dotfiles/git/config")
-	if err := errors.Join(os.Remove(filepath.Join(home, ".gitconfig")), os.RemoveAll(filepath.Join(home, ".config/git"))); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, errors.Join(os.Remove(filepath.Join(home, ".gitconfig")), os.RemoveAll(filepath.Join(home, ".config/git"))))
 	files(t, home, ".config/git -> "+work+"/dotfiles/git")
 	if diff := cmp.Diff([]string{"dotfiles/git/config"}, caller(home).NamedByGit(t.Context(), whole)); diff != "" {
 		t.Errorf("configuration in the tree: %s", diff)

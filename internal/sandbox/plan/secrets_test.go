@@ -14,6 +14,7 @@ import (
 
 	"forage"
 	"forage/internal/rootfs"
+	"forage/internal/testdir"
 )
 
 // desk is a caller with a home, a project and a configuration.
@@ -29,9 +30,7 @@ func newDesk(t *testing.T) *desk {
 	d := &desk{t: t, home: home, env: map[string]string{
 		"PATH": "/usr/bin:/bin", "FORAGE_STATE_DIR": filepath.Join(home, "state"), "FORAGE_RUNTIME_DIR": filepath.Join(home, "run"),
 	}}
-	if err := os.Mkdir(filepath.Join(home, "project"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.Mkdir(filepath.Join(home, "project"), 0o755))
 	return d
 }
 
@@ -240,9 +239,7 @@ func TestPlanSecrets(t *testing.T) {
 				d.write(name, text)
 			}
 			plan, notes, err := d.plan(test.config, test.opts)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testdir.Must(t, err)
 			if test.want.Env == nil {
 				test.want.Env = map[string]string{}
 			}
@@ -303,9 +300,7 @@ func TestSecretEnv(t *testing.T) {
 	d := newDesk(t)
 	d.env["SERVICE_KEY"], d.env["UNRELATED"], d.env["GH_TOKEN"] = "sk-value", "x", "y"
 	plan, _, err := d.plan(ownService, Options{Template: "own"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	h := &Host{Caller: Caller{Getenv: func(name string) (string, bool) { value, ok := d.env[name]; return value, ok }}}
 	if diff := cmp.Diff(map[string]string{"SERVICE_KEY": "sk-value"}, h.SecretEnv(plan)); diff != "" {
 		t.Error(diff)
@@ -328,9 +323,7 @@ func TestPlanClaudeSettings(t *testing.T) {
 			opts.Mounts = []string{mount}
 		}
 		plan, _, err := d.plan("", opts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, err)
 		found := 0
 		for _, file := range plan.Spec.Files {
 			if file.Path != forage.HomePath+"/.claude.json" {

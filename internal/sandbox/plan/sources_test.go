@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"forage"
+	"forage/internal/testdir"
 )
 
 // Nothing inside can read a secret's source, change it, or change what is run on the host for it.
@@ -47,9 +48,7 @@ func TestSourcesAreApart(t *testing.T) {
 				"project/link-out": "../key", "link-in": "project/key", "link-link-in": "link-in", "link-through": "project/link-out",
 				"folder": "project", "loop": "loop",
 			} {
-				if err := os.Symlink(to, filepath.Join(d.home, link)); err != nil {
-					t.Fatal(err)
-				}
+				testdir.Must(t, os.Symlink(to, filepath.Join(d.home, link)))
 			}
 			here := strings.NewReplacer("HOME", d.home)
 			for i, mount := range test.opts.Mounts {

@@ -11,6 +11,7 @@ import (
 
 	"forage"
 	"forage/internal/store"
+	"forage/internal/testdir"
 	"forage/internal/testgit"
 )
 
@@ -43,9 +44,7 @@ func TestWorkspaceIsPlanned(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			test.opts.Clone = strings.ReplaceAll(test.opts.Clone, "HOME", d.home)
 			plan, _, err := d.plan("", test.opts)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testdir.Must(t, err)
 			got := plan.Workspace
 			got.Base, got.Repository = "", nil
 			for _, path := range []*string{&got.Path, &got.Source} {
@@ -127,9 +126,7 @@ func TestSourcesOfWorkspacesAreJudged(t *testing.T) {
 				d.write("project/work/.forage.toml", test.project)
 			}
 			d.write("project/shared/x", "")
-			if err := os.Symlink("../work", filepath.Join(d.home, "project/shared/link")); err != nil {
-				t.Fatal(err)
-			}
+			testdir.Must(t, os.Symlink("../work", filepath.Join(d.home, "project/shared/link")))
 			d.record("other", forage.Workspace{Mode: forage.WorkspaceDirect, Path: filepath.Join(d.home, "project/shared")})
 			for i, mount := range test.opts.Mounts {
 				test.opts.Mounts[i] = here.Replace(mount)
@@ -162,17 +159,13 @@ func TestPlanOfWhatIsThere(t *testing.T) {
 	h := d.host("")
 	opts := Options{Name: "box", GitWorktree: "work", Command: []string{"sh"}}
 	made, err := h.Plan(t.Context(), opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	d.record("box", made.Plan.Workspace)
 	provider, err := h.Workspaces.New(made.Plan.Workspace.Mode)
 	if err == nil {
 		err = provider.Create(t.Context(), made.Plan.Workspace)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	repository.Commit("file", "more")
 	again, err := h.Plan(t.Context(), opts)
 	if err == nil {

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/testdir"
 	"forage/internal/workspace/autorun"
 )
 
@@ -25,9 +26,7 @@ func files(t *testing.T, root string, names ...string) {
 		} else if err == nil {
 			err = os.WriteFile(at, []byte(name), 0o640)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, err)
 	}
 }
 
@@ -65,9 +64,7 @@ func TestMoveAsideStaysInside(t *testing.T) {
 	}
 	// Nor does the way to the workspace lead anywhere else than when the sandbox was made.
 	way := filepath.Join(t.TempDir(), "way")
-	if err := os.Symlink(outside, way); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.Symlink(outside, way))
 	for top, rel := range map[string]string{way: "precious", filepath.Join(way, "dir"): "precious"} {
 		if to, err := moveAside(t.Context(), top, rel, filepath.Join(t.TempDir(), "q")); err == nil {
 			t.Errorf("through a link on the way: moved to %s", to)
@@ -83,17 +80,11 @@ func TestMoveAsideStaysInside(t *testing.T) {
 func TestMoveFar(t *testing.T) {
 	root, to := t.TempDir(), filepath.Join(t.TempDir(), "there")
 	files(t, root, ".git/config", ".git/hooks/x", ".git/link -> /etc/passwd")
-	if err := unix.Mkfifo(filepath.Join(root, ".git/pipe"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, unix.Mkfifo(filepath.Join(root, ".git/pipe"), 0o644))
 	dir, err := os.Open(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	defer dir.Close()
-	if err := moveFar(t.Context(), dir, ".git", to); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, moveFar(t.Context(), dir, ".git", to))
 	if left, _ := os.ReadDir(root); len(left) != 0 {
 		t.Errorf("left: %v", left)
 	}

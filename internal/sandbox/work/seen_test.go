@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"forage"
+	"forage/internal/testdir"
 	"forage/internal/workspace"
 	"forage/internal/workspace/gitrepo"
 )
@@ -36,15 +37,9 @@ func TestStamp(t *testing.T) {
 	write := func(name string) {
 		t.Helper()
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chtimes(path, time.Unix(1, 0), time.Unix(1, 0)); err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		testdir.Must(t, os.WriteFile(path, []byte("x"), 0o600))
+		testdir.Must(t, os.Chtimes(path, time.Unix(1, 0), time.Unix(1, 0)))
 	}
 	w := forage.Workspace{Path: filepath.Join(dir, "work"), Repository: &forage.Repository{
 		Dir: filepath.Join(dir, "private"), Store: filepath.Join(dir, "store"),
@@ -77,9 +72,7 @@ func TestStamp(t *testing.T) {
 		write(name)
 		changes(false, name)
 	}
-	if err := gitrepo.NoteTaken(w, "1", "2"); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, gitrepo.NoteTaken(w, "1", "2"))
 	changes(true, "what was taken over")
 }
 
@@ -89,25 +82,19 @@ func TestIsUnsaved(t *testing.T) {
 	dir := t.TempDir()
 	w := forage.Workspace{Path: filepath.Join(dir, "work"), Repository: &forage.Repository{Dir: dir, Store: filepath.Join(dir, "store")}}
 	for _, name := range []string{"work", "git", "store"} {
-		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, os.Mkdir(filepath.Join(dir, name), 0o700))
 	}
 	provider := &asked{}
 	if got, err := (&Keeper{}).isUnsaved(t.Context(), provider, w, seen{}); err != nil || got != (seen{}) {
 		t.Errorf("of a change a moment ago %+v is kept, %v", got, err)
 	}
 	now, _, err := stamp(t.Context(), w)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	kept := seen{now, true}
 	if got, err := (&Keeper{}).isUnsaved(t.Context(), provider, w, kept); err != nil || got != kept || provider.times != 2 {
 		t.Errorf("without a change: %+v after %d questions, %v", got, provider.times, err)
 	}
-	if err := os.Remove(w.Path); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.Remove(w.Path))
 	provider.status.Problem = "gone"
 	if got, err := (&Keeper{}).isUnsaved(t.Context(), provider, w, kept); err != nil || got != (seen{Unsaved: true}) {
 		t.Errorf("without its folder: %+v, %v", got, err)

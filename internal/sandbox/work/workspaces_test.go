@@ -8,6 +8,7 @@ import (
 
 	"forage"
 	"forage/internal/sandbox/plan"
+	"forage/internal/testdir"
 )
 
 // Places for parts are made in trees that Forage made, through no link that came with the branch.
@@ -15,16 +16,10 @@ func TestRoomIsMade(t *testing.T) {
 	root := t.TempDir()
 	tree, outside := filepath.Join(root, "tree"), filepath.Join(root, "outside")
 	for _, dir := range []string{tree, outside, filepath.Join(root, "lib")} {
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, os.Mkdir(dir, 0o755))
 	}
-	if err := os.Symlink("../outside", filepath.Join(tree, "link")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(".", filepath.Join(tree, "here")); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.Symlink("../outside", filepath.Join(tree, "link")))
+	testdir.Must(t, os.Symlink(".", filepath.Join(tree, "here")))
 	for target, want := range map[string]string{
 		"/workspace/.beads": "", "/workspace/a/b/c": "", "/workspace/link": "link", "/workspace/link/x": "link", "/workspace/here/x": "is a link",
 	} {

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"forage"
+	"forage/internal/testdir"
 )
 
 const (
@@ -43,9 +44,7 @@ func TestAnswer(t *testing.T) {
 		form = "application/x-www-form-urlencoded"
 	)
 	access, refresh, err := Placeholders(forage.LoginClaude, "box", "anthropic")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	tests := []struct {
 		name string
 		request
@@ -112,9 +111,7 @@ func TestAnswerFields(t *testing.T) {
 
 func TestAnswerChatGPT(t *testing.T) {
 	access, refresh, err := Placeholders(forage.LoginChatGPT, "box", "openai")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	const host = "auth.openai.com"
 	body := `{"client_id":"x","grant_type":"refresh_token","refresh_token":"` + refresh + `"}`
 	tests := []struct {
@@ -149,9 +146,7 @@ func TestAnswerChatGPT(t *testing.T) {
 // gets placeholders, the host a new login, and not as often as the sandbox likes.
 func TestAnswerRenews(t *testing.T) {
 	access, refresh, err := Placeholders(forage.LoginClaude, "box", "anthropic")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	w := newWorld(t, forage.LoginClaude, claudeLogin("revoked", "r", start.Add(time.Hour)))
 	ask := request{"POST", claudeHost, claudeToken, "application/json", `{"grant_type":"refresh_token","refresh_token":"` + refresh + `"}`}
 	for range 5 {
@@ -160,9 +155,7 @@ func TestAnswerRenews(t *testing.T) {
 			t.Fatalf("status %d, error %v", status, err)
 		}
 		var got map[string]any
-		if err := json.Unmarshal([]byte(answer), &got); err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, json.Unmarshal([]byte(answer), &got))
 		want := map[string]any{"token_type": "Bearer", "access_token": access, "refresh_token": refresh,
 			"expires_in": far.Sub(start).Seconds(), "scope": "user:inference user:profile"}
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -180,9 +173,7 @@ func TestAnswerRenews(t *testing.T) {
 // TestAnswerWithoutLogin: the host's login has ended for good; the sandbox does not hear why.
 func TestAnswerWithoutLogin(t *testing.T) {
 	access, refresh, err := Placeholders(forage.LoginClaude, "box", "anthropic")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	w := endedClaude(t)
 	w.set(func(res http.ResponseWriter) { refuse(res, 400, `{"error":"invalid_grant"}`) }, nil)
 	ask := request{"POST", claudeHost, claudeToken, "application/json", `{"grant_type":"refresh_token","refresh_token":"` + refresh + `"}`}

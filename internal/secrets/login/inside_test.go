@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"forage"
+	"forage/internal/testdir"
 )
 
 func TestPlaceholders(t *testing.T) {
@@ -24,9 +25,7 @@ func TestPlaceholders(t *testing.T) {
 			seen := map[string]bool{}
 			for _, names := range [][2]string{{"box", "a"}, {"box", "b"}, {"other", "a"}, {"boxa", ""}} {
 				access, refresh, err := Placeholders(test.kind, names[0], names[1])
-				if err != nil {
-					t.Fatal(err)
-				}
+				testdir.Must(t, err)
 				again, _, _ := Placeholders(test.kind, names[0], names[1])
 				if access != again {
 					t.Errorf("the same names gave %s and %s", access, again)
@@ -45,9 +44,7 @@ func TestPlaceholders(t *testing.T) {
 
 func TestInsideClaude(t *testing.T) {
 	files, err := Inside(forage.LoginClaude, []byte(claudeLogin(oldAccess, oldRefresh, start)), "ACCESS", "REFRESH")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	want := []File{
 		{".claude.json", []byte(`{"hasCompletedOnboarding":true}`), false},
 		{".claude/.credentials.json", []byte(`{"claudeAiOauth":{"accessToken":"ACCESS","refreshToken":"REFRESH","expiresAt":4102444800000,` +
@@ -60,18 +57,14 @@ func TestInsideClaude(t *testing.T) {
 
 func TestInsideChatGPT(t *testing.T) {
 	files, err := Inside(forage.LoginChatGPT, []byte(chatGPTLogin(realJWT(start, "real"), "rt_real")), "ACCESS", "REFRESH")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, err)
 	if len(files) != 1 || files[0].Path != ".codex/auth.json" || !files[0].Renew {
 		t.Fatalf("files %v", files)
 	}
 	got := parsed(t, string(files[0].Content))
 	held := got["tokens"].(map[string]any)
 	var claims map[string]any
-	if err := readClaims(held["id_token"].(string), &claims); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, readClaims(held["id_token"].(string), &claims))
 	held["id_token"] = claims
 	want := map[string]any{"auth_mode": "chatgpt", "OPENAI_API_KEY": nil, "last_refresh": "2100-01-01T00:00:00Z",
 		"tokens": map[string]any{"access_token": "ACCESS", "refresh_token": "REFRESH", "account_id": "b7d5fd1c-account",
@@ -101,13 +94,9 @@ func TestNothingOfTheTokens(t *testing.T) {
 	for _, test := range tests {
 		t.Run(string(test.kind), func(t *testing.T) {
 			access, refresh, err := Placeholders(test.kind, "box", "secret")
-			if err != nil {
-				t.Fatal(err)
-			}
+			testdir.Must(t, err)
 			files, err := Inside(test.kind, []byte(test.file), access, refresh)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testdir.Must(t, err)
 			for _, file := range files {
 				inside := string(file.Content)
 				if test.kind == forage.LoginChatGPT {
@@ -130,15 +119,11 @@ func TestNothingOfTheTokens(t *testing.T) {
 func decoded(t *testing.T, file string) string {
 	t.Helper()
 	var parsed chatGPTFile
-	if err := json.Unmarshal([]byte(file), &parsed); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, json.Unmarshal([]byte(file), &parsed))
 	all := ""
 	for _, token := range []string{parsed.Tokens.ID, parsed.Tokens.Access} {
 		var claims json.RawMessage
-		if err := readClaims(token, &claims); err != nil {
-			t.Fatal(err)
-		}
+		testdir.Must(t, readClaims(token, &claims))
 		all += string(claims)
 	}
 	return all
@@ -162,9 +147,7 @@ func FuzzInside(f *testing.F) {
 	f.Fuzz(func(t *testing.T, file []byte) {
 		for _, kind := range []forage.LoginKind{forage.LoginClaude, forage.LoginChatGPT} {
 			form, err := formOf(kind)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testdir.Must(t, err)
 			files, err := Inside(kind, file, "ACCESS", "REFRESH")
 			held, parseErr := form.parse(file)
 			if (err == nil) != (parseErr == nil) {

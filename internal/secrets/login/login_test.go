@@ -17,6 +17,7 @@ import (
 
 	"forage"
 	"forage/internal/secrets"
+	"forage/internal/testdir"
 )
 
 var _ secrets.Source = (*Login)(nil)
@@ -73,9 +74,7 @@ func TestGet(t *testing.T) {
 
 func TestFileMissing(t *testing.T) {
 	w := endedClaude(t)
-	if err := os.Remove(w.path); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.Remove(w.path))
 	_, err := w.login.Get(t.Context())
 	if !errors.Is(err, os.ErrNotExist) || forage.Hint(err) != "log in on the host with `claude`" {
 		t.Errorf("error %v, hint %q", err, forage.Hint(err))
@@ -116,9 +115,7 @@ func TestWrittenBack(t *testing.T) {
 				t.Errorf("asked (-want +got):\n%s", diff)
 			}
 			info, err := os.Stat(w.path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testdir.Must(t, err)
 			if info.Mode() != 0o600 {
 				t.Errorf("mode %v", info.Mode())
 			}
@@ -145,12 +142,8 @@ func parsed(t *testing.T, text string) map[string]any {
 func TestLinkStays(t *testing.T) {
 	w := endedClaude(t)
 	target := filepath.Join(t.TempDir(), "dotfile")
-	if err := os.Rename(w.path, target); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(target, w.path); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.Rename(w.path, target))
+	testdir.Must(t, os.Symlink(target, w.path))
 	w.get()
 	if link, err := os.Readlink(w.path); err != nil || link != target {
 		t.Errorf("the link is now %q, %v", link, err)
@@ -187,9 +180,7 @@ func TestAgentsLock(t *testing.T) {
 			w := endedClaude(t)
 			lock := filepath.Join(filepath.Dir(w.path), name)
 			later := time.Now().Add(time.Hour) // it does not get stale, however slow the machine is
-			if err := errors.Join(os.Mkdir(lock, 0o700), os.Chtimes(lock, later, later)); err != nil {
-				t.Fatal(err)
-			}
+			testdir.Must(t, errors.Join(os.Mkdir(lock, 0o700), os.Chtimes(lock, later, later)))
 			got := make(chan string)
 			go func() { got <- w.get() }()
 			select {
@@ -198,9 +189,7 @@ func TestAgentsLock(t *testing.T) {
 			case <-time.After(3 * lockPoll): // enough to have failed
 			}
 			w.write(claudeLogin("by-claude", "r", start.Add(time.Hour)))
-			if err := os.Remove(lock); err != nil {
-				t.Fatal(err)
-			}
+			testdir.Must(t, os.Remove(lock))
 			if token := <-got; token != "by-claude" || len(w.requests()) != 0 {
 				t.Errorf("got %s after %d requests", token, len(w.requests()))
 			}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"forage"
+	"forage/internal/testdir"
 )
 
 var start = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -37,9 +38,7 @@ type world struct {
 func newWorld(t *testing.T, kind forage.LoginKind, file string) *world {
 	t.Helper()
 	w := &world{t: t, kind: kind, clock: start, path: filepath.Join(t.TempDir(), "agent", "login.json")}
-	if err := os.Mkdir(filepath.Dir(w.path), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testdir.Must(t, os.Mkdir(filepath.Dir(w.path), 0o700))
 	w.write(file)
 	w.login = w.open()
 	return w
