@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -205,9 +206,7 @@ func printStatus(a *app, s sandbox.Status) error {
 // networkLine is a network policy in one line.
 func networkLine(n forage.Network) string {
 	mode := string(n.Mode)
-	if mode == "" {
-		mode = string(forage.NetworkNone)
-	}
+	mode = cmp.Or(mode, string(forage.NetworkNone))
 	if n.Monitor {
 		mode += " (monitor on)"
 	}

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"slices"
 
 	"forage"
@@ -69,9 +70,7 @@ func opencodeRules(p forage.Permissions) ordered {
 	}{{"allow", p.Allow}, {"deny", p.Deny}} {
 		for _, text := range r.rules {
 			tool, pattern := rule(text)
-			if pattern == "" {
-				pattern = "*"
-			}
+			pattern = cmp.Or(pattern, "*")
 			at := slices.IndexFunc(all, func(m member) bool { return m.key == tool })
 			if at < 0 {
 				at = len(all)

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -109,9 +110,7 @@ func openPrivate(path string, flags int) (*os.File, error) {
 // what it is about must not go on.
 func (l *Log) Record(e Event) error {
 	e = bounded(e)
-	if e.Sandbox == "" {
-		e.Sandbox = l.sandbox
-	}
+	e.Sandbox = cmp.Or(e.Sandbox, l.sandbox)
 	written, err := l.record(e)
 	if err != nil {
 		return fmt.Errorf("writing the audit log: %w", err)

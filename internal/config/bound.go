@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -32,9 +33,7 @@ func (v converter) bind(t forage.Template, name string, taken map[entry]string, 
 		if !ok || t.SecretMode == forage.SecretsWrapped {
 			continue // what is wrong with the host is said where it is written
 		}
-		if host.port == 0 {
-			host.port = 443
-		}
+		host.port = cmp.Or(host.port, 443)
 		other, used := taken[host]
 		taken[host] = name
 		if used && other != name && isWritten {

@@ -1,6 +1,7 @@
 package inject
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -140,9 +141,7 @@ func ownUse(s config.Secret, hosts []string, usual []forage.SecretUse) forage.Se
 		use.Name = s.Query
 	case forage.PlaceHeader, forage.PlaceReplace:
 		use.Name, use.Format = s.Header, s.Format
-		if use.Name == "" {
-			use.Name = "Authorization"
-		}
+		use.Name = cmp.Or(use.Name, "Authorization")
 	}
 	for _, other := range usual {
 		if slices.Equal(other.Hosts, hosts) {

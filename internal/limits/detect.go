@@ -1,6 +1,7 @@
 package limits
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -41,9 +42,7 @@ func (d *detection) note(format string, args ...any) {
 
 // fix records what the user can do; the first one stays.
 func (d *detection) fix(hint string) {
-	if d.hint == "" {
-		d.hint = hint
-	}
+	d.hint = cmp.Or(d.hint, hint)
 }
 
 func (d *detection) unsupported() error {

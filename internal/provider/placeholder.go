@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"strings"
@@ -22,9 +23,7 @@ func Placeholder(p Service, sandbox, secret string) string {
 		p.Prefix, p.Length = "forage-placeholder-", 51
 	}
 	alphabet := p.Alphabet
-	if alphabet == "" {
-		alphabet = alphanumeric
-	}
+	alphabet = cmp.Or(alphabet, alphanumeric)
 	text := p.Prefix + derive(alphabet, p.Length-len(p.Prefix), "placeholder", sandbox, secret)
 	if p.signed() {
 		text += ":" + derive(alphanumeric, awsSecret, "placeholder of a signing key", sandbox, secret)

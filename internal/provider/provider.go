@@ -36,10 +36,18 @@ type Service struct {
 
 // Lookup is the service of that name.
 func Lookup(name string) (Service, bool) {
-	for _, p := range services() {
-		if p.Name == name {
-			return p, true
-		}
+	return find(func(p Service) bool { return p.Name == name })
+}
+
+// ForLogin is the service whose login is of that kind.
+func ForLogin(kind forage.LoginKind) (Service, bool) {
+	return find(func(p Service) bool { return kind != "" && p.Login == kind })
+}
+
+func find(is func(Service) bool) (Service, bool) {
+	all := services()
+	if at := slices.IndexFunc(all, is); at >= 0 {
+		return all[at], true
 	}
 	return Service{}, false
 }
@@ -53,16 +61,6 @@ func Of(preset, name string, login forage.LoginKind) Service {
 	}
 	p, _ := ForLogin(login)
 	return p
-}
-
-// ForLogin is the service whose login is of that kind.
-func ForLogin(kind forage.LoginKind) (Service, bool) {
-	for _, p := range services() {
-		if kind != "" && p.Login == kind {
-			return p, true
-		}
-	}
-	return Service{}, false
 }
 
 // Names are the names of all services, sorted.

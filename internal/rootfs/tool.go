@@ -291,10 +291,6 @@ func (s *toolSearch) show(tree string) {
 
 // inSystem says whether the host view shows path anyhow.
 func inSystem(path string) bool {
-	for _, tree := range []string{"/usr", "/bin", "/sbin", "/lib", "/lib64", "/opt", "/nix/store", "/gnu/store", "/run/current-system"} {
-		if Within(path, tree) {
-			return true
-		}
-	}
-	return false
+	trees := []string{"/usr", "/bin", "/sbin", "/lib", "/lib64", "/opt", "/nix/store", "/gnu/store", "/run/current-system"}
+	return slices.ContainsFunc(trees, func(tree string) bool { return Within(path, tree) })
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 
 	"forage"
@@ -174,12 +175,7 @@ func (p *planner) mount(source, target string) {
 
 // shown says whether a mount of the view contains path.
 func (p *planner) shown(path string) bool {
-	for _, m := range p.view.Mounts {
-		if Within(path, m.Target) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.view.Mounts, func(m forage.Mount) bool { return Within(path, m.Target) })
 }
 
 // Within says whether path is dir or below it. Both are absolute and clean.

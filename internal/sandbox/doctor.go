@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"forage/internal/hostexec"
@@ -22,12 +23,7 @@ type Report struct {
 
 // Works says whether everything that is required works.
 func (r Report) Works() bool {
-	for _, finding := range r.Findings {
-		if finding.Required && !finding.OK {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(r.Findings, func(f runtime.Finding) bool { return f.Required && !f.OK })
 }
 
 // Doctor tries everything that Forage relies on.

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"forage"
 	"forage/internal/probe"
@@ -24,12 +25,7 @@ type Proof struct {
 
 // Held says whether every wall held.
 func (p Proof) Held() bool {
-	for _, result := range p.Results {
-		if !result.Held {
-			return false
-		}
-	}
-	return p.Skipped == ""
+	return p.Skipped == "" && !slices.ContainsFunc(p.Results, func(r probe.Result) bool { return !r.Held })
 }
 
 // Prove starts a sandbox on every runtime that this host can run, attacks it

@@ -36,42 +36,32 @@ func (s *Store) TryLock(name string) (unlock func(), ok bool, err error) {
 	if err := forage.CheckName(name); err != nil {
 		return nil, false, err
 	}
-	for {
-		file, err := s.openLock(name)
-		if err != nil {
-			return nil, false, err
-		}
-		err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		switch {
-		case errors.Is(err, unix.EWOULDBLOCK):
-			return nil, false, file.Close()
-		case errors.Is(err, unix.EINTR):
-			file.Close()
-		case err != nil:
-			file.Close()
-			return nil, false, fmt.Errorf("locking %s: %w", name, err)
-		case current(file):
-			return releaser(file), true, nil
-		default:
-			file.Close()
-		}
+	unlock, err = s.take(name, func(file *os.File) error { return unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) })
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return nil, false, nil
 	}
+	return unlock, err == nil, err
 }
 
 func (s *Store) lock(ctx context.Context, name string) (func(), error) {
+	return s.take(name, func(file *os.File) error { return deadline.Flock(ctx, file, unix.LOCK_EX) })
+}
+
+func (s *Store) take(name string, flock func(*os.File) error) (unlock func(), err error) {
 	for {
 		file, err := s.openLock(name)
 		if err != nil {
 			return nil, err
 		}
-		if err := deadline.Flock(ctx, file, unix.LOCK_EX); err != nil {
+		switch err := flock(file); {
+		case err == nil && current(file):
+			return releaser(file), nil
+		case err == nil, errors.Is(err, unix.EINTR): // it was removed while we waited
+			file.Close()
+		default:
 			file.Close()
 			return nil, fmt.Errorf("locking %s: %w", name, err)
 		}
-		if current(file) {
-			return releaser(file), nil
-		}
-		file.Close() // it was removed while we waited
 	}
 }
 

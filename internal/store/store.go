@@ -7,6 +7,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -232,9 +233,7 @@ func (e *BrokenError) Unwrap() error { return e.Err }
 // Note is a line for a list that goes on without the record: what is wrong with it, and what to do.
 func (e *BrokenError) Note() string {
 	what := forage.Hint(e.Err)
-	if what == "" {
-		what = "`forage-ctl down --force " + e.Name + "` removes the sandbox"
-	}
+	what = cmp.Or(what, "`forage-ctl down --force "+e.Name+"` removes the sandbox")
 	return e.Error() + "; " + what
 }
 

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -139,9 +140,7 @@ func (p *planner) insideOf(k knownAgent, bound []boundSecret) agent.Inside {
 		Home: home, Work: p.plan.Spec.Dir, Dir: k.ContainerConfigDir, ReadOnly: k.ConfigReadOnly,
 		Key: p.keyOf(k, bound), Own: k.own.Settings, Servers: p.serversInside(k),
 	}
-	if in.Dir == "" {
-		in.Dir = path.Join(home, strings.TrimPrefix(k.known.Config.Inside, "~/"))
-	}
+	in.Dir = cmp.Or(in.Dir, path.Join(home, strings.TrimPrefix(k.known.Config.Inside, "~/")))
 	if k.Permissions != nil {
 		in.Permissions = *k.Permissions
 	}

@@ -72,9 +72,7 @@ func rootHost(name string) int {
 func (p *planner) rootfs(context.Context) error {
 	spec := &p.plan.Spec
 	spec.Rootfs = p.chosen.Rootfs
-	if spec.Rootfs.Kind == "" {
-		spec.Rootfs.Kind = forage.RootfsHost
-	}
+	spec.Rootfs.Kind = cmp.Or(spec.Rootfs.Kind, forage.RootfsHost)
 	if spec.Rootfs.Kind != forage.RootfsHost {
 		spec.Files = rootfs.Generated(p.plan.Name, spec.Identity, "/bin/sh")
 		return nil

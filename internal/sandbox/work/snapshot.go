@@ -1,6 +1,7 @@
 package work
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -247,9 +248,7 @@ func (k *Keeper) snapshotOf(ctx context.Context, plan forage.Plan, ignored bool)
 // there is the user's own metadata.
 func (k *Keeper) foldersOf(ctx context.Context, w forage.Workspace, ignored bool) ([]snapshot.Folder, error) {
 	main := snapshot.Folder{Name: w.Name, Path: w.Path}
-	if main.Name == "" {
-		main.Name = workspace.Main
-	}
+	main.Name = cmp.Or(main.Name, workspace.Main)
 	if w.Repository == nil {
 		return []snapshot.Folder{main}, nil
 	}

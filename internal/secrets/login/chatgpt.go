@@ -22,7 +22,6 @@ func chatGPT() form {
 		file:         ".codex/auth.json",
 		locks:        func(string) []string { return nil },
 		parse:        parseChatGPT,
-		ask:          askChatGPT,
 		merge:        mergeChatGPT,
 		refuses:      chatGPTRefuses,
 		placeholders: chatGPTPlaceholders,
@@ -80,10 +79,6 @@ func parseChatGPT(file []byte) (tokens, error) {
 		found.expires = parsed.LastRefresh.Add(chatGPTLife)
 	}
 	return found, nil
-}
-
-func askChatGPT(have tokens) map[string]string {
-	return map[string]string{"grant_type": "refresh_token", "refresh_token": have.refresh, "client_id": have.client}
 }
 
 func mergeChatGPT(file []byte, got grant, now time.Time) ([]byte, error) {

@@ -1,6 +1,7 @@
 package login
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -28,7 +29,6 @@ func claude() form {
 		file:         ".claude/.credentials.json",
 		locks:        claudeLocks,
 		parse:        parseClaude,
-		ask:          askClaude,
 		merge:        mergeClaude,
 		refuses:      claudeRefuses,
 		placeholders: claudePlaceholders,
@@ -83,21 +83,11 @@ func parseClaude(file []byte) (tokens, error) {
 		return tokens{}, err
 	}
 	found := tokens{access: oauth.AccessToken, refresh: oauth.RefreshToken, client: oauth.ClientID, scopes: oauth.Scopes}
-	if found.client == "" {
-		found.client = claudeClient
-	}
+	found.client = cmp.Or(found.client, claudeClient)
 	if oauth.ExpiresAt > 0 {
 		found.expires = ends(oauth.ExpiresAt, time.Millisecond)
 	}
 	return found, nil
-}
-
-func askClaude(have tokens) map[string]string {
-	body := map[string]string{"grant_type": "refresh_token", "refresh_token": have.refresh, "client_id": have.client}
-	if len(have.scopes) > 0 {
-		body["scope"] = strings.Join(have.scopes, " ")
-	}
-	return body
 }
 
 func mergeClaude(file []byte, got grant, now time.Time) ([]byte, error) {

@@ -95,15 +95,9 @@ func (f *file) replace() (*replacement, error) {
 		err = fd.Chown(int(old.Uid), int(old.Gid))
 	}
 	if err == nil {
-		err = fd.Chmod(0o600) // whatever the umask is
-	}
-	if err == nil {
 		_, err = fd.Write(make([]byte, min(old.Size, maxFile)+1<<13)) // the room that it will need
 	}
-	if err == nil {
-		err = fd.Sync()
-	}
-	if err != nil {
+	if err = errors.Join(err, fd.Chmod(0o600), fd.Sync()); err != nil { // whatever the umask is
 		r.drop()
 		return nil, hostile.Bare(err)
 	}
@@ -113,13 +107,7 @@ func (f *file) replace() (*replacement, error) {
 // commit puts content in place of the login file: whole, and to stay.
 func (r *replacement) commit(content []byte) error {
 	_, err := r.file.WriteAt(content, 0)
-	if err == nil {
-		err = r.file.Truncate(int64(len(content)))
-	}
-	if err == nil {
-		err = r.file.Sync()
-	}
-	if err == nil {
+	if err = errors.Join(err, r.file.Truncate(int64(len(content))), r.file.Sync()); err == nil {
 		err = os.Rename(r.file.Name(), r.path)
 	}
 	if err != nil {

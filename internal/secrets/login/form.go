@@ -20,8 +20,6 @@ type form struct {
 
 	// parse reads the tokens of a login file.
 	parse func(file []byte) (tokens, error)
-	// ask is the body of the request for new tokens.
-	ask func(have tokens) map[string]string
 	// merge puts new tokens into a login file, and leaves everything else in it as it is.
 	merge func(file []byte, got grant, now time.Time) ([]byte, error)
 	// refuses says whether a login must not be used for a path (in lower case) of a host.

@@ -111,7 +111,11 @@ func (l *Login) exchange(ctx context.Context, have tokens, good func(tokens) boo
 
 // request asks the token endpoint for new tokens.
 func (l *Login) request(ctx context.Context, have tokens) (grant, error) {
-	body, err := json.Marshal(l.form.ask(have))
+	ask := map[string]string{"grant_type": "refresh_token", "refresh_token": have.refresh, "client_id": have.client}
+	if len(have.scopes) > 0 {
+		ask["scope"] = strings.Join(have.scopes, " ")
+	}
+	body, err := json.Marshal(ask)
 	if err != nil {
 		return grant{}, err
 	}
