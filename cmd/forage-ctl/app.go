@@ -73,7 +73,7 @@ func (a *app) open(unconfigured func(error)) (*sandbox.Service, error) {
 	}
 	service, err := sandbox.New(sandbox.Config{ConfigFile: a.configFile, Caller: me, Notify: a.note, Progress: a.told, Detail: a.detail(), Unconfigured: unconfigured})
 	if err == nil && a.verbose {
-		a.log(slog.LevelDebug).Debug("opened", "configuration", service.Config.Files, "state", service.Places.State, "runtime", service.Places.Runtime)
+		a.log(slog.LevelDebug).Debug("opened", "configuration", service.Host.Config.Files, "state", service.Host.Places.State, "runtime", service.Host.Places.Runtime)
 	}
 	return service, err
 }

@@ -57,8 +57,8 @@ func (a *app) sandboxFlags(c *cobra.Command, o *plan.Options) {
 		}
 	}
 	for flag, values := range map[string]func(*sandbox.Service) []string{
-		"template": func(s *sandbox.Service) []string { return offeredTemplates(s.Config) },
-		"runtime":  func(s *sandbox.Service) []string { return s.Runtimes.Names() },
+		"template": func(s *sandbox.Service) []string { return offeredTemplates(s.Host.Config) },
+		"runtime":  func(s *sandbox.Service) []string { return s.Host.Runtimes.Names() },
 		"network":  func(*sandbox.Service) []string { return networkModes() },
 	} {
 		c.RegisterFlagCompletionFunc(flag, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {

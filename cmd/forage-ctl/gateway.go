@@ -28,11 +28,11 @@ func runGateway(ctx context.Context, a *app, listen string) error {
 	if err != nil {
 		return err
 	}
-	own, err := sshkeys.Client(service.Places.State) // always works for its owner
+	own, err := sshkeys.Client(service.Host.Places.State) // always works for its owner
 	if err != nil {
 		return err
 	}
-	hostKey, err := sshkeys.Gateway(service.Places.State)
+	hostKey, err := sshkeys.Gateway(service.Host.Places.State)
 	if err != nil {
 		return err
 	}
@@ -46,15 +46,15 @@ func runGateway(ctx context.Context, a *app, listen string) error {
 		picker = append(picker, "--config", a.configFile)
 	}
 	server := gateway.New(gateway.Options{
-		HostKey: hostKey, Log: log, Picker: picker, Sandboxes: sandbox.Gateway{Service: service},
+		HostKey: hostKey, Log: log, Picker: picker, Sandboxes: service.Gateway(),
 		Keys: func() ([]string, error) { // as they are now: a key that was taken out lets nobody in
 			now, err := a.service()
 			if err != nil {
 				return nil, err
 			}
-			return append(now.Config.AuthorizedKeys, sshkeys.Line(own.PublicKey())), nil
+			return append(now.Host.Config.AuthorizedKeys, sshkeys.Line(own.PublicKey())), nil
 		},
-		Clipboard: slices.Contains(service.Config.Terminal, "clipboard"), Title: slices.Contains(service.Config.Terminal, "title"),
+		Clipboard: slices.Contains(service.Host.Config.Terminal, "clipboard"), Title: slices.Contains(service.Host.Config.Terminal, "title"),
 	})
 	log.Info("listening", "address", listener.Addr().String(), "hostKey", sshkeys.Line(hostKey.PublicKey()))
 	if err := systemd.Notify(os.Getenv("NOTIFY_SOCKET"), "READY=1"); err != nil {

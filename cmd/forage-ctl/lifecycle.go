@@ -46,7 +46,7 @@ func newRun(a *app) *cobra.Command {
 		if err = firstError(in.check(c), err); err != nil {
 			return err
 		}
-		service.Runtimes.Early = early
+		service.Host.Runtimes.Early = early
 		a.status, err = service.Run(c.Context(), o, in.stdio(a))
 		return err
 	})
@@ -103,7 +103,7 @@ func (a *app) forSandbox(c *cobra.Command, o *plan.Options) (*sandbox.Service, e
 
 // printPlan prints what a plan decides, and starts nothing.
 func (a *app) printPlan(ctx context.Context, service *sandbox.Service, o plan.Options, part func(forage.Plan) any) error {
-	made, err := service.Plan(ctx, o)
+	made, err := service.Host.Plan(ctx, o)
 	if err != nil {
 		return err
 	}

@@ -35,14 +35,14 @@ func (a *app) pick(ctx context.Context, s *sandbox.Service, plain bool) error {
 	signal.Reset(unix.SIGINT, unix.SIGQUIT)
 	signal.Notify(make(chan os.Signal, 1), unix.SIGINT, unix.SIGQUIT)
 	o := picker.Options{
-		In: a.in, Out: a.out.(*os.File), Age: age, Folder: filepath.Dir(s.Store.Paths("any").Record), Default: s.Config.DefaultTemplate,
+		In: a.in, Out: a.out.(*os.File), Age: age, Folder: filepath.Dir(s.Host.Store.Paths("any").Record), Default: s.Host.Config.DefaultTemplate,
 		Refused: func(ctx context.Context, name string) ([]picker.Refusal, error) { return refusalsOf(ctx, s, name) },
 		Loses: func(ctx context.Context, name string) error {
-			record, err := s.Store.Load(name)
+			record, err := s.Host.Store.Load(name)
 			return cmp.Or(err, s.Work.NothingUnsaved(ctx, name, record.Plan.Workspaces()))
 		},
 	}
-	for _, template := range byName(s.Config) {
+	for _, template := range byName(s.Host.Config) {
 		o.Templates = append(o.Templates, picker.Template{Name: template.Name, Command: template.Agents[template.Name].Command})
 	}
 	var err, homeErr error

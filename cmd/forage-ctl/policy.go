@@ -100,7 +100,7 @@ func newPolicyRecommend(a *app) *cobra.Command {
 		}
 		return f.show(a, recommended, func() error {
 			template := "NAME" // of a run that has ended: to be replaced
-			if record, err := s.Store.Load(name); err == nil && record.Template != "" {
+			if record, err := s.Host.Store.Load(name); err == nil && record.Template != "" {
 				template = record.Template
 			}
 			return a.write(recommended.TOML(template, fmt.Sprintf("From the audit log of %s, %s: %d events, %d of them connections and requests that were let through.",
@@ -121,7 +121,7 @@ func newPolicyTest(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		e, err := service.Explain(args[0], args[1], args[2], workspace)
+		e, err := service.Host.Explain(args[0], args[1], args[2], workspace)
 		if err != nil {
 			return err
 		}
@@ -133,7 +133,7 @@ func newPolicyTest(a *app) *cobra.Command {
 	c.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		switch len(args) {
 		case 0:
-			return a.offer(func(s *sandbox.Service) []string { return offeredTemplates(s.Config) })
+			return a.offer(func(s *sandbox.Service) []string { return offeredTemplates(s.Host.Config) })
 		case 1:
 			return []string{"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "CONNECT"}, cobra.ShellCompDirectiveNoFileComp
 		}

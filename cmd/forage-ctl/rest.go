@@ -21,7 +21,7 @@ import (
 func newTemplates(a *app) *cobra.Command {
 	var f format
 	c := a.unnamed("templates", a.service, func(_ *cobra.Command, s *sandbox.Service) error {
-		templates := byName(s.Config)
+		templates := byName(s.Host.Config)
 		t := newTable("NAME", "RUNTIME", "NETWORK", "AGENTS", "DESCRIPTION")
 		for _, one := range templates {
 			network := cmp.Or(string(one.Network.Mode), string(forage.NetworkNone))
@@ -65,8 +65,8 @@ func newRuntimes(a *app) *cobra.Command {
 	c := a.unnamed("runtimes", a.service, func(c *cobra.Command, s *sandbox.Service) error {
 		var reports []runtimeReport
 		t := newTable("NAME", "WORKS", "DESCRIPTION", "ENFORCES")
-		for _, name := range s.Runtimes.Names() {
-			rt, err := s.Runtimes.New(name)
+		for _, name := range s.Host.Runtimes.Names() {
+			rt, err := s.Host.Runtimes.New(name)
 			if err != nil {
 				return err
 			}

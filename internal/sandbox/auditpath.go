@@ -14,9 +14,9 @@ import (
 // AuditNames are the sandboxes that have an audit log, with the runs that have ended. The error
 // names the records that can't be read.
 func (s *Service) AuditNames() ([]string, error) {
-	_, broken := s.Readable()
+	_, broken := s.Host.Readable()
 	const any = "any"
-	dir, file := filepath.Split(s.Places.Of(any).Audit)
+	dir, file := filepath.Split(s.Host.Places.Of(any).Audit)
 	files, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, broken
@@ -34,7 +34,7 @@ func (s *Service) AuditNames() ([]string, error) {
 // AuditPath is where the audit log of a sandbox is, or of a run that has ended; it is an
 // fs.ErrNotExist where nothing was started yet.
 func (s *Service) AuditPath(name string) (string, error) {
-	path := s.Places.Of(name).Audit
+	path := s.Host.Places.Of(name).Audit
 	_, err := os.Stat(path)
 	if err == nil {
 		return path, nil
@@ -42,7 +42,7 @@ func (s *Service) AuditPath(name string) (string, error) {
 	if !errors.Is(err, os.ErrNotExist) {
 		return "", fmt.Errorf("reading the audit log: %w", err)
 	}
-	if _, err := s.Store.Load(name); err != nil {
+	if _, err := s.Host.Store.Load(name); err != nil {
 		return "", err
 	}
 	return "", forage.Errorf(fs.ErrNotExist, "sandbox %q has no audit log: it has not been started yet", name)

@@ -97,10 +97,10 @@ func (s *Service) leadsTo(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := s.StaysWithin(path, resolved); err != nil {
+	if err := s.Host.StaysWithin(path, resolved); err != nil {
 		return "", err
 	}
-	records, _, err := s.Store.List()
+	records, _, err := s.Host.Store.List()
 	if err != nil {
 		return "", err
 	}

@@ -32,17 +32,17 @@ func (s *Service) Doctor(ctx context.Context) ([]Report, error) {
 		s.tryCommand(ctx, "tmux", "-V", "sessions of `up` need it; `run` does not"),
 		s.tryCommand(ctx, "git", "--version", "agents use it, and workspaces of git repositories need it"),
 		s.tryCommand(ctx, "jj", "--version", "--repo and workspaces of jj repositories need it"),
-		s.tryFolder("state folder", s.Places.State),
-		s.tryFolder("run-time folder", s.Places.Runtime),
+		s.tryFolder("state folder", s.Host.Places.State),
+		s.tryFolder("run-time folder", s.Host.Places.Runtime),
 		s.tryLogout(),
 		s.upstreamProxy(),
-	}}, {About: "tools", Findings: s.Tools()}}
-	for _, name := range s.Runtimes.Names() {
-		rt, err := s.Runtimes.New(name)
+	}}, {About: "tools", Findings: s.Host.Tools()}}
+	for _, name := range s.Host.Runtimes.Names() {
+		rt, err := s.Host.Runtimes.New(name)
 		if err != nil {
 			return nil, err
 		}
-		reports = append(reports, Report{About: name, Findings: rt.Check(ctx), Spare: name != s.Runtimes.Default()})
+		reports = append(reports, Report{About: name, Findings: rt.Check(ctx), Spare: name != s.Host.Runtimes.Default()})
 	}
 	return reports, nil
 }
@@ -82,8 +82,8 @@ func (s *Service) tryFolder(name, path string) runtime.Finding {
 // process, of a user without lingering (loginctl(1), logind.conf(5)).
 func (s *Service) tryLogout() runtime.Finding {
 	finding := runtime.Finding{Name: "sandboxes outlive logging out", OK: true}
-	if note := logoutNote(s.Caller.UID, s.Caller.User, "/"); note != "" {
-		finding.OK, finding.Detail, finding.Fix = false, note, "sudo loginctl enable-linger "+s.Caller.User
+	if note := logoutNote(s.Host.Caller.UID, s.Host.Caller.User, "/"); note != "" {
+		finding.OK, finding.Detail, finding.Fix = false, note, "sudo loginctl enable-linger "+s.Host.Caller.User
 	}
 	return finding
 }
@@ -105,7 +105,7 @@ func logoutNote(uid int, user, root string) string {
 
 func (s *Service) upstreamProxy() runtime.Finding {
 	finding := runtime.Finding{Name: "addresses are checked before dialling", OK: true}
-	if s.Config.Network.UpstreamProxy != "" {
+	if s.Host.Config.Network.UpstreamProxy != "" {
 		finding.OK = false
 		finding.Detail = "names are sent to network.upstreamProxy, which resolves them: that it refuses private addresses is up to the proxy"
 	}

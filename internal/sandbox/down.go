@@ -22,7 +22,7 @@ func (s *Service) Down(ctx context.Context, name string, force bool) error {
 		how = workspace.RemoveForced
 	}
 	err := s.locked(ctx, name, func(record store.Record) error {
-		if !force && supervisor.Alive(s.Places.Of(name).Dir) { // before it is stopped
+		if !force && supervisor.Alive(s.Host.Places.Of(name).Dir) { // before it is stopped
 			if err := s.Work.NothingUnsaved(ctx, name, record.Plan.Workspaces()); err != nil {
 				return err
 			}
@@ -64,7 +64,7 @@ func (s *Service) downByName(ctx context.Context, name string, how workspace.Rem
 		return err
 	case !errors.Is(why, forage.ErrNotFound): // what runs without a record may be of another state folder
 		err = s.halt(ctx, store.Record{Name: name})
-		for _, runtimeName := range s.Runtimes.Names() {
+		for _, runtimeName := range s.Host.Runtimes.Names() {
 			if err == nil {
 				err = s.destroy(ctx, name, runtimeName)
 			}
@@ -86,7 +86,7 @@ func (s *Service) downByName(ctx context.Context, name string, how workspace.Rem
 
 // halt makes sure that nothing of the sandbox runs.
 func (s *Service) halt(ctx context.Context, record store.Record) error {
-	if !supervisor.Alive(s.Places.Of(record.Name).Dir) {
+	if !supervisor.Alive(s.Host.Places.Of(record.Name).Dir) {
 		return nil
 	}
 	defer s.Progress("stopping " + record.Name)()
@@ -111,7 +111,7 @@ func (s *Service) askToEnd(ctx context.Context, name string) error {
 
 // end kills a supervisor. Its sandbox ends with it.
 func (s *Service) end(ctx context.Context, name string) error {
-	dir := s.Places.Of(name).Dir
+	dir := s.Host.Places.Of(name).Dir
 	ctx, cancel := deadline.Within(ctx, deadline.Answer, "the supervisor of "+name)
 	defer cancel()
 	err := supervisor.Kill(dir)
@@ -126,7 +126,7 @@ func (s *Service) end(ctx context.Context, name string) error {
 
 // awaitEnd waits until no supervisor stands behind the sandbox.
 func (s *Service) awaitEnd(ctx context.Context, name string) error {
-	return deadline.Do(ctx, func() error { return supervisor.WaitGone(s.Places.Of(name).Dir) })
+	return deadline.Do(ctx, func() error { return supervisor.WaitGone(s.Host.Places.Of(name).Dir) })
 }
 
 // remove takes away everything that Forage made for a sandbox that does not run.
@@ -136,7 +136,7 @@ func (s *Service) remove(ctx context.Context, record store.Record, how workspace
 
 // unheld runs f while no supervisor can take the sandbox. What is left in the run-time folder goes.
 func (s *Service) unheld(name string, f func() error) error {
-	lock, err := supervisor.Acquire(s.Places.Of(name).Dir)
+	lock, err := supervisor.Acquire(s.Host.Places.Of(name).Dir)
 	if err != nil {
 		return err
 	}
@@ -155,7 +155,7 @@ func (s *Service) clear(ctx context.Context, record store.Record, how workspace.
 	}
 	if !record.Plan.Ephemeral { // a run's record always says that it has to go
 		record.Phase = forage.PhaseRemoving
-		if err := s.Store.Save(record); err != nil {
+		if err := s.Host.Store.Save(record); err != nil {
 			return err
 		}
 	}
@@ -174,7 +174,7 @@ func (s *Service) clear(ctx context.Context, record store.Record, how workspace.
 
 // destroy removes what a runtime left of a sandbox that does not run.
 func (s *Service) destroy(ctx context.Context, name, runtimeName string) error {
-	rt, err := s.Runtimes.New(runtimeName)
+	rt, err := s.Host.Runtimes.New(runtimeName)
 	if err != nil {
 		return err
 	}

@@ -53,7 +53,7 @@ func (s *Service) Fork(ctx context.Context, name, other string) (_ Status, err e
 	if err != nil {
 		return Status{}, err
 	}
-	s.tell(s.MissingSecrets(fork.Plan))
+	s.tell(s.Host.MissingSecrets(fork.Plan))
 	fill := func(ctx context.Context, _ store.Record) error { return s.Work.TakeOver(ctx, from, fork.Parts) }
 	if err := s.create(ctx, fork.Plan, fill); err != nil {
 		return Status{}, err
@@ -61,6 +61,6 @@ func (s *Service) Fork(ctx context.Context, name, other string) (_ Status, err e
 	if err := errors.Join(s.Work.Remember(other, from), s.Work.Update(ctx, fork.Plan)); err != nil {
 		s.Notify(err.Error())
 	}
-	record, err := s.Store.Load(other)
+	record, err := s.Host.Store.Load(other)
 	return s.status(ctx, record), err
 }

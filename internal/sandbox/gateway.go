@@ -11,31 +11,34 @@ import (
 )
 
 // Gateway is the user's sandboxes as the gateway reaches them.
-type Gateway struct{ *Service }
+type Gateway struct{ of *Service }
+
+// Gateway is the sandboxes for the gateway.
+func (s *Service) Gateway() Gateway { return Gateway{s} }
 
 // Record puts an event on a running sandbox's record. When it fails, it must not happen.
 func (g Gateway) Record(ctx context.Context, name string, event audit.Event) error {
-	if _, err := g.running(name); err != nil {
+	if _, err := g.of.running(name); err != nil {
 		return err
 	}
-	return g.client(name).Record(ctx, event)
+	return g.of.client(name).Record(ctx, event)
 }
 
 // Connect logs in to a running sandbox's SSH server.
 func (g Gateway) Connect(ctx context.Context, name string) (*guestclient.Client, error) {
-	record, err := g.running(name)
+	record, err := g.of.running(name)
 	if err != nil {
 		return nil, err
 	}
-	return g.connect(ctx, record)
+	return g.of.connect(ctx, record)
 }
 
 // Dial connects to it, for who logs in there with a key of their own.
 func (g Gateway) Dial(ctx context.Context, name string) (net.Conn, error) {
-	if _, err := g.running(name); err != nil {
+	if _, err := g.of.running(name); err != nil {
 		return nil, err
 	}
-	return guestclient.DialSSH(ctx, supervisor.SSHSocket(g.Places.Of(name).Dir))
+	return guestclient.DialSSH(ctx, supervisor.SSHSocket(g.of.Host.Places.Of(name).Dir))
 }
 
 // AttachCommand is the program inside that shows the agent's session. Who may only look does not

@@ -23,8 +23,8 @@ const auditKept = 30 * 24 * time.Hour
 // finishing what an ended process left half done. A sandbox whose creation or
 // removal was interrupted is removed, and so is a run whose process is gone.
 func (s *Service) settled(ctx context.Context, name string) (store.Record, error) {
-	alive := s.Alive(name) // before the record is read, which is the last that a supervisor writes
-	record, err := s.Store.Load(name)
+	alive := s.Host.Alive(name) // before the record is read, which is the last that a supervisor writes
+	record, err := s.Host.Store.Load(name)
 	if err != nil {
 		return store.Record{}, err
 	}
@@ -43,7 +43,7 @@ func (s *Service) settled(ctx context.Context, name string) (store.Record, error
 	case failedNow:
 		record.Phase, record.Reason = forage.PhaseFailed, "its supervisor died"
 		err := s.unheld(name, func() error {
-			return errors.Join(s.destroy(ctx, name, record.Runtime), s.Store.Save(record))
+			return errors.Join(s.destroy(ctx, name, record.Runtime), s.Host.Store.Save(record))
 		})
 		return record, err
 	default:
@@ -105,7 +105,7 @@ const imagesKept = 30 * 24 * time.Hour
 // images removes unpacked images that no sandbox on record uses. With a record that can't be read,
 // none is removed.
 func (c *collector) images() error {
-	records, broken, err := c.Store.List()
+	records, broken, err := c.Host.Store.List()
 	if err != nil || len(broken) > 0 {
 		return err
 	}
@@ -113,7 +113,7 @@ func (c *collector) images() error {
 	for _, record := range records {
 		options.InUse = append(options.InUse, record.Trees...)
 	}
-	removed, err := image.Prune(c.Places.Of("any").ImageCache, options)
+	removed, err := image.Prune(c.Host.Places.Of("any").ImageCache, options)
 	for _, path := range removed {
 		c.Actions = append(c.Actions, work.Action{What: "removed the unpacked image " + filepath.Base(path)})
 	}
@@ -122,7 +122,7 @@ func (c *collector) images() error {
 
 // sweep removes what killed processes left in the store. Locks are not worth a word.
 func (c *collector) sweep() error {
-	swept, err := c.Store.Sweep(c.DryRun)
+	swept, err := c.Host.Store.Sweep(c.DryRun)
 	for _, name := range swept {
 		if !strings.HasSuffix(name, ".lock") {
 			c.Actions = append(c.Actions, work.Action{What: "removed " + name})
@@ -142,13 +142,13 @@ func (c *collector) records(ctx context.Context) error {
 	errs := []error{err}
 	for _, listed := range records {
 		name := listed.Name
-		if unsettled(listed) == "" || c.Alive(name) {
+		if unsettled(listed) == "" || c.Host.Alive(name) {
 			continue
 		}
 		errs = append(errs, c.UnlessBusy(name, func() error {
-			record, err := c.Store.Load(name)
+			record, err := c.Host.Store.Load(name)
 			what := unsettled(record)
-			if err != nil || what == "" || c.Alive(name) { // it has ended in order since it was listed
+			if err != nil || what == "" || c.Host.Alive(name) { // it has ended in order since it was listed
 				return unlessGone(err)
 			}
 			return c.Do(name, what, func() error {
@@ -173,11 +173,11 @@ func unlessGone(err error) error {
 func (c *collector) leftovers(ctx context.Context) error {
 	var errs []error
 	for name, runtimeName := range c.traces(ctx, &errs) {
-		if c.Alive(name) {
+		if c.Host.Alive(name) {
 			continue
 		}
 		errs = append(errs, c.UnlessBusy(name, func() error {
-			if c.Alive(name) {
+			if c.Host.Alive(name) {
 				return nil
 			}
 			return c.Do(name, "removed what is left of it at run time", func() error {
@@ -192,17 +192,17 @@ func (c *collector) leftovers(ctx context.Context) error {
 // the runtime to ask about each.
 func (c *collector) traces(ctx context.Context, errs *[]error) map[string]string {
 	found := make(map[string]string)
-	entries, err := os.ReadDir(c.Places.Runtime)
+	entries, err := os.ReadDir(c.Host.Places.Runtime)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		*errs = append(*errs, err)
 	}
 	for _, entry := range entries {
 		if entry.IsDir() && forage.CheckName(entry.Name()) == nil {
-			found[entry.Name()] = c.Runtimes.Default()
+			found[entry.Name()] = c.Host.Runtimes.Default()
 		}
 	}
-	for _, runtimeName := range c.Runtimes.Names() {
-		rt, err := c.Runtimes.New(runtimeName)
+	for _, runtimeName := range c.Host.Runtimes.Names() {
+		rt, err := c.Host.Runtimes.New(runtimeName)
 		if err != nil {
 			*errs = append(*errs, err)
 			continue
@@ -219,7 +219,7 @@ func (c *collector) traces(ctx context.Context, errs *[]error) map[string]string
 // audits removes the audit logs of runs that ended long ago, and generated
 // files and logs that belong to no record.
 func (c *collector) audits() error {
-	dir := filepath.Dir(store.PathsIn(c.Places.State, "any").Record)
+	dir := filepath.Dir(store.PathsIn(c.Host.Places.State, "any").Record)
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -242,7 +242,7 @@ func (c *collector) audits() error {
 			continue
 		}
 		errs = append(errs, c.UnlessBusy(name, func() error {
-			if _, err := c.Store.Load(name); !errors.Is(err, forage.ErrNotFound) {
+			if _, err := c.Host.Store.Load(name); !errors.Is(err, forage.ErrNotFound) {
 				return nil
 			}
 			return c.Do(name, "removed "+entry.Name(), func() error {
@@ -257,7 +257,7 @@ func (c *collector) audits() error {
 // a part of: its parts go together, or what is left would look tampered with.
 func (c *collector) lastAudited(name string, file os.FileInfo) time.Time {
 	last := file.ModTime()
-	for _, path := range []string{c.Places.Of(name).Audit, audit.HeadPath(c.Places.Of(name).Audit)} {
+	for _, path := range []string{c.Host.Places.Of(name).Audit, audit.HeadPath(c.Host.Places.Of(name).Audit)} {
 		if info, err := os.Lstat(path); err == nil && info.ModTime().After(last) {
 			last = info.ModTime()
 		}
@@ -266,5 +266,5 @@ func (c *collector) lastAudited(name string, file os.FileInfo) time.Time {
 }
 
 func (s *Service) client(name string) supervisor.Client {
-	return supervisor.Client{Dir: s.Places.Of(name).Dir}
+	return supervisor.Client{Dir: s.Host.Places.Of(name).Dir}
 }

@@ -34,17 +34,17 @@ func testService(t *testing.T) *Service {
 // does last. The record takes long to read, so that it is being read when it changes.
 func running(t *testing.T, s *Service) (record store.Record, end func()) {
 	t.Helper()
-	testdir.Must(t, s.Places.MakeRuntime())
-	lock, err := supervisor.Acquire(s.Places.Of("box").Dir)
+	testdir.Must(t, s.Host.Places.MakeRuntime())
+	lock, err := supervisor.Acquire(s.Host.Places.Of("box").Dir)
 	testdir.Must(t, err)
-	record, err = s.Store.Create(t.Context(), store.Record{
+	record, err = s.Host.Store.Create(t.Context(), store.Record{
 		Name: "box", Template: strings.Repeat("x", 4<<20), Runtime: "native", Phase: forage.PhaseRunning,
 	}, store.Ports{})
 	testdir.Must(t, err)
 	return record, func() {
 		ended := record
 		ended.Phase, ended.Reason = forage.PhaseStopped, "it was asked to stop"
-		if err := errors.Join(s.Store.Save(ended), lock.Release()); err != nil {
+		if err := errors.Join(s.Host.Store.Save(ended), lock.Release()); err != nil {
 			t.Error(err)
 		}
 	}
@@ -72,7 +72,7 @@ func TestGCWhileOneEnds(t *testing.T) {
 // What is shown as a status is one of four words, also of a sandbox that is on its way out.
 func TestRemovedIsShownAsStopped(t *testing.T) {
 	s := testService(t)
-	if _, err := s.Store.Create(t.Context(), store.Record{Name: "box", Runtime: "native", Phase: forage.PhaseRemoving}, store.Ports{}); err != nil {
+	if _, err := s.Host.Store.Create(t.Context(), store.Record{Name: "box", Runtime: "native", Phase: forage.PhaseRemoving}, store.Ports{}); err != nil {
 		t.Fatal(err)
 	}
 	all, err := s.List(t.Context())
@@ -87,7 +87,7 @@ func TestRemovedIsShownAsStopped(t *testing.T) {
 // What a rehearsal says was not done.
 func TestARehearsalSaysWould(t *testing.T) {
 	s := testService(t)
-	orphan := filepath.Join(s.Places.Runtime, "orphan")
+	orphan := filepath.Join(s.Host.Places.Runtime, "orphan")
 	testdir.Must(t, os.MkdirAll(orphan, 0o700))
 	for _, dryRun := range []bool{true, false} {
 		actions, err := s.GC(t.Context(), dryRun)

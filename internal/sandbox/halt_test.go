@@ -37,7 +37,7 @@ func haltStaying(t *testing.T, answers string) {
 	if err := s.askToEnd(asked, "box"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("asked: %v", err)
 	}
-	if err := s.end(t.Context(), "box"); err != nil || s.Alive("box") {
+	if err := s.end(t.Context(), "box"); err != nil || s.Host.Alive("box") {
 		t.Errorf("it stays: %v", err)
 	}
 }
@@ -46,7 +46,7 @@ func haltStaying(t *testing.T, answers string) {
 func staying(t *testing.T, s *Service, answers string) {
 	t.Helper()
 	other := exec.Command(os.Args[0], "-test.run=^TestHaltEndsWhoeverDoesNot$")
-	other.Env = append(os.Environ(), "FORAGE_STAYS="+s.Places.Of("box").Dir, "FORAGE_ANSWERS="+answers)
+	other.Env = append(os.Environ(), "FORAGE_STAYS="+s.Host.Places.Of("box").Dir, "FORAGE_ANSWERS="+answers)
 	out, err := other.StdoutPipe()
 	if err == nil {
 		err = other.Start()

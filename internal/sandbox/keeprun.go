@@ -41,7 +41,7 @@ func (s *Service) endRun(ctx context.Context, record store.Record, end ending) e
 		return errors.Join(s.clear(ctx, record, unmake(record)), end.lock.Release())
 	}
 	record.Phase, record.Reason, record.ExitCode = forage.PhaseStopped, "its command ended", end.exit
-	err := errors.Join(s.Store.Save(record), end.lock.Release())
+	err := errors.Join(s.Host.Store.Save(record), end.lock.Release())
 	if err == nil {
 		s.Notify(keptNote(record))
 	}
@@ -88,15 +88,15 @@ func sizeOnDisk(workspaces []forage.Workspace) (size int64) {
 // results removes the results of runs whose time is over, or whose work is all in the user's
 // repositories by now, and the oldest of the rest that take more room than all may.
 func (c *collector) results(ctx context.Context) error {
-	records, _, err := c.Store.List()
+	records, _, err := c.Host.Store.List()
 	errs := []error{err}
 	records = slices.DeleteFunc(records, func(r store.Record) bool { return r.Expires.IsZero() })
 	slices.SortFunc(records, func(a, b store.Record) int { return b.Expires.Compare(a.Expires) })
 	var taken int64
 	for _, listed := range records {
 		errs = append(errs, c.UnlessBusy(listed.Name, func() error {
-			record, err := c.Store.Load(listed.Name)
-			if err != nil || record.Expires.IsZero() || c.Alive(record.Name) {
+			record, err := c.Host.Store.Load(listed.Name)
+			if err != nil || record.Expires.IsZero() || c.Host.Alive(record.Name) {
 				return nil // it was removed or started meanwhile
 			}
 			why, how := "the run's work is all in your repository", workspace.RemoveSaved
@@ -105,7 +105,7 @@ func (c *collector) results(ctx context.Context) error {
 			} else if slices.ContainsFunc(record.Plan.Workspaces(), func(w forage.Workspace) bool { return c.WorthKeeping(ctx, w) != "" }) {
 				why, how = "", workspace.RemoveForced
 				taken += sizeOnDisk(record.Plan.Workspaces())
-				if most := c.Config.KeptRunsMax; most > 0 && taken > most {
+				if most := c.Host.Config.KeptRunsMax; most > 0 && taken > most {
 					why = fmt.Sprintf("it and newer results of runs take %s, more than keptRunsMax", term.Bytes(taken))
 				}
 			}

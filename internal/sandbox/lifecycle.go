@@ -35,17 +35,17 @@ func (s *Service) Up(ctx context.Context, opts plan.Options) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	made, err := s.Plan(ctx, opts)
+	made, err := s.Host.Plan(ctx, opts)
 	if err == nil {
 		err = made.Missing
 	}
 	if err != nil {
 		return Status{}, err
 	}
-	s.tell(append(made.Notes, logoutNote(s.Caller.UID, s.Caller.User, "/")))
+	s.tell(append(made.Notes, logoutNote(s.Host.Caller.UID, s.Host.Caller.User, "/")))
 	s.tellDetail(made.Detail)
 	switch {
-	case there && s.Alive(opts.Name):
+	case there && s.Host.Alive(opts.Name):
 		err = forage.WithHint(
 			forage.Errorf(forage.ErrRefused, "a sandbox named %q is already running", opts.Name),
 			"attach with `forage-ctl ssh "+opts.Name+"`, or choose another name")
@@ -59,7 +59,7 @@ func (s *Service) Up(ctx context.Context, opts plan.Options) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	record, err = s.Store.Load(opts.Name)
+	record, err = s.Host.Store.Load(opts.Name)
 	return s.status(ctx, record), err
 }
 
@@ -93,7 +93,7 @@ func (s *Service) tellDetail(texts []string) {
 // create makes the record and the keys of a new sandbox and starts it. fill, if set, fills the
 // workspaces before anything runs in them. When that fails, nothing is left.
 func (s *Service) create(ctx context.Context, plan forage.Plan, fill func(context.Context, store.Record) error) error {
-	hostEnv, err := s.HostEnv(plan)
+	hostEnv, err := s.Host.HostEnv(plan)
 	if err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func (s *Service) createWorkspaces(ctx context.Context, record store.Record, fil
 		return record, nil
 	}
 	record.WorkspaceReady = true
-	return record, s.Store.Save(record)
+	return record, s.Host.Store.Save(record)
 }
 
 // unmake is how the workspaces of a sandbox are taken away that came to nothing: with work in them,
@@ -148,19 +148,19 @@ func unmake(record store.Record) workspace.Removal {
 
 // newRecord puts the sandbox on record, which reserves its name and its port.
 func (s *Service) newRecord(ctx context.Context, plan forage.Plan) (store.Record, error) {
-	if err := s.Places.MakeRuntime(); err != nil {
+	if err := s.Host.Places.MakeRuntime(); err != nil {
 		return store.Record{}, err
 	}
-	if _, err := s.Store.Load(plan.Name); errors.Is(err, forage.ErrNotFound) && s.Alive(plan.Name) {
+	if _, err := s.Host.Store.Load(plan.Name); errors.Is(err, forage.ErrNotFound) && s.Host.Alive(plan.Name) {
 		return store.Record{}, forage.WithHint(
-			forage.Errorf(forage.ErrRefused, "a sandbox called %s is running that is not on record in %s", plan.Name, s.Places.State),
+			forage.Errorf(forage.ErrRefused, "a sandbox called %s is running that is not on record in %s", plan.Name, s.Host.Places.State),
 			"choose another name, or end it with the state folder that it was started with")
 	}
 	var ports store.Ports
 	if !plan.Ephemeral {
 		ports = s.ports()
 	}
-	return s.Store.Create(ctx, withWorkspaces(store.Record{
+	return s.Host.Store.Create(ctx, withWorkspaces(store.Record{
 		Name: plan.Name, Template: plan.Template, Runtime: plan.Runtime,
 		CreatedAt: time.Now().UTC(), Phase: forage.PhaseCreating,
 		Plan: plan, Network: plan.Network,
@@ -170,7 +170,7 @@ func (s *Service) newRecord(ctx context.Context, plan forage.Plan) (store.Record
 // prepareFiles makes what a sandbox that outlives its command keeps beside its record: the
 // host key of its SSH port is one of them.
 func (s *Service) prepareFiles(name string) error {
-	paths := s.Places.Of(name)
+	paths := s.Host.Places.Of(name)
 	if err := os.MkdirAll(paths.Generated, 0o700); err != nil {
 		return fmt.Errorf("making the sandbox's folder: %w", err)
 	}
@@ -191,8 +191,8 @@ func (s *Service) prepareFiles(name string) error {
 // starts the agent's window again if that has ended.
 func (s *Service) Start(ctx context.Context, name string) error {
 	return s.locked(ctx, name, func(store.Record) error {
-		if s.Alive(name) {
-			if err := s.client(name).StartWindow(ctx); err == nil || s.Alive(name) {
+		if s.Host.Alive(name) {
+			if err := s.client(name).StartWindow(ctx); err == nil || s.Host.Alive(name) {
 				return err
 			}
 		}
@@ -200,7 +200,7 @@ func (s *Service) Start(ctx context.Context, name string) error {
 		if err != nil {
 			return err
 		}
-		s.tell(s.MissingSecrets(record.Plan))
+		s.tell(s.Host.MissingSecrets(record.Plan))
 		if err := s.launch(ctx, record); err != nil {
 			return err
 		}
@@ -224,13 +224,13 @@ func (s *Service) tellResume(record store.Record) {
 
 // launch starts a supervisor for a sandbox that is on record and not running.
 func (s *Service) launch(ctx context.Context, record store.Record) error {
-	if err := s.Places.MakeRuntime(); err != nil { // it may be gone since the record was made
+	if err := s.Host.Places.MakeRuntime(); err != nil { // it may be gone since the record was made
 		return err
 	}
 	if err := work.StillThere(record.Plan, "started"); err != nil {
 		return err
 	}
-	hostEnv, err := s.HostEnv(record.Plan)
+	hostEnv, err := s.Host.HostEnv(record.Plan)
 	if err != nil {
 		return err
 	}
@@ -239,14 +239,14 @@ func (s *Service) launch(ctx context.Context, record store.Record) error {
 	}
 	if !record.Expires.IsZero() || record.ExitCode != nil { // a run's result, which is a sandbox like others from now on
 		record.Expires, record.ExitCode = time.Time{}, nil
-		if err := s.Store.Save(record); err != nil {
+		if err := s.Host.Store.Save(record); err != nil {
 			return err
 		}
 	}
 	record, err = s.spawnSomewhere(ctx, record, hostEnv)
 	if err != nil {
 		record.Phase, record.Reason = forage.PhaseFailed, err.Error()
-		return errors.Join(err, s.Store.Save(record))
+		return errors.Join(err, s.Host.Store.Save(record))
 	}
 	return nil
 }
@@ -256,7 +256,7 @@ func (s *Service) spawnSomewhere(ctx context.Context, record store.Record, hostE
 	err := s.spawn(ctx, record, hostEnv)
 	for taken := []int(nil); errors.Is(err, forage.ErrNoPort); {
 		taken = append(taken, record.Port)
-		moved, moveErr := s.Store.MovePort(ctx, record, s.ports(taken...))
+		moved, moveErr := s.Host.Store.MovePort(ctx, record, s.ports(taken...))
 		if moveErr != nil {
 			return record, errors.Join(err, moveErr)
 		}
@@ -271,7 +271,7 @@ func (s *Service) spawnSomewhere(ctx context.Context, record store.Record, hostE
 
 // ports is where a sandbox's SSH port may be: not one of taken.
 func (s *Service) ports(taken ...int) store.Ports {
-	return store.Ports{Listen: s.Config.SSHListen, From: s.Config.PortRange.From, To: s.Config.PortRange.To, Skip: taken}
+	return store.Ports{Listen: s.Host.Config.SSHListen, From: s.Host.Config.PortRange.From, To: s.Host.Config.PortRange.To, Skip: taken}
 }
 
 func (s *Service) spawn(ctx context.Context, record store.Record, hostEnv map[string]string) error {
@@ -280,10 +280,10 @@ func (s *Service) spawn(ctx context.Context, record store.Record, hostEnv map[st
 	}
 	end := s.Progress(starting(record.Plan))
 	err := supervisor.Spawn(ctx, supervisor.Launch{
-		StateDir: s.Places.State, RuntimeDir: s.Places.Runtime, Name: record.Name,
-		Listen: s.Config.SSHListen, HostEnv: hostEnv, SecretEnv: s.SecretEnv(record.Plan),
-		Notify: s.Config.Notify,
-	}, s.Places.Of(record.Name).Crash)
+		StateDir: s.Host.Places.State, RuntimeDir: s.Host.Places.Runtime, Name: record.Name,
+		Listen: s.Host.Config.SSHListen, HostEnv: hostEnv, SecretEnv: s.Host.SecretEnv(record.Plan),
+		Notify: s.Host.Config.Notify,
+	}, s.Host.Places.Of(record.Name).Crash)
 	end()
 	if err != nil { // it may be on its way out still, or have succeeded when ctx ended
 		err = errors.Join(err, s.halt(context.WithoutCancel(ctx), record))
@@ -319,12 +319,12 @@ func (s *Service) Reset(ctx context.Context, name string) error {
 		if err := s.halt(ctx, record); err != nil {
 			return err
 		}
-		record, err := s.Store.Load(name)
+		record, err := s.Host.Store.Load(name)
 		if err != nil {
 			return err
 		}
 		s.Work.SnapshotBefore(ctx, record, "reset")
-		s.tell(s.MissingSecrets(record.Plan))
+		s.tell(s.Host.MissingSecrets(record.Plan))
 		if err := work.StillThere(record.Plan, "started"); err != nil { // before the home goes
 			return err
 		}
@@ -382,7 +382,7 @@ func makeOwned(path string, who forage.Identity) error {
 // removeHome removes the home of a sandbox that does not run. It is moved first: a sandbox never
 // starts with half of one.
 func (s *Service) removeHome(name string) error {
-	if err := removeOwned(s.HomeOf(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := removeOwned(s.Host.HomeOf(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("removing the home of %s: %w", name, err)
 	}
 	return nil
@@ -405,14 +405,14 @@ func (s *Service) forget(name string, keepAudit bool) error {
 	if err := s.removeHome(name); err != nil {
 		return err
 	}
-	return s.Store.Delete(name, keepAudit)
+	return s.Host.Store.Delete(name, keepAudit)
 }
 
 // lostHomes removes the homes of sandboxes that are on no record, and what is left of removals of
 // homes and volumes that were killed.
 func (c *collector) lostHomes() error {
-	homes, _ := filepath.Glob(filepath.Join(c.HomesDir(), "*")) // the pattern is right
-	removed, _ := filepath.Glob(filepath.Join(c.VolumesDir(), beingRemoved+"*"))
+	homes, _ := filepath.Glob(filepath.Join(c.Host.HomesDir(), "*")) // the pattern is right
+	removed, _ := filepath.Glob(filepath.Join(c.Host.VolumesDir(), beingRemoved+"*"))
 	var errs []error
 	for _, path := range append(homes, removed...) {
 		name, removed := strings.CutPrefix(filepath.Base(path), beingRemoved)
@@ -460,5 +460,5 @@ func (s *Service) lock(ctx context.Context, name string) (unlock func(), err err
 		s.Notify("waiting for another forage-ctl that works on " + name + "; if it was stopped (Ctrl-Z), have it go on, or end it")
 	})
 	defer notice.Stop()
-	return s.Store.Lock(ctx, name)
+	return s.Host.Store.Lock(ctx, name)
 }

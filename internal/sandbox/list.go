@@ -40,7 +40,7 @@ func (s *Service) List(ctx context.Context) ([]Status, error) {
 // Names are the sandboxes whose records can be read; the error names the others. No supervisor is
 // asked.
 func (s *Service) Names() ([]string, error) {
-	records, err := s.Readable()
+	records, err := s.Host.Readable()
 	names := make([]string, len(records))
 	for i, record := range records {
 		names[i] = record.Name
@@ -51,7 +51,7 @@ func (s *Service) Names() ([]string, error) {
 
 // tellBroken are the records that can be read, after the user was told of each that can't.
 func (s *Service) tellBroken() ([]store.Record, error) {
-	records, broken, err := s.Store.List()
+	records, broken, err := s.Host.Store.List()
 	for _, record := range broken {
 		s.Notify(record.Note())
 	}
@@ -60,12 +60,12 @@ func (s *Service) tellBroken() ([]store.Record, error) {
 
 // Status returns one sandbox, and what has become of its work.
 func (s *Service) Status(ctx context.Context, name string) (Status, error) {
-	record, err := s.Store.Load(name)
+	record, err := s.Host.Store.Load(name)
 	if err != nil {
 		return Status{}, err
 	}
 	status := s.status(ctx, record)
-	status.Refusals = s.WithSets(ctx, record.Plan, status.Refusals)
+	status.Refusals = s.Host.WithSets(ctx, record.Plan, status.Refusals)
 	s.shown(name, status.Refusals)
 	if status.Status != string(forage.PhaseCreating) && record.Phase != forage.PhaseRemoving { // that of a run is PhaseCreating to its end
 		status.Work = s.Work.Of(ctx, deadline.Answer, record.Plan.Workspaces())
@@ -91,7 +91,7 @@ func (s *Service) status(ctx context.Context, record store.Record) Status {
 		case <-ctx.Done():
 		case <-time.After(10 * time.Millisecond):
 		}
-		if now, err := s.Store.Load(record.Name); err == nil {
+		if now, err := s.Host.Store.Load(record.Name); err == nil {
 			record = now
 		}
 	}
@@ -103,8 +103,8 @@ func (s *Service) statusNow(ctx context.Context, record store.Record) (status St
 	if argv := record.Plan.Spec.Command; len(argv) > 0 {
 		status.Agent = path.Base(argv[0])
 	}
-	if !s.Alive(record.Name) {
-		now, err := s.Store.Load(record.Name)
+	if !s.Host.Alive(record.Name) {
+		now, err := s.Host.Store.Load(record.Name)
 		if record.Phase == forage.PhaseRunning && err == nil && now.Phase != forage.PhaseRunning {
 			return status, true // it was written meanwhile
 		}
@@ -168,11 +168,11 @@ func (s *Service) Traffic(ctx context.Context, names []string) ([]Traffic, error
 }
 
 func (s *Service) trafficOf(ctx context.Context, name string) (Traffic, error) {
-	record, err := s.Store.Load(name)
+	record, err := s.Host.Store.Load(name)
 	if err != nil {
 		return Traffic{}, err
 	}
-	one := Traffic{Sandbox: name, Running: s.Alive(name)}
+	one := Traffic{Sandbox: name, Running: s.Host.Alive(name)}
 	if one.Running {
 		one.Traffic, err = s.client(name).Traffic(ctx)
 		if !supervisor.Closed(err) {
@@ -180,7 +180,7 @@ func (s *Service) trafficOf(ctx context.Context, name string) (Traffic, error) {
 		}
 		one.Running = false // it is starting, or ending
 	}
-	one.Traffic, err = supervisor.TrafficBefore(s.Places.Of(name).Usage, record.Plan.Traffic)
+	one.Traffic, err = supervisor.TrafficBefore(s.Host.Places.Of(name).Usage, record.Plan.Traffic)
 	return one, err
 }
 

@@ -13,7 +13,7 @@ import (
 // TestWhoWaitsForASandboxIsToldSo: another command may be at work on it, or have been stopped.
 func TestWhoWaitsForASandboxIsToldSo(t *testing.T) {
 	s := testService(t)
-	unlock, err := s.Store.Lock(t.Context(), "box")
+	unlock, err := s.Host.Store.Lock(t.Context(), "box")
 	testdir.Must(t, err)
 	defer unlock()
 	told := make(chan string, 1)

@@ -35,11 +35,11 @@ type LogOptions struct {
 // Logs writes the output of the agent's window to w: what a program draws as the text that a
 // terminal would show, and escaped. Raw output is as the agent wrote it.
 func (s *Service) Logs(ctx context.Context, name string, opts LogOptions, w io.Writer) error {
-	record, err := s.Store.Load(name)
+	record, err := s.Host.Store.Load(name)
 	if err != nil {
 		return err
 	}
-	path := s.Places.Of(name).Log
+	path := s.Host.Places.Of(name).Log
 	if opts.Follow {
 		return cmp.Or(s.followLog(ctx, record, path, opts, w), context.Cause(ctx))
 	}
@@ -93,7 +93,7 @@ func (s *Service) followLog(ctx context.Context, record store.Record, path strin
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
-		supervisor.WaitGone(s.Places.Of(name).Dir)
+		supervisor.WaitGone(s.Host.Places.Of(name).Dir)
 		cancel()
 	}()
 	var rest io.Writer
@@ -103,7 +103,7 @@ func (s *Service) followLog(ctx context.Context, record store.Record, path strin
 			if rest, err = printLog(ctx, file, opts, w); err != nil {
 				return nil, err
 			}
-			if opts.Bell != nil && s.Config.Notify.Bell {
+			if opts.Bell != nil && s.Host.Config.Notify.Bell {
 				rest = io.MultiWriter(rest, bell(record, opts.Bell))
 			}
 		}
@@ -281,9 +281,9 @@ func bell(record store.Record, w io.Writer) io.Writer {
 
 // ring rings the user's terminal while ctx lasts, if the user wants that.
 func (s *Service) ring(ctx context.Context, record store.Record, w io.Writer) {
-	if s.Config == nil || !s.Config.Notify.Bell || w == nil {
+	if s.Host.Config == nil || !s.Host.Config.Notify.Bell || w == nil {
 		return
 	}
 	options := LogOptions{Lines: 0, Follow: true, Raw: true, Bell: w}
-	go func() { _ = s.followLog(ctx, record, s.Places.Of(record.Name).Log, options, io.Discard) }()
+	go func() { _ = s.followLog(ctx, record, s.Host.Places.Of(record.Name).Log, options, io.Discard) }()
 }

@@ -24,12 +24,12 @@ func (s *Service) Network(ctx context.Context, name string, change plan.NetworkC
 			}
 		}
 		var notes []string
-		if network, notes, err = s.Changed(ctx, record, change); err != nil {
+		if network, notes, err = s.Host.Changed(ctx, record, change); err != nil {
 			return err
 		}
 		s.tell(notes)
-		if s.Alive(name) {
-			if err := s.client(name).SetNetwork(ctx, network); err == nil || s.Alive(name) {
+		if s.Host.Alive(name) {
+			if err := s.client(name).SetNetwork(ctx, network); err == nil || s.Host.Alive(name) {
 				return err
 			}
 		}
@@ -37,7 +37,7 @@ func (s *Service) Network(ctx context.Context, name string, change plan.NetworkC
 			return err
 		}
 		record.Network = network
-		return s.Store.Save(record)
+		return s.Host.Store.Save(record)
 	})
 	return network, err
 }

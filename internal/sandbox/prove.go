@@ -32,8 +32,8 @@ func (p Proof) Held() bool {
 // from inside, and says which walls held.
 func (s *Service) Prove(ctx context.Context) ([]Proof, error) {
 	var proofs []Proof
-	for _, name := range s.Runtimes.Names() {
-		rt, err := s.Runtimes.New(name)
+	for _, name := range s.Host.Runtimes.Names() {
+		rt, err := s.Host.Runtimes.New(name)
 		if err != nil {
 			return nil, err
 		}
@@ -69,11 +69,11 @@ func (s *Service) prove(ctx context.Context, runtimeName string) ([]probe.Result
 	var out, errOut bytes.Buffer
 	quiet := *s
 	quiet.Notify = func(string) {} // the result says what was refused
-	own := *s.Config
+	own := *s.Host.Config
 	own.Templates = maps.Clone(own.Templates)
 	generic := own.Templates["generic"]
 	generic.Env = nil // the probes would take it for the host's
-	own.Templates["generic"], quiet.Config = generic, &own
+	own.Templates["generic"], quiet.Host.Config = generic, &own
 	exit, err := quiet.Run(ctx, plan.Options{
 		Template: "generic", Workspace: workspace, Runtime: runtimeName, Network: string(forage.NetworkNone),
 		Mounts:  []string{self + ":" + inside + ":ro"},

@@ -30,10 +30,10 @@ const detachNote = "#{prefix} d detaches: the agent goes on"
 // says so first.
 func (s *Service) Attach(ctx context.Context, name string, stdio Stdio) (int, error) {
 	stdio.TTY = true
-	if record, err := s.Store.Load(name); err == nil && s.Alive(name) { // one that does not answer says so when it is reached for
+	if record, err := s.Host.Store.Load(name); err == nil && s.Host.Alive(name) { // one that does not answer says so when it is reached for
 		answer, err := s.client(name).Status(ctx)
 		if err == nil {
-			refused := s.WithSets(ctx, record.Plan, answer.Refused)
+			refused := s.Host.WithSets(ctx, record.Plan, answer.Refused)
 			s.tellRefusals(name, refused)
 			s.shown(name, refused)
 			s.tellEnded(name, answer)
@@ -95,11 +95,11 @@ func (s *Service) reach(ctx context.Context, name, method string, argv []string,
 
 // running loads the record of a sandbox that must be running.
 func (s *Service) running(name string) (store.Record, error) {
-	record, err := s.Store.Load(name)
+	record, err := s.Host.Store.Load(name)
 	if err != nil {
 		return store.Record{}, err
 	}
-	if !s.Alive(name) {
+	if !s.Host.Alive(name) {
 		return store.Record{}, forage.WithHint(
 			fmt.Errorf("sandbox %q is not running", name), "start it with `forage-ctl start "+name+"`")
 	}
@@ -114,13 +114,13 @@ func execEvent(method string, argv []string) audit.Event {
 
 // connect reaches the guest of a running sandbox.
 func (s *Service) connect(ctx context.Context, record store.Record) (*guestclient.Client, error) {
-	return guestclient.Dial(ctx, supervisor.SSHSocket(s.Places.Of(record.Name).Dir))
+	return guestclient.Dial(ctx, supervisor.SSHSocket(s.Host.Places.Of(record.Name).Dir))
 }
 
 // SSHCommand is the OpenSSH command line that logs in to the sandbox. With
 // jump it is for use on another machine, which reaches this one as jump.
 func (s *Service) SSHCommand(name, jump string) ([]string, error) {
-	record, err := s.Store.Load(name)
+	record, err := s.Host.Store.Load(name)
 	if err != nil {
 		return nil, err
 	}
@@ -135,8 +135,8 @@ func (s *Service) SSHCommand(name, jump string) ([]string, error) {
 		command = append(command, "-J", jump)
 	} else {
 		command = append(command,
-			"-i", filepath.Join(s.Places.State, sshkeys.ClientName), "-o", "IdentitiesOnly=yes",
-			"-o", "UserKnownHostsFile="+sshWord(s.Places.Of(name).KnownHosts), "-o", "StrictHostKeyChecking=yes")
+			"-i", filepath.Join(s.Host.Places.State, sshkeys.ClientName), "-o", "IdentitiesOnly=yes",
+			"-o", "UserKnownHostsFile="+sshWord(s.Host.Places.Of(name).KnownHosts), "-o", "StrictHostKeyChecking=yes")
 	}
 	return append(command, forage.UserName+"@"+s.sshHost()), nil
 }

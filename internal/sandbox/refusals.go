@@ -50,20 +50,20 @@ func (s *Service) tellRefusals(name string, all []Refusal) {
 // moment before --allow-last. Without the note that asks once more.
 func (s *Service) shown(name string, all []Refusal) {
 	if len(all) > 0 {
-		_ = store.WriteWhole(s.Places.Of(name).Shown, all[0].Allow, false)
+		_ = store.WriteWhole(s.Host.Places.Of(name).Shown, all[0].Allow, false)
 	}
 }
 
 // refusals asks the supervisor what was refused.
 func (s *Service) refusals(ctx context.Context, record store.Record) ([]Refusal, error) {
 	answer, err := s.client(record.Name).Status(ctx)
-	return s.WithSets(ctx, record.Plan, answer.Refused), err
+	return s.Host.WithSets(ctx, record.Plan, answer.Refused), err
 }
 
 // lastRefused is what allows what was refused last, beside what change allows.
 func (s *Service) lastRefused(ctx context.Context, record store.Record, change plan.NetworkChange) ([]string, forage.NetworkMode, error) {
 	var all []Refusal
-	if s.Alive(record.Name) {
+	if s.Host.Alive(record.Name) {
 		var err error
 		if all, err = s.refusals(ctx, record); err != nil {
 			return nil, "", err
@@ -84,7 +84,7 @@ func (s *Service) lastRefused(ctx context.Context, record store.Record, change p
 			fmt.Sprintf("the agent decides what is last; if it is what you mean, name it: forage-ctl network %s --allow %s", record.Name, last.Allow))
 	}
 	var shown string
-	if store.ReadJSON(s.Places.Of(record.Name).Shown, &shown) != nil || shown != last.Allow {
+	if store.ReadJSON(s.Host.Places.Of(record.Name).Shown, &shown) != nil || shown != last.Allow {
 		s.shown(record.Name, all)
 		if len(all) > 1 { // else there is nothing to take it for
 			return nil, "", forage.WithHint(

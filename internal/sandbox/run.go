@@ -39,7 +39,7 @@ func (s *Service) Run(ctx context.Context, opts plan.Options, stdio Stdio) (exit
 	if _, _, err := s.found(ctx, opts.Name); err != nil {
 		return 0, err
 	}
-	planned, err := s.Plan(ctx, opts)
+	planned, err := s.Host.Plan(ctx, opts)
 	if err != nil {
 		return 0, err
 	}
@@ -49,7 +49,7 @@ func (s *Service) Run(ctx context.Context, opts plan.Options, stdio Stdio) (exit
 	plan := planned.Plan
 	s.tell(planned.Notes)
 	s.tellDetail(planned.Detail)
-	rt, err := s.Runtimes.New(plan.Runtime)
+	rt, err := s.Host.Runtimes.New(plan.Runtime)
 	if err != nil {
 		return 0, err
 	}
@@ -58,7 +58,7 @@ func (s *Service) Run(ctx context.Context, opts plan.Options, stdio Stdio) (exit
 		defer done()
 		early.Prepare(using, plan.Spec.Identity)
 	}
-	hostEnv, err := s.HostEnv(plan)
+	hostEnv, err := s.Host.HostEnv(plan)
 	if err != nil {
 		return 0, err
 	}
@@ -76,9 +76,9 @@ func (s *Service) Run(ctx context.Context, opts plan.Options, stdio Stdio) (exit
 	if err != nil {
 		return 0, err
 	}
-	lock, err := supervisor.Acquire(s.Places.Of(plan.Name).Dir)
+	lock, err := supervisor.Acquire(s.Host.Places.Of(plan.Name).Dir)
 	if err != nil {
-		return 0, errors.Join(err, s.Store.Delete(plan.Name, true))
+		return 0, errors.Join(err, s.Host.Store.Delete(plan.Name, true))
 	}
 	unlock() // from here on it is known by the supervisor's lock
 	// What was made is taken away again, or kept, even when ctx has ended.
@@ -101,14 +101,14 @@ func (s *Service) Run(ctx context.Context, opts plan.Options, stdio Stdio) (exit
 	}
 	defer func() { s.Work.TellFindings(context.WithoutCancel(ctx), plan, before) }() // when nothing runs any more
 
-	paths := s.Places.Of(plan.Name)
+	paths := s.Host.Places.Of(plan.Name)
 	started := s.Progress(starting(plan))
 	sandbox, err := supervisor.Start(ctx, supervisor.Setup{
 		Plan: running, Runtime: rt, Dir: paths.Dir, Network: plan.Network,
 		LogPath: paths.Log, AuditPath: paths.Audit, ImageCache: paths.ImageCache,
-		HostEnv: hostEnv, SecretEnv: s.SecretEnv(plan),
-		Update:     func(change func(*store.Record)) error { change(&record); return s.Store.Save(record) },
-		Workspaces: s.Workspaces,
+		HostEnv: hostEnv, SecretEnv: s.Host.SecretEnv(plan),
+		Update:     func(change func(*store.Record)) error { change(&record); return s.Host.Store.Save(record) },
+		Workspaces: s.Host.Workspaces,
 	})
 	started()
 	if err != nil {
@@ -119,7 +119,7 @@ func (s *Service) Run(ctx context.Context, opts plan.Options, stdio Stdio) (exit
 	if exit, err = s.runIn(ctx, sandbox, record, opts, stdio); err == nil {
 		end.exit = &exit
 	}
-	s.tellRefusals(plan.Name, s.WithSets(context.WithoutCancel(ctx), plan, sandbox.Refused()))
+	s.tellRefusals(plan.Name, s.Host.WithSets(context.WithoutCancel(ctx), plan, sandbox.Refused()))
 	return exit, err
 }
 
@@ -170,8 +170,8 @@ var errTimeout = errors.New("out of time")
 // runOver runs a command over an open connection.
 func (s *Service) runOver(ctx context.Context, client *guestclient.Client, dir string, argv []string, stdio Stdio) (int, error) {
 	command := guestclient.Command{Argv: argv, Dir: dir, TTY: stdio.TTY}
-	if s.Config != nil {
-		command.Clipboard, command.Title = slices.Contains(s.Config.Terminal, "clipboard"), slices.Contains(s.Config.Terminal, "title")
+	if s.Host.Config != nil {
+		command.Clipboard, command.Title = slices.Contains(s.Host.Config.Terminal, "clipboard"), slices.Contains(s.Host.Config.Terminal, "title")
 	}
 	exit, err := client.Run(ctx, command, guestclient.Stdio{In: stdio.In, Out: stdio.Out, Err: stdio.Err})
 	if err != nil {

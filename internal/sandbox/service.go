@@ -27,7 +27,7 @@ type Config struct {
 
 // Service starts, shows, ends and removes the sandboxes of one user.
 type Service struct {
-	*plan.Host
+	Host     *plan.Host
 	Work     *work.Keeper
 	Notify   func(string)
 	Progress func(string) func()

@@ -36,8 +36,8 @@ func sshWord(path string) string {
 
 // sshHost is the address of the sandboxes' ports.
 func (s *Service) sshHost() string {
-	if ip := net.ParseIP(s.Config.SSHListen); ip != nil && !ip.IsUnspecified() {
-		return s.Config.SSHListen
+	if ip := net.ParseIP(s.Host.Config.SSHListen); ip != nil && !ip.IsUnspecified() {
+		return s.Host.Config.SSHListen
 	}
 	return "127.0.0.1"
 }
@@ -48,7 +48,7 @@ func (s *Service) SSHConfig(names []string) (string, error) {
 	var records []store.Record
 	var failed error
 	if len(names) == 0 {
-		records, failed = s.Readable()
+		records, failed = s.Host.Readable()
 	}
 	for _, name := range names {
 		record, err := s.running(name)
@@ -62,7 +62,7 @@ func (s *Service) SSHConfig(names []string) (string, error) {
 	}
 	var text strings.Builder
 	for _, record := range records {
-		if record.Port != 0 && s.Alive(record.Name) {
+		if record.Port != 0 && s.Host.Alive(record.Name) {
 			text.WriteString(s.sshBlock(record))
 		}
 	}
@@ -87,11 +87,11 @@ func (s *Service) sshBlock(record store.Record) string {
   ControlPath none
   ProxyCommand none
 `, name, s.sshHost(), record.Port, forage.UserName, name,
-		sshWord(s.Places.Of(record.Name).KnownHosts), sshWord(filepath.Join(s.Places.State, sshkeys.ClientName)))
+		sshWord(s.Host.Places.Of(record.Name).KnownHosts), sshWord(filepath.Join(s.Host.Places.State, sshkeys.ClientName)))
 }
 
 // sshConfigFile is the file that the user's configuration of OpenSSH includes.
-func (s *Service) sshConfigFile() string { return filepath.Join(s.Places.State, "ssh_config") }
+func (s *Service) sshConfigFile() string { return filepath.Join(s.Host.Places.State, "ssh_config") }
 
 const sshConfigHead = "# forage-ctl keeps this file: it has the sandboxes that run. What is changed here is lost.\n"
 
@@ -122,13 +122,13 @@ func (s *Service) keepSSHConfig() {
 // InstallSSHConfig has the user's configuration of OpenSSH include one file of ours, which is kept
 // up to date from then on. It returns the user's file, and whether it was changed.
 func (s *Service) InstallSSHConfig(ctx context.Context) (path string, changed bool, err error) {
-	if err := os.MkdirAll(s.Places.State, 0o700); err != nil {
+	if err := os.MkdirAll(s.Host.Places.State, 0o700); err != nil {
 		return "", false, err
 	}
 	if err := s.writeSSHConfig(); err != nil {
 		return "", false, err
 	}
-	path = filepath.Join(s.Caller.Home, ".ssh", "config")
+	path = filepath.Join(s.Host.Caller.Home, ".ssh", "config")
 	line := "Include " + strings.ReplaceAll(sshWord(s.sshConfigFile()), "%%", "%")
 	if changed, err = includeIn(path, line); err != nil {
 		err = forage.WithHint(fmt.Errorf("adding a line to %s: %w", path, err), "add it yourself, before the first Host: "+line)

@@ -41,14 +41,14 @@ func makeVolumes(spec forage.Spec) error {
 
 // Volumes lists the named volumes. With records that can't be read, it lists them beside an error.
 func (s *Service) Volumes() ([]Volume, error) {
-	entries, err := os.ReadDir(s.VolumesDir())
+	entries, err := os.ReadDir(s.Host.VolumesDir())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	records, readErr := s.Readable()
+	records, readErr := s.Host.Readable()
 	var volumes []Volume
 	for _, entry := range entries {
-		volume := Volume{Name: entry.Name(), Path: filepath.Join(s.VolumesDir(), entry.Name()), UsedBy: []string{}}
+		volume := Volume{Name: entry.Name(), Path: filepath.Join(s.Host.VolumesDir(), entry.Name()), UsedBy: []string{}}
 		if forage.CheckName(volume.Name) != nil {
 			continue // on its way out
 		}

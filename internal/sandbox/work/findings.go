@@ -37,7 +37,7 @@ func (k *Keeper) Look(ctx context.Context, p forage.Plan, spec *forage.Spec) (Ba
 	before := Baselines{}
 	spec.Protect = slices.Clone(spec.Protect)
 	for _, w := range plan.Writable(p) {
-		found, identities, err := autorun.Look(ctx, w.Path, k.NamedByGit(ctx, w)...)
+		found, identities, err := autorun.Look(ctx, w.Path, k.Host.NamedByGit(ctx, w)...)
 		if err != nil {
 			return nil, err
 		}
@@ -64,7 +64,7 @@ func (k *Keeper) KeepLook(ctx context.Context, record *store.Record) error {
 		return err
 	}
 	if len(record.Plan.Spec.Protect) > protected {
-		if err := k.Store.Save(*record); err != nil {
+		if err := k.Host.Store.Save(*record); err != nil {
 			return err
 		}
 	}
@@ -72,7 +72,7 @@ func (k *Keeper) KeepLook(ctx context.Context, record *store.Record) error {
 }
 
 func (k *Keeper) LookFile(name string) string {
-	return filepath.Join(k.Places.Of(name).Generated, "autorun.json")
+	return filepath.Join(k.Host.Places.Of(name).Generated, "autorun.json")
 }
 
 // looked is what keepLook kept. Without it everything is new.
@@ -88,7 +88,7 @@ func (k *Keeper) Looked(name string) (Baselines, error) {
 // Findings are what tools of the host would execute in a sandbox's workspace, new or changed since
 // it was made, the worst first.
 func (k *Keeper) Findings(ctx context.Context, name string) ([]Finding, error) {
-	record, err := k.Store.Load(name)
+	record, err := k.Host.Store.Load(name)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func (k *Keeper) findings(ctx context.Context, p forage.Plan, before Baselines, 
 	var all []Finding
 	var failed []error
 	for _, w := range plan.Writable(p, modes...) {
-		found, err := autorun.Scan(ctx, w.Path, before[w.Name], k.NamedByGit(ctx, w)...)
+		found, err := autorun.Scan(ctx, w.Path, before[w.Name], k.Host.NamedByGit(ctx, w)...)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // the workspace is gone, and so is what could be executed
 		}

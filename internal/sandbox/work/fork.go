@@ -112,7 +112,7 @@ func halfCopies(folder string) (left []string) {
 
 // halfCopies removes what killed forks left beside the folders of sandboxes.
 func (c *Collector) halfCopies() error {
-	records, _, err := c.Store.List()
+	records, _, err := c.Host.Store.List()
 	errs := []error{err}
 	for _, record := range records {
 		for _, w := range record.Plan.Workspaces() {
@@ -165,7 +165,7 @@ func (k *Keeper) adopt(ctx context.Context, w, next forage.Workspace) error {
 	if next.Repository == nil || next.Repository.Kind != forage.RepositoryGit || next.ReadOnly {
 		return nil
 	}
-	if err := gitrepo.PinFork(ctx, w, next, k.Workspaces.Places.Scratch); err != nil {
+	if err := gitrepo.PinFork(ctx, w, next, k.Host.Workspaces.Places.Scratch); err != nil {
 		return err
 	}
 	head := w.Repository.Head

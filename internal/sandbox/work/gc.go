@@ -49,7 +49,7 @@ func (c *Collector) Do(sandbox, what string, act func() error) error {
 // UnlessBusy runs f while no other process works on the sandbox, and leaves it
 // to that process if one does.
 func (c *Collector) UnlessBusy(name string, f func() error) error {
-	unlock, ok, err := c.Store.TryLock(name)
+	unlock, ok, err := c.Host.Store.TryLock(name)
 	if err != nil || !ok {
 		return err
 	}
@@ -96,7 +96,7 @@ func (c *Collector) orphans(ctx context.Context) error {
 
 // notes are the names of the sandboxes that have a note of what was made for them.
 func (c *Collector) notes() ([]string, error) {
-	entries, err := os.ReadDir(c.Workspaces.Places.Repositories)
+	entries, err := os.ReadDir(c.Host.Workspaces.Places.Repositories)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -111,14 +111,14 @@ func (c *Collector) notes() ([]string, error) {
 
 // OnRecord says whether there is a record of that name, be it one that can't be read.
 func (c *Collector) OnRecord(name string) bool {
-	_, err := c.Store.Load(name)
+	_, err := c.Host.Store.Load(name)
 	return !errors.Is(err, forage.ErrNotFound)
 }
 
 // WorthKeeping says what of w is nowhere else; "" is nothing. In a rehearsal nothing is brought to
 // a repository.
 func (c *Collector) WorthKeeping(ctx context.Context, w forage.Workspace) string {
-	provider, err := c.Workspaces.New(w.Mode)
+	provider, err := c.Host.Workspaces.New(w.Mode)
 	if err != nil {
 		return err.Error()
 	}
@@ -158,7 +158,7 @@ func (c *Collector) unlisted(ctx context.Context) error {
 // removed; the others are left and named.
 func (c *Collector) strangers() error {
 	var errs []error
-	for _, dir := range []string{c.Workspaces.Places.Trees, c.Workspaces.Places.Repositories} {
+	for _, dir := range []string{c.Host.Workspaces.Places.Trees, c.Host.Workspaces.Places.Repositories} {
 		entries, err := os.ReadDir(dir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
@@ -194,7 +194,7 @@ func (c *Collector) strangers() error {
 
 // scratch removes the scratch folders of processes that were killed.
 func (c *Collector) scratch() error {
-	abandoned, err := workspace.AbandonedScratch(c.Workspaces.Places.Scratch)
+	abandoned, err := workspace.AbandonedScratch(c.Host.Workspaces.Places.Scratch)
 	errs := []error{err}
 	for _, path := range abandoned {
 		if !c.DryRun { // not worth a word
@@ -206,7 +206,7 @@ func (c *Collector) scratch() error {
 
 // recoveries deletes removed work that was kept for workspace.RecoveryKept.
 func (c *Collector) recoveries(ctx context.Context) error {
-	files, err := filepath.Glob(filepath.Join(c.Workspaces.Places.Recovery(), "*.json"))
+	files, err := filepath.Glob(filepath.Join(c.Host.Workspaces.Places.Recovery(), "*.json"))
 	errs := []error{err}
 	for _, file := range files {
 		var kept []workspace.Recovery
@@ -229,7 +229,7 @@ func (c *Collector) recoveries(ctx context.Context) error {
 				return errors.Join(c.afterKilled(ctx, file, kept), os.RemoveAll(file))
 			}
 			for _, r := range kept {
-				if err := gitrepo.Expire(ctx, r, c.Workspaces.Places.Scratch); err != nil {
+				if err := gitrepo.Expire(ctx, r, c.Host.Workspaces.Places.Scratch); err != nil {
 					return err
 				}
 			}
@@ -245,7 +245,7 @@ const quarantineKept = 30 * 24 * time.Hour
 // quarantines removes the notes that Quarantine has of runs that ended long ago. What it moved
 // aside stays for good.
 func (c *Collector) quarantines() error {
-	dir := filepath.Join(c.Places.State, "quarantine")
+	dir := filepath.Join(c.Host.Places.State, "quarantine")
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -270,12 +270,12 @@ func (c *Collector) afterKilled(ctx context.Context, note string, places []works
 		return err
 	}
 	name := places[0].Sandbox
-	entries, err := os.ReadDir(c.Workspaces.Places.Recovery())
+	entries, err := os.ReadDir(c.Host.Workspaces.Places.Recovery())
 	if err != nil {
 		return err
 	}
 	for _, entry := range entries {
-		path := filepath.Join(c.Workspaces.Places.Recovery(), entry.Name())
+		path := filepath.Join(c.Host.Workspaces.Places.Recovery(), entry.Name())
 		if entry.IsDir() && strings.HasPrefix(entry.Name(), name+".") && !told[path] {
 			if err := hostile.RemoveAll(path); err != nil {
 				return err
@@ -286,7 +286,7 @@ func (c *Collector) afterKilled(ctx context.Context, note string, places []works
 		if place.Ref == "" {
 			continue
 		}
-		if err := gitrepo.ExpireBelow(ctx, place, func(ref string) bool { return told[place.Store+" "+ref] }, c.Workspaces.Places.Scratch); err != nil {
+		if err := gitrepo.ExpireBelow(ctx, place, func(ref string) bool { return told[place.Store+" "+ref] }, c.Host.Workspaces.Places.Scratch); err != nil {
 			return err
 		}
 	}
@@ -296,7 +296,7 @@ func (c *Collector) afterKilled(ctx context.Context, note string, places []works
 // toldOf is what the notes of removals tell of, but for one: folders, and refs with their store
 // before them.
 func (c *Collector) toldOf(but string) (map[string]bool, error) {
-	files, err := filepath.Glob(filepath.Join(c.Workspaces.Places.Recovery(), "*.json"))
+	files, err := filepath.Glob(filepath.Join(c.Host.Workspaces.Places.Recovery(), "*.json"))
 	told := make(map[string]bool)
 	for _, file := range files {
 		if file == but {
@@ -317,7 +317,7 @@ func (c *Collector) toldOf(but string) (map[string]bool, error) {
 
 // oldSnapshots removes snapshots whose time is over. Those of a record that can't be read stay.
 func (c *Collector) oldSnapshots() error {
-	records, broken, err := c.Store.List()
+	records, broken, err := c.Host.Store.List()
 	if err != nil {
 		return err
 	}

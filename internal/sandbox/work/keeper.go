@@ -12,7 +12,7 @@ import (
 
 // Keeper looks after the workspaces of one user's sandboxes.
 type Keeper struct {
-	*plan.Host
+	Host     *plan.Host
 	Notify   func(note string)              // is told what the user should know
 	Progress func(what string) (end func()) // is told what begins that may take long
 	// Locked runs f with the record of a sandbox that no other process is changing.

@@ -64,7 +64,7 @@ func (k *Keeper) Quarantine(ctx context.Context, name string, options Quarantine
 	if err != nil {
 		return nil, err
 	}
-	aside := filepath.Join(k.Places.State, "quarantine", name, time.Now().UTC().Format("20060102T150405.000000000Z"))
+	aside := filepath.Join(k.Host.Places.State, "quarantine", name, time.Now().UTC().Format("20060102T150405.000000000Z"))
 	var moved []Quarantined
 	var failed []error
 	for _, h := range chosen {
@@ -85,7 +85,7 @@ func (k *Keeper) Quarantine(ctx context.Context, name string, options Quarantine
 
 // endedFile holds the ended of a run.
 func (k *Keeper) endedFile(name string) string {
-	return filepath.Join(k.Places.State, "quarantine", name+".json")
+	return filepath.Join(k.Host.Places.State, "quarantine", name+".json")
 }
 
 // keepEnded writes down what was in the user's own folders before a run, for Quarantine. Trees that
@@ -98,7 +98,7 @@ func (k *Keeper) keepEnded(plan forage.Plan, before Baselines) error {
 // lookedAt are the workspaces of a sandbox, or of a run that has ended, and what was in them
 // before.
 func (k *Keeper) lookedAt(name string) (forage.Plan, Baselines, error) {
-	record, err := k.Store.Load(name)
+	record, err := k.Host.Store.Load(name)
 	if err == nil && !record.Plan.Ephemeral {
 		before, err := k.Looked(name)
 		return record.Plan, before, err

@@ -23,13 +23,13 @@ import (
 // nothing of it.
 func (k *Keeper) setAside(name string, w forage.Workspace) (string, error) {
 	made := map[string]string{}
-	if plan.Below(w.Path, workspace.Resolved(k.Workspaces.Places.Trees)) {
+	if plan.Below(w.Path, workspace.Resolved(k.Host.Workspaces.Places.Trees)) {
 		made["files"] = w.Path
 	}
 	if w.Repository != nil {
 		made["repository"], made["store"] = w.Repository.Dir, w.Repository.Dir+".store"
 	}
-	folder := k.Workspaces.Places.Kept(name, time.Now(), w.Name)
+	folder := k.Host.Workspaces.Places.Kept(name, time.Now(), w.Name)
 	moved := false
 	for as, path := range made {
 		if !plan.Exists(path) {
@@ -56,18 +56,18 @@ func (k *Keeper) remember(kept []workspace.Recovery) error {
 	if len(kept) == 0 {
 		return nil
 	}
-	return store.WriteJSON(k.Workspaces.Places.Kept(kept[0].Sandbox, time.Now(), "json"), kept)
+	return store.WriteJSON(k.Host.Workspaces.Places.Kept(kept[0].Sandbox, time.Now(), "json"), kept)
 }
 
 // stillListed are the worktrees of removed sandboxes of that name that their repositories still
 // list: these were gone at the removal, and are back.
 func (k *Keeper) StillListed(name string) (listed []forage.Workspace) {
-	files, _ := filepath.Glob(k.Workspaces.Places.Recovery() + "/" + name + ".*.json")
+	files, _ := filepath.Glob(k.Host.Workspaces.Places.Recovery() + "/" + name + ".*.json")
 	for _, file := range files {
 		var kept []workspace.Recovery
 		_ = store.ReadJSON(file, &kept) // gc says that it can't be read
 		for _, r := range kept {
-			if r.Left != nil && plan.Below(r.Left.Path, workspace.Resolved(k.Workspaces.Places.Trees)) && gitrepo.StillListed(*r.Left) {
+			if r.Left != nil && plan.Below(r.Left.Path, workspace.Resolved(k.Host.Workspaces.Places.Trees)) && gitrepo.StillListed(*r.Left) {
 				listed = append(listed, *r.Left)
 			}
 		}
@@ -78,12 +78,12 @@ func (k *Keeper) StillListed(name string) (listed []forage.Workspace) {
 // unlist removes those worktrees from their repositories. A branch with commits stays. The caller
 // holds the lock of the name.
 func (k *Keeper) Unlist(ctx context.Context, name string) error {
-	if _, err := k.Store.Load(name); !errors.Is(err, forage.ErrNotFound) {
+	if _, err := k.Host.Store.Load(name); !errors.Is(err, forage.ErrNotFound) {
 		return nil // it was made meanwhile
 	}
 	var failed []error
 	for _, w := range k.StillListed(name) {
-		provider, err := k.Workspaces.New(w.Mode)
+		provider, err := k.Host.Workspaces.New(w.Mode)
 		if err == nil {
 			_, err = provider.Remove(ctx, w, workspace.RemoveUnused)
 		}
@@ -172,7 +172,7 @@ func (k *Keeper) beginRemoval(name string, parts []forage.Workspace, how workspa
 	if !keeps(how) || len(parts) == 0 {
 		return func() error { return nil }, nil
 	}
-	file := filepath.Join(k.Workspaces.Places.Recovery(), name+removing)
+	file := filepath.Join(k.Host.Workspaces.Places.Recovery(), name+removing)
 	killed := plan.Exists(file)
 	var places []workspace.Recovery
 	for _, w := range parts {
@@ -191,7 +191,7 @@ func (k *Keeper) beginRemoval(name string, parts []forage.Workspace, how workspa
 			return os.Remove(file)
 		}
 		k.Notify(fmt.Sprintf("an earlier removal of %s was interrupted: what that kept, if anything, is below %s%s/ in the repository, or in %s",
-			name, gitrepo.RecoveryRefs, name, k.Workspaces.Places.Recovery()))
+			name, gitrepo.RecoveryRefs, name, k.Host.Workspaces.Places.Recovery()))
 		return nil
 	}, nil
 }

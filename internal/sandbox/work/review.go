@@ -39,7 +39,7 @@ type ApplyOptions struct {
 // part. show may take as long as it likes. It returns whole when it showed the contents, so that
 // Apply can say when they have changed since.
 func (k *Keeper) Diff(ctx context.Context, name string, o ReviewOptions, show func([]*review.Session) (whole bool, err error)) (err error) {
-	record, err := k.Store.Load(name)
+	record, err := k.Host.Store.Load(name)
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (k *Keeper) reviews(ctx context.Context, record store.Record, o ReviewOptio
 
 // subject is what a part is to package review.
 func (k *Keeper) subject(name string, w forage.Workspace) review.Subject {
-	return review.Subject{Sandbox: name, Workspace: w, Places: k.Workspaces.Places, Git: k.Caller.GitConfig()}
+	return review.Subject{Sandbox: name, Workspace: w, Places: k.Host.Workspaces.Places, Git: k.Host.Caller.GitConfig()}
 }
 
 // chosen are the parts of a workspace that a user means.
@@ -139,7 +139,7 @@ func (k *Keeper) Apply(ctx context.Context, name string, o ApplyOptions) (all []
 		return nil, forage.WithHint(forage.Errorf(forage.ErrUsage, "%s is no branch's name", o.Into), "write --into "+branch)
 	}
 	err = k.Locked(ctx, name, func(record store.Record) (err error) {
-		unlock, err := workspace.Lock(ctx, filepath.Join(k.Workspaces.Places.Repositories, ".apply"))
+		unlock, err := workspace.Lock(ctx, filepath.Join(k.Host.Workspaces.Places.Repositories, ".apply"))
 		if err != nil {
 			return err
 		}
@@ -154,7 +154,7 @@ func (k *Keeper) Apply(ctx context.Context, name string, o ApplyOptions) (all []
 		if err != nil {
 			return err
 		}
-		who := plan.CallersGit(ctx, k.Caller)
+		who := plan.CallersGit(ctx, k.Host.Caller)
 		options := review.Options{Into: o.Into, Paths: o.Paths, NoCommit: o.NoCommit, Name: who.Name, Email: who.Email, DryRun: o.DryRun, Quiet: k.nobodyWrites}
 		would, installs, err := prepareAll(ctx, sessions, options)
 		changes := slices.ContainsFunc(would, review.Applied.Changes)
@@ -302,19 +302,19 @@ func (k *Keeper) shownFirst(ctx context.Context, record store.Record, sessions [
 // nobodyWrites refuses to write files into a folder that a running sandbox can write to: while we
 // go to a file by its path, it could turn a folder on the way into a link.
 func (k *Keeper) nobodyWrites(folder string) error {
-	records, broken, err := k.Store.List()
+	records, broken, err := k.Host.Store.List()
 	if err != nil {
 		return err
 	}
 	for _, one := range broken {
-		if k.Alive(one.Name) {
+		if k.Host.Alive(one.Name) {
 			return forage.WithHint(
 				forage.Errorf(forage.ErrRefused, "whether the sandbox %s writes to %s is not known: its record can't be read", one.Name, folder),
 				"remove it with `forage-ctl down --force "+one.Name+"`")
 		}
 	}
 	for _, record := range records {
-		if !k.Alive(record.Name) {
+		if !k.Host.Alive(record.Name) {
 			continue
 		}
 		for _, m := range record.Plan.Spec.Mounts {

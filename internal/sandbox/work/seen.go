@@ -30,7 +30,7 @@ const settled = 2 * time.Second
 
 // seenFile has a seen for each part. It is only for what is shown: down asks git each time.
 func (k *Keeper) seenFile(name string) string {
-	return filepath.Join(k.Places.Of(name).Generated, "seen.json")
+	return filepath.Join(k.Host.Places.Of(name).Generated, "seen.json")
 }
 
 // isUnsaved brings commits, and says whether a part has work that is nowhere else. If nothing has

@@ -36,7 +36,7 @@ const maxLabel = 200
 const maxAutomatic = 8 << 30
 
 func (k *Keeper) snapshots() snapshot.Store {
-	return snapshot.Store{Dir: k.Workspaces.Places.Snapshots}
+	return snapshot.Store{Dir: k.Host.Workspaces.Places.Snapshots}
 }
 
 // Snapshot keeps the workspace of a sandbox as it is now, all parts of it, with its private
@@ -86,7 +86,7 @@ func (k *Keeper) Snapshots(name string, all bool) (list []snapshot.Snapshot, ear
 		return nil, 0, err
 	}
 	list, err = k.snapshots().List(name)
-	record, missing := k.Store.Load(name)
+	record, missing := k.Host.Store.Load(name)
 	if missing != nil {
 		if len(list) == 0 && err == nil {
 			err = missing
@@ -141,7 +141,7 @@ func (k *Keeper) Export(ctx context.Context, name, id, to string) error {
 	if err != nil {
 		return err
 	}
-	if to, err = k.Caller.Abs(to); err != nil {
+	if to, err = k.Host.Caller.Abs(to); err != nil {
 		return err
 	}
 	var folders []snapshot.Folder
@@ -296,7 +296,7 @@ func (k *Keeper) ignoredBy(ctx context.Context, w forage.Workspace) (_ map[strin
 	if err != nil {
 		return nil, err
 	}
-	shadow, err := repository.Shadow(k.Workspaces.Places.Scratch)
+	shadow, err := repository.Shadow(k.Host.Workspaces.Places.Scratch)
 	if err != nil {
 		return nil, err
 	}

@@ -56,7 +56,7 @@ func (k *Keeper) Of(ctx context.Context, patience time.Duration, parts []forage.
 }
 
 func (k *Keeper) unsavedPart(ctx context.Context, patience time.Duration, w forage.Workspace) (workspace.Status, error) {
-	provider, err := k.Workspaces.New(w.Mode)
+	provider, err := k.Host.Workspaces.New(w.Mode)
 	if err != nil {
 		return workspace.Status{}, err
 	}
@@ -233,7 +233,7 @@ func (k *Keeper) Shown(ctx context.Context, record store.Record) Shown {
 	before, now := map[string]seen{}, map[string]seen{}
 	_ = store.ReadJSON(k.seenFile(record.Name), &before) // without it git is asked
 	for i, w := range record.Plan.Workspaces() {
-		provider, err := k.Workspaces.New(w.Mode)
+		provider, err := k.Host.Workspaces.New(w.Mode)
 		if err != nil {
 			return shown
 		}

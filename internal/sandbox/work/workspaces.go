@@ -28,7 +28,7 @@ func (k *Keeper) Make(ctx context.Context, plan forage.Plan) error {
 		return err
 	}
 	for _, w := range plan.Workspaces() {
-		provider, err := k.Workspaces.New(w.Mode)
+		provider, err := k.Host.Workspaces.New(w.Mode)
 		if err != nil {
 			return err
 		}
@@ -52,7 +52,7 @@ func (k *Keeper) Remove(ctx context.Context, name string, parts []forage.Workspa
 	var notes []string
 	var failed []error
 	for _, w := range slices.Backward(parts) {
-		provider, err := k.Workspaces.New(w.Mode)
+		provider, err := k.Host.Workspaces.New(w.Mode)
 		if err == nil {
 			err = k.recoverApply(ctx, name, w, how)
 		}
@@ -111,7 +111,7 @@ func (k *Keeper) removePart(ctx context.Context, provider workspace.Provider, na
 func (k *Keeper) Update(ctx context.Context, plan forage.Plan) error {
 	var failed []error
 	for _, w := range plan.Workspaces() {
-		provider, err := k.Workspaces.New(w.Mode)
+		provider, err := k.Host.Workspaces.New(w.Mode)
 		if err == nil {
 			_, err = provider.Update(ctx, w)
 		}
@@ -124,7 +124,7 @@ func (k *Keeper) Update(ctx context.Context, plan forage.Plan) error {
 
 // noteFile holds, as JSON, what was made for a sandbox: a list of forage.Workspace.
 func (k *Keeper) noteFile(name string) string {
-	return filepath.Join(k.Workspaces.Places.Repositories, name+".json")
+	return filepath.Join(k.Host.Workspaces.Places.Repositories, name+".json")
 }
 
 func (k *Keeper) noteWorkspaces(plan forage.Plan) error {
@@ -155,7 +155,7 @@ func (k *Keeper) Noted(name string) ([]forage.Workspace, error) {
 // forgetWorkspaces removes the last of a sandbox whose workspaces are gone: what was kept beside
 // the metadata, and the note.
 func (k *Keeper) forgetWorkspaces(name string) error {
-	if err := hostile.RemoveAll(filepath.Join(k.Workspaces.Places.Repositories, name)); err != nil {
+	if err := hostile.RemoveAll(filepath.Join(k.Host.Workspaces.Places.Repositories, name)); err != nil {
 		return err
 	}
 	if err := os.Remove(k.noteFile(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
