@@ -11,7 +11,6 @@ import (
 
 	"forage"
 	"forage/internal/gateway"
-	"forage/internal/sandbox"
 	"forage/internal/sshkeys"
 	"forage/internal/systemd"
 )

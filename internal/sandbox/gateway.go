@@ -16,6 +16,9 @@ type Gateway struct{ of *Service }
 // Gateway is the sandboxes for the gateway.
 func (s *Service) Gateway() Gateway { return Gateway{s} }
 
+// Names are the sandboxes whose records can be read; the error names the others.
+func (g Gateway) Names() ([]string, error) { return g.of.Names() }
+
 // Record puts an event on a running sandbox's record. When it fails, it must not happen.
 func (g Gateway) Record(ctx context.Context, name string, event audit.Event) error {
 	if _, err := g.of.running(name); err != nil {
