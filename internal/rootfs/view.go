@@ -41,7 +41,7 @@ var systemLinks = []string{"run/current-system", "etc/static"}
 // Host plans `rootfs = "host"`: host is the host's root (os.DirFS("/")).
 // Trees that the host doesn't have are left out; a host without /usr is an error.
 func Host(host fs.FS, name string, who forage.Identity) (View, error) {
-	p := &planner{host: host}
+	p := &planner{host: once{host, map[string]seen{}}}
 	if err := p.system(); err != nil {
 		return View{}, err
 	}

@@ -46,7 +46,9 @@ func (s *Sandbox) Ended() (reason string, err error) {
 
 // Stop ends the sandbox at once. It returns when nothing is left.
 func (s *Sandbox) Stop() error {
-	if err := s.stopFor(stopped, 0); err != nil {
+	closed := make(chan error, 1)
+	go func() { closed <- s.engine.Close() }() // while the kernel ends what runs inside
+	if err := errors.Join(s.stopFor(stopped, 0), <-closed); err != nil {
 		return err
 	}
 	<-s.done
