@@ -125,7 +125,7 @@ func (b *bench) memory(p pair) row {
 	}
 	total := supervisor + guest
 	r.ours = fmt.Sprintf("%.1f MB", float64(total)*1.024/1000)
-	r.target = verdict("at most 25 MB", total*1024 <= 25e6)
+	r.target = verdict("at most 12 MB", total*1024 <= 12e6)
 	r.note = fmt.Sprintf("supervisor %.1f, guest %.1f", float64(supervisor)*1.024/1000, float64(guest)*1.024/1000)
 	return r
 }

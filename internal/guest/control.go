@@ -9,6 +9,7 @@ import (
 	"forage/internal/control"
 	"forage/internal/deadline"
 	"forage/internal/guest/session"
+	"forage/internal/idle"
 )
 
 // maxWaiting is how many questions may wait for the one before.
@@ -98,7 +99,7 @@ func (g *guest) answer(questions <-chan control.Frame) {
 			return
 		}
 		if reply.Kind == control.Ready {
-			settle()
+			idle.Settle()
 		}
 	}
 }

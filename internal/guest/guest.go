@@ -189,12 +189,6 @@ func (g *guest) logWriter() io.Writer {
 	return nil
 }
 
-// settleTime is when starting is over and idling may begin.
-const settleTime = time.Second
-
-// settle gives back the memory that starting took, once.
-func settle() { time.AfterFunc(settleTime, debug.FreeOSMemory) }
-
 // end ends everything inside, at once if grace is 0.
 func (g *guest) end(grace time.Duration) {
 	g.cancel()

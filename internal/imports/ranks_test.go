@@ -34,6 +34,7 @@ var rooms = []room{
 	{"rootfs", 0, "the view of the host is the same for every runtime"},
 	{"seccomp", 0, "the filter is the same for every runtime"},
 	{"landlock", 0, "the rules of the domain are the same for every runtime"},
+	{"idle", 0, "memory of this process, whatever it does"},
 	{"nofile", 0, "a limit of this process; it must import nothing to be initialised first"},
 	{"mount", 0, "mounting by descriptor is a matter of the kernel alone"},
 	{"hostile", 0, "hostile folders are walked and removed the same by everybody"},

@@ -15,6 +15,7 @@ import (
 
 	"forage"
 	"forage/internal/deadline"
+	"forage/internal/idle"
 	"forage/internal/limits"
 	"forage/internal/notify"
 	"forage/internal/sshkeys"
@@ -156,6 +157,7 @@ func Main(in io.Reader, out io.WriteCloser) int {
 	if err != nil {
 		return forage.ExitCode(err)
 	}
+	idle.Settle()
 	return h.wait()
 }
 
