@@ -71,7 +71,11 @@ func (a *app) open(unconfigured func(error)) (*sandbox.Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	service, err := sandbox.New(sandbox.Config{ConfigFile: a.configFile, Caller: me, Notify: a.note, Progress: a.told, Detail: a.detail(), Unconfigured: unconfigured})
+	options := sandbox.Config{ConfigFile: a.configFile, Caller: me, Notify: a.note, Progress: a.told, Unconfigured: unconfigured}
+	if a.verbose {
+		options.Detail = func(text string) { a.log(slog.LevelDebug).Debug(text) }
+	}
+	service, err := sandbox.New(options)
 	if err == nil && a.verbose {
 		a.log(slog.LevelDebug).Debug("opened", "configuration", service.Host.Config.Files, "state", service.Host.Places.State, "runtime", service.Host.Places.Runtime)
 	}
@@ -96,14 +100,6 @@ func (a *app) notes(notes []string) {
 	for _, note := range notes {
 		a.note(note)
 	}
-}
-
-// detail is told what else is decided, where the user wants to know.
-func (a *app) detail() func(string) {
-	if !a.verbose {
-		return nil
-	}
-	return func(text string) { a.log(slog.LevelDebug).Debug(text) }
 }
 
 func (a *app) note(note string) {

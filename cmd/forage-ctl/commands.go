@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"forage"
+	"forage/internal/sandbox"
 	"forage/internal/term"
 )
 
@@ -31,10 +32,10 @@ func entries() []entry {
 	return []entry{
 		{"run", groupLifecycle, newRun},
 		{"up", groupLifecycle, newUp},
-		{"start", groupLifecycle, newStart},
-		{"stop", groupLifecycle, newStop},
-		{"restart", groupLifecycle, newRestart},
-		{"reset", groupLifecycle, newReset},
+		{"start", groupLifecycle, does("start", false, (*sandbox.Service).Start)},
+		{"stop", groupLifecycle, does("stop", true, (*sandbox.Service).Stop)},
+		{"restart", groupLifecycle, does("restart", false, restart)},
+		{"reset", groupLifecycle, does("reset", false, (*sandbox.Service).Reset)},
 		{"down", groupLifecycle, newDown},
 		{"ps", groupLifecycle, newPs},
 		{"status", groupLifecycle, newStatus},
@@ -118,7 +119,10 @@ func (a *app) tree(args []string) (*cobra.Command, error) {
 	}
 
 	all := entries()
-	asked := firstWord(args)
+	asked := ""
+	if at := commandAt(args); at < len(args) {
+		asked = args[at]
+	}
 	only := slices.IndexFunc(all, func(e entry) bool { return e.name == asked })
 	if only >= 0 {
 		all = all[only : only+1]
@@ -131,14 +135,6 @@ func (a *app) tree(args []string) (*cobra.Command, error) {
 		root.AddCommand(c)
 	}
 	return root, nil
-}
-
-// firstWord is the first argument that is neither a global flag nor its value.
-func firstWord(args []string) string {
-	if at := commandAt(args); at < len(args) {
-		return args[at]
-	}
-	return ""
 }
 
 // commandAt is where in args the command's name is; without one it is their length.

@@ -87,11 +87,15 @@ func page(c *cobra.Command) string {
 func frontPage(root *cobra.Command) string {
 	w := &strings.Builder{}
 	fmt.Fprintf(w, "%s\nUsage:\n  forage-ctl COMMAND [flags]\n", overview)
+	short := map[string]string{}
+	for _, c := range root.Commands() {
+		short[c.Name()] = c.Short
+	}
 	for _, group := range []string{groupLifecycle, groupReach, groupWork, groupPolicy, groupRest} {
 		fmt.Fprintf(w, "\n%s:\n", groupTitles()[group])
 		for _, e := range entries() { // in our order: cobra sorts
 			if e.group == group {
-				fmt.Fprintf(w, "  %-12s%s\n", e.name, shortOf(root, e.name))
+				fmt.Fprintf(w, "  %-12s%s\n", e.name, short[e.name])
 			}
 		}
 	}
@@ -102,16 +106,6 @@ func frontPage(root *cobra.Command) string {
 	}
 	fmt.Fprintf(w, "\n'forage-ctl COMMAND --help' explains a command.\n")
 	return w.String()
-}
-
-// shortOf is what the command called name is for, in a line.
-func shortOf(root *cobra.Command, name string) string {
-	for _, c := range root.Commands() {
-		if c.Name() == name {
-			return c.Short
-		}
-	}
-	return ""
 }
 
 // exitNote is the annotation under which a command says which exit statuses

@@ -66,14 +66,17 @@ func newUp(a *app) *cobra.Command {
 	var f format
 	var dryRun bool
 	c := command("up", cobra.ArbitraryArgs, func(c *cobra.Command, args []string) error {
-		names, command, dashed := splitCommand(c, args)
+		names, dashed := args, c.ArgsLenAtDash()
+		if dashed >= 0 {
+			names, o.Command = args[:dashed], args[dashed:]
+		}
 		if err := oneName(c, names); err != nil {
 			return err
 		}
-		if dashed && len(command) == 0 {
+		if dashed >= 0 && len(o.Command) == 0 {
 			return usageError(c, "which command?")
 		}
-		o.Name, o.Command = names[0], command
+		o.Name = names[0]
 		service, err := a.forSandbox(c, &o)
 		if err != nil {
 			return err
@@ -130,31 +133,23 @@ func (a *app) printUp(f format, status sandbox.Status, err error) error {
 	})
 }
 
-func newStart(a *app) *cobra.Command {
-	return a.named("start", a.service, func(c *cobra.Command, s *sandbox.Service, name string) error {
-		return s.Start(c.Context(), name)
-	})
-}
-
-func newStop(a *app) *cobra.Command {
-	return a.named("stop", a.serviceAnyway, func(c *cobra.Command, s *sandbox.Service, name string) error {
-		return s.Stop(c.Context(), name)
-	})
-}
-
-func newRestart(a *app) *cobra.Command {
-	return a.named("restart", a.service, func(c *cobra.Command, s *sandbox.Service, name string) error {
-		if err := s.Stop(c.Context(), name); err != nil {
-			return err
+// does is a command that does one thing to one sandbox. anyway: a mistake in the configuration is
+// no hindrance.
+func does(name string, anyway bool, do func(*sandbox.Service, context.Context, string) error) func(*app) *cobra.Command {
+	return func(a *app) *cobra.Command {
+		open := a.service
+		if anyway {
+			open = a.serviceAnyway
 		}
-		return s.Start(c.Context(), name)
-	})
+		return a.named(name, open, func(c *cobra.Command, s *sandbox.Service, name string) error { return do(s, c.Context(), name) })
+	}
 }
 
-func newReset(a *app) *cobra.Command {
-	return a.named("reset", a.service, func(c *cobra.Command, s *sandbox.Service, name string) error {
-		return s.Reset(c.Context(), name)
-	})
+func restart(s *sandbox.Service, ctx context.Context, name string) error {
+	if err := s.Stop(ctx, name); err != nil {
+		return err
+	}
+	return s.Start(ctx, name)
 }
 
 func newDown(a *app) *cobra.Command {

@@ -69,16 +69,6 @@ func notEmpty(c *cobra.Command, names ...string) error {
 	return nil
 }
 
-// splitCommand divides args into what came before `--` and, untouched, what
-// came after it. dashed says whether there was one.
-func splitCommand(c *cobra.Command, args []string) (before, command []string, dashed bool) {
-	dash := c.ArgsLenAtDash()
-	if dash < 0 {
-		return args, nil, false
-	}
-	return args[:dash], args[dash:], true
-}
-
 // choice is the value of a flag that takes one of a few words.
 type choice struct {
 	value *string

@@ -111,25 +111,25 @@ func openPrivate(path string, flags int) (*os.File, error) {
 func (l *Log) Record(e Event) error {
 	e = bounded(e)
 	e.Sandbox = cmp.Or(e.Sandbox, l.sandbox)
-	written, err := l.record(e)
+	l.mu.Lock()
+	before := l.size
+	err := l.recordLocked(e)
+	written := l.size - before
+	l.mu.Unlock()
 	if err != nil {
 		return fmt.Errorf("writing the audit log: %w", err)
 	}
-	if paced(e) {
-		if pause := l.pauseFor(written); pause > 0 {
+	switch e.Kind {
+	case DNS, Connect, HTTP, Secret:
+		if e.Verdict == "deny" && !e.Monitored {
+			return nil
+		}
+		now := l.now()
+		if pause := min(l.pace.ReserveN(now, int(written)).DelayFrom(now), maxPause); pause > 0 {
 			l.sleep(pause)
 		}
 	}
 	return nil
-}
-
-// record returns how many bytes it wrote.
-func (l *Log) record(e Event) (int64, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	before := l.size
-	err := l.recordLocked(e)
-	return l.size - before, err
 }
 
 // recordLocked writes the line of e in one piece.
@@ -203,21 +203,6 @@ const (
 	pacePerSecond = 128 << 10 // bytes
 	maxPause      = 5 * time.Second
 )
-
-// paced says whether an event is one of traffic that goes through.
-func paced(e Event) bool {
-	switch e.Kind {
-	case DNS, Connect, HTTP, Secret:
-		return e.Verdict != "deny" || e.Monitored
-	}
-	return false
-}
-
-// pauseFor counts n bytes, and returns how long to wait because of them.
-func (l *Log) pauseFor(n int64) time.Duration {
-	now := l.now()
-	return min(l.pace.ReserveN(now, int(n)).DelayFrom(now), maxPause)
-}
 
 // HeadPath is where the head of the log at path is kept: a file of one line,
 // "SEQ HASH" of the last event (SEQ in 20 digits), rewritten with every event.

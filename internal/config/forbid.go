@@ -196,13 +196,8 @@ func touches(pattern, path []string) bool {
 		}
 		return false
 	}
-	return starts(pattern[0], path[0]) && touches(pattern[1:], path[1:])
-}
-
-// starts says whether one name matches one part of a pattern.
-func starts(part, name string) bool {
-	ok, err := filepath.Match(part, name)
-	return ok && err == nil
+	ok, err := filepath.Match(pattern[0], path[0])
+	return ok && err == nil && touches(pattern[1:], path[1:])
 }
 
 // CheckFlag denies the use of a flag, named without dashes.

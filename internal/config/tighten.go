@@ -16,7 +16,7 @@ func Tighten(template forage.Template, project Project) (forage.Template, error)
 	t := template
 	if project.network != nil {
 		if width(*project.network) > width(t.Network.Mode) {
-			return t, project.denied("network", "network = %q is more than the template %s allows (%s)", *project.network, t.Name, modeName(t.Network.Mode))
+			return t, project.denied("network", "network = %q is more than the template %s allows (%s)", *project.network, t.Name, cmp.Or(t.Network.Mode, forage.NetworkNone))
 		}
 		t.Network.Mode = *project.network
 	}
@@ -38,13 +38,6 @@ func Tighten(template forage.Template, project Project) (forage.Template, error)
 	t.Unprotected = t.Unprotected && !project.protect
 	err := project.lower(&t)
 	return t, err
-}
-
-func modeName(mode forage.NetworkMode) forage.NetworkMode {
-	if mode == "" {
-		return forage.NetworkNone
-	}
-	return mode
 }
 
 func (p Project) denied(path, format string, args ...any) error {

@@ -40,7 +40,11 @@ func readFile(path string) ([]byte, error) {
 
 // uv adds what is configured for uv to config.
 func (a *asker) uv(config *pipConfig) error {
-	path := filepath.Join(a.configHome(), "uv", "uv.toml")
+	path := a.env("XDG_CONFIG_HOME")
+	if !filepath.IsAbs(path) { // XDG Base Directory Specification
+		path = filepath.Join(a.caller.Home, ".config")
+	}
+	path = filepath.Join(path, "uv", "uv.toml")
 	text, err := readFile(path)
 	if err != nil {
 		return err

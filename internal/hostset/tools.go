@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -82,13 +81,14 @@ func (a *asker) gems() error {
 	if err != nil {
 		return err
 	}
-	sources := a.addAll(strings.Fields(string(out.Stdout)))
-	for _, source := range sources {
+	lines := []string{":sources:"}
+	for _, source := range a.addAll(strings.Fields(string(out.Stdout))) {
+		lines = append(lines, "- "+source)
 		if u, err := url.Parse(source); err == nil {
 			a.add(u.Scheme + "://index." + u.Host)
 		}
 	}
-	a.file("/etc/gemrc", append([]string{":sources:"}, prefixed("- ", sources)...)...)
+	a.file("/etc/gemrc", lines...)
 	return nil
 }
 
@@ -137,14 +137,6 @@ func texts(value any) (all []string) {
 	return all
 }
 
-func prefixed(prefix string, items []string) []string {
-	var all []string
-	for _, item := range items {
-		all = append(all, prefix+item)
-	}
-	return all
-}
-
 // simpleIndex finds the address of an index in a tool's help (PEP 503).
 var simpleIndex = regexp.MustCompile(`https?://[^\s<>()"'\]]+/simple\b/?`)
 
@@ -161,7 +153,7 @@ func (a *asker) pypi() error {
 		for line := range strings.Lines(text) {
 			key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
 			words := strings.Fields(strings.ReplaceAll(strings.Trim(value, `'"`), `\n`, " "))
-			switch _, option, _ := cutLast(key, "."); {
+			switch option := key[strings.LastIndex(key, ".")+1:]; {
 			case len(words) == 0:
 			case option == "index-url":
 				config.index = words[0]
@@ -227,13 +219,6 @@ type pipConfig struct {
 	trusted  []string
 }
 
-func cutLast(text, sep string) (before, after string, found bool) {
-	if i := strings.LastIndex(text, sep); i >= 0 {
-		return text[:i], text[i+len(sep):], true
-	}
-	return "", text, false
-}
-
 // write puts the configuration inside, if there is one, where pip and uv look below the project's
 // own.
 func (c *pipConfig) write(a *asker) {
@@ -254,13 +239,4 @@ func (c *pipConfig) write(a *asker) {
 	}
 	a.file("/etc/pip.conf", pip...)
 	a.file("/etc/uv/uv.toml", uv...)
-}
-
-// configHome is where the caller's tools keep their configuration (XDG Base Directory
-// Specification).
-func (a *asker) configHome() string {
-	if dir := a.env("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
-		return dir
-	}
-	return filepath.Join(a.caller.Home, ".config")
 }

@@ -26,6 +26,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"forage"
+	"forage/internal/rootfs"
 )
 
 // Limits bound what one image may take.
@@ -89,21 +90,16 @@ func checkFolder(ref string) (string, error) {
 	if len(names) == 0 {
 		return "", forage.Errorf(forage.ErrUsage, "root filesystem dir:%s: the folder is empty", ref)
 	}
-	if home, err := os.UserHomeDir(); abs == "/" || (err == nil && holds(abs, home)) {
+	home, err := os.UserHomeDir()
+	if real, realErr := filepath.EvalSymlinks(home); realErr == nil {
+		home = real
+	}
+	if abs == "/" || err == nil && rootfs.Within(home, abs) {
 		return "", forage.WithHint(
 			forage.Errorf(forage.ErrRefused, "root filesystem dir:%s would show your home folder to the sandbox", ref),
 			`rootfs = "host" is the safe view of this machine`)
 	}
 	return abs, nil
-}
-
-// holds reports whether folder is p or one of its ancestors.
-func holds(folder, p string) bool {
-	if real, err := filepath.EvalSymlinks(p); err == nil {
-		p = real
-	}
-	rel, err := filepath.Rel(folder, p)
-	return err == nil && filepath.IsLocal(rel)
 }
 
 // searchPath is the PATH that an image says, without relative folders: those would be

@@ -14,7 +14,11 @@ func rulesFor(text string, seen map[request]bool) []forage.Rule {
 	if len(seen) == 0 {
 		return nil
 	}
-	globs := generalise(globsOf(text, seen))
+	each := map[string]bool{} // matching its path and as little else as can be
+	for r := range seen {
+		each[globOf(text, r.path)] = true
+	}
+	globs := generalise(sorted(each))
 	if len(globs) > maxPaths {
 		return []forage.Rule{{Host: text, Methods: methodsOf(seen, nil)}}
 	}
@@ -66,15 +70,6 @@ func placeOf(text string) place {
 		return place{}
 	}
 	return place{r.Dest(), r.Port}
-}
-
-// globsOf are the paths as globs, each matching its path and as little else as can be.
-func globsOf(text string, seen map[request]bool) []string {
-	globs := map[string]bool{}
-	for r := range seen {
-		globs[globOf(text, r.path)] = true
-	}
-	return sorted(globs)
 }
 
 // globOf is a glob for a path. A segment that can't be written in one, or that

@@ -24,7 +24,7 @@ type cache struct {
 var caches = []cache{
 	{"go", goModules, []string{"."}, "go/pkg/mod"},
 	{"cargo", under("CARGO_HOME", ".cargo"), []string{"registry"}, ".cargo"},
-	{"npm", npmCache, []string{"_cacache"}, ".npm"},
+	{"npm", under("npm_config_cache,NPM_CONFIG_CACHE", ".npm"), []string{"_cacache"}, ".npm"},
 	{"pip", under("PIP_CACHE_DIR", "XDG_CACHE_HOME/pip"), []string{"."}, ".cache/pip"},
 	{"uv", under("UV_CACHE_DIR", "XDG_CACHE_HOME/uv"), []string{"."}, ".cache/uv"},
 	{"maven", under("", ".m2"), []string{"repository", "wrapper/dists"}, ".m2"},
@@ -84,12 +84,14 @@ func whyNotCache(path, dir string, caller Caller) string {
 	return ""
 }
 
-// under finds the folder that a variable of the caller's names, or the usual one: below the home,
+// under finds the folder that one of the caller's variables names, or the usual one: below the home,
 // or below the caller's folder of caches (XDG Base Directory Specification).
-func under(variable, usual string) func(Caller) string {
+func under(variables, usual string) func(Caller) string {
 	return func(caller Caller) string {
-		if dir := caller.env(variable); dir != "" {
-			return dir
+		for name := range strings.SplitSeq(variables, ",") {
+			if dir := caller.env(name); dir != "" {
+				return dir
+			}
 		}
 		below, xdg := strings.CutPrefix(usual, "XDG_CACHE_HOME/")
 		if !xdg {
@@ -100,14 +102,6 @@ func under(variable, usual string) func(Caller) string {
 		}
 		return caller.inHome(filepath.Join(".cache", below))
 	}
-}
-
-// npmCache is npm's folder: it takes its settings from variables in lower case too.
-func npmCache(caller Caller) string {
-	if dir := caller.env("npm_config_cache"); dir != "" {
-		return dir
-	}
-	return under("NPM_CONFIG_CACHE", ".npm")(caller)
 }
 
 // goModules is `go env GOMODCACHE`, without starting go: the variables, those of its own file, the

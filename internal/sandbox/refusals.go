@@ -54,20 +54,15 @@ func (s *Service) shown(name string, all []Refusal) {
 	}
 }
 
-// refusals asks the supervisor what was refused.
-func (s *Service) refusals(ctx context.Context, record store.Record) ([]Refusal, error) {
-	answer, err := s.client(record.Name).Status(ctx)
-	return s.Host.WithSets(ctx, record.Plan, answer.Refused), err
-}
-
 // lastRefused is what allows what was refused last, beside what change allows.
 func (s *Service) lastRefused(ctx context.Context, record store.Record, change plan.NetworkChange) ([]string, forage.NetworkMode, error) {
 	var all []Refusal
 	if s.Host.Alive(record.Name) {
-		var err error
-		if all, err = s.refusals(ctx, record); err != nil {
+		answer, err := s.client(record.Name).Status(ctx)
+		if err != nil {
 			return nil, "", err
 		}
+		all = s.Host.WithSets(ctx, record.Plan, answer.Refused)
 	}
 	if len(all) == 0 {
 		return nil, "", forage.WithHint(

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"strconv"
 
@@ -83,9 +82,10 @@ func (p Ports) choose(used map[int]bool) (int, error) {
 		if used[port] {
 			continue
 		}
-		switch err := tryListen(p.Listen, port); {
+		l, err := net.Listen("tcp", net.JoinHostPort(p.Listen, strconv.Itoa(port)))
+		switch {
 		case err == nil:
-			return port, nil
+			return port, l.Close()
 		case errors.Is(err, unix.EADDRINUSE), errors.Is(err, unix.EACCES):
 			// In use, or below net.ipv4.ip_unprivileged_port_start.
 		default:
@@ -95,12 +95,4 @@ func (p Ports) choose(used map[int]bool) (int, error) {
 	return 0, forage.WithHint(
 		forage.Errorf(forage.ErrNoPort, "every port from %d to %d is in use", p.From, p.To),
 		"remove a sandbox (`forage-ctl ps`), or widen portRange in the configuration")
-}
-
-func tryListen(address string, port int) error {
-	l, err := net.Listen("tcp", net.JoinHostPort(address, strconv.Itoa(port)))
-	if err != nil {
-		return fmt.Errorf("listening: %w", err)
-	}
-	return l.Close()
 }

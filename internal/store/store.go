@@ -195,8 +195,13 @@ func (s *Store) Delete(name string, keepAudit bool) error {
 	if err := forage.CheckName(name); err != nil {
 		return err
 	}
+	p := s.Paths(name)
+	files := []string{p.Generated, p.Log, p.Log + ".1", p.Usage, p.Shown}
+	if !keepAudit {
+		files = append(files, p.Audit, p.Audit+".head") // see audit.HeadPath
+	}
 	var errs []error
-	for _, path := range s.Paths(name).files(keepAudit) {
+	for _, path := range files {
 		errs = append(errs, os.RemoveAll(path))
 	}
 	err := errors.Join(errs...)
@@ -207,15 +212,6 @@ func (s *Store) Delete(name string, keepAudit bool) error {
 		return fmt.Errorf("removing the record of %s: %w", name, explain(err))
 	}
 	return nil
-}
-
-// files are what is kept beside a record.
-func (p Paths) files(keepAudit bool) []string {
-	files := []string{p.Generated, p.Log, p.Log + ".1", p.Usage, p.Shown}
-	if keepAudit {
-		return files
-	}
-	return append(files, p.Audit, p.Audit+".head") // see audit.HeadPath
 }
 
 // BrokenError is a record that is there and can't be used: damaged, or written

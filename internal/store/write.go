@@ -23,8 +23,11 @@ func WriteFile(path string, data []byte, durable bool) error {
 	if err != nil {
 		return err
 	}
-	err = fill(file, data, durable)
-	if err == nil {
+	_, err = file.Write(data)
+	if err == nil && durable {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err == nil {
 		err = os.Rename(file.Name(), path)
 	}
 	if err != nil {
@@ -39,14 +42,6 @@ func WriteFile(path string, data []byte, durable bool) error {
 		return d.Sync()
 	}
 	return nil
-}
-
-func fill(file *os.File, data []byte, durable bool) error {
-	_, err := file.Write(data)
-	if err == nil && durable {
-		err = file.Sync()
-	}
-	return errors.Join(err, file.Close())
 }
 
 // explain adds what the user can do to the errors of a file system that

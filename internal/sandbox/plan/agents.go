@@ -106,10 +106,11 @@ func (p *planner) agentParts(bound []boundSecret) []inject.Contribution {
 		}
 		in := p.insideOf(k, bound)
 		settings := k.known.Settings(in)
-		c.Env = maps.Clone(settings.Env)
+		c.Env = map[string]string{}
 		if k.ContainerConfigDir != "" {
-			c.Env = merged(c.Env, k.known.Config.Variable, in.Dir)
+			c.Env[k.known.Config.Variable] = in.Dir
 		}
+		maps.Copy(c.Env, settings.Env)
 		c.Files = settings.Files
 		for _, file := range k.own.Files {
 			file.Path, file.Owned = path.Join(in.Dir, file.Path), !k.ConfigReadOnly
@@ -125,12 +126,6 @@ func (p *planner) agentParts(bound []boundSecret) []inject.Contribution {
 		}
 	}
 	return parts
-}
-
-func merged(env map[string]string, name, value string) map[string]string {
-	all := map[string]string{name: value}
-	maps.Copy(all, env)
-	return all
 }
 
 // insideOf is what an agent's settings are made from.

@@ -29,7 +29,9 @@ func composedMounts(parts []forage.Workspace) ([]forage.Mount, error) {
 		}
 		mounts = append(mounts, own...)
 	}
-	slices.SortFunc(mounts, func(a, b forage.Mount) int { return compareTargets(a.Target, b.Target) })
+	slices.SortFunc(mounts, func(a, b forage.Mount) int { // a folder comes before what is in it
+		return cmp.Or(cmp.Compare(strings.Count(a.Target, "/"), strings.Count(b.Target, "/")), strings.Compare(a.Target, b.Target))
+	})
 	return mounts, errors.Join(apartOnHost(parts), roomForParts(parts))
 }
 
@@ -38,11 +40,6 @@ func Metadata(w forage.Workspace) []forage.Mount {
 		return nil
 	}
 	return w.Repository.Mounts
-}
-
-// compareTargets orders paths so that a folder comes before what is in it.
-func compareTargets(a, b string) int {
-	return cmp.Or(cmp.Compare(strings.Count(a, "/"), strings.Count(b, "/")), strings.Compare(a, b))
 }
 
 // apartOnHost refuses parts that could write to the same files of the host, or come to one branch.

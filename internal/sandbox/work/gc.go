@@ -34,7 +34,8 @@ type Collector struct {
 
 // Collect removes what is left of work, unless it exists nowhere else, and what was kept long enough.
 func (c *Collector) Collect(ctx context.Context) error {
-	return errors.Join(c.workspaces(ctx), c.oldSnapshots(), c.quarantines(), c.halfCopies())
+	return errors.Join(c.orphans(ctx), c.unlisted(ctx), c.strangers(), c.scratch(), c.recoveries(ctx),
+		c.oldSnapshots(), c.quarantines(), c.halfCopies())
 }
 
 // Do notes an action and, unless this is a rehearsal, carries it out.
@@ -55,12 +56,6 @@ func (c *Collector) UnlessBusy(name string, f func() error) error {
 	}
 	defer unlock()
 	return f()
-}
-
-// workspaces removes what was made for sandboxes that are on no record any more, unless there is
-// work in it.
-func (c *Collector) workspaces(ctx context.Context) error {
-	return errors.Join(c.orphans(ctx), c.unlisted(ctx), c.strangers(), c.scratch(), c.recoveries(ctx))
 }
 
 // orphans are workspaces with a note and without a record: worktrees, jj workspaces and clones with

@@ -24,8 +24,10 @@ import (
 // PhaseCreating, so that what is made is found again however this ends. A note beside the metadata
 // says what is made: it outlives a record that is removed by hand.
 func (k *Keeper) Make(ctx context.Context, plan forage.Plan) error {
-	if err := k.noteWorkspaces(plan); err != nil {
-		return err
+	if made := MadeParts(plan); len(made) > 0 {
+		if err := store.WriteWhole(k.noteFile(plan.Name), made, !plan.Ephemeral); err != nil { // as the record of a run
+			return err
+		}
 	}
 	for _, w := range plan.Workspaces() {
 		provider, err := k.Host.Workspaces.New(w.Mode)
@@ -127,14 +129,6 @@ func (k *Keeper) noteFile(name string) string {
 	return filepath.Join(k.Host.Workspaces.Places.Repositories, name+".json")
 }
 
-func (k *Keeper) noteWorkspaces(plan forage.Plan) error {
-	made := MadeParts(plan)
-	if len(made) == 0 {
-		return nil
-	}
-	return store.WriteWhole(k.noteFile(plan.Name), made, !plan.Ephemeral) // as the record of a run
-}
-
 // MadeParts are the parts of a workspace for which something is made.
 func MadeParts(plan forage.Plan) []forage.Workspace {
 	return slices.DeleteFunc(plan.Workspaces(), func(w forage.Workspace) bool {
@@ -226,17 +220,13 @@ func hideParts(parts []forage.Workspace) error {
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(file, "\n%s/\n", excludePattern(strings.TrimPrefix(w.Target, outer.Target)))
+		pattern := strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, ` `, `\ `) // of gitignore(5)
+		_, err = fmt.Fprintf(file, "\n%s/\n", pattern.Replace(strings.TrimPrefix(w.Target, outer.Target)))
 		if err := errors.Join(err, file.Close()); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// excludePattern is a path as a pattern of gitignore(5) that matches it alone.
-func excludePattern(path string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, ` `, `\ `).Replace(path)
 }
 
 // makeFolder makes place, and what leads to it, below root.
