@@ -40,7 +40,8 @@ func interruption(cause error) (syscall.Signal, bool) {
 // signals passes on what this process is told, until the program has ended:
 //
 //   - without a terminal SIGINT, SIGTERM, SIGHUP and SIGQUIT go to the program; the
-//     second of them, unless it follows at once, kills it;
+//     second of them, unless it follows at once, kills it, and so does deadline.End after
+//     SIGTERM and SIGHUP, which mean that we have to end;
 //   - with a terminal keys are passed as bytes; SIGHUP and SIGTERM hang up, as when the
 //     terminal is closed, SIGWINCH resizes, SIGTSTP and SIGCONT give back and take the terminal;
 //   - the end of ctx terminates the program, and then kills it.
@@ -161,11 +162,14 @@ func newEnding(r *run) *ending {
 func (e *ending) stop()                 { e.timer.Stop() }
 func (e *ending) due() <-chan time.Time { return e.timer.C }
 
-// interrupt passes the first signal on; the program may take its time over it.
+// interrupt passes the first signal on. The program may take its time over a key of the user's.
 func (e *ending) interrupt(sig syscall.Signal) {
 	if e.why == 0 {
 		e.why, e.since = sig, time.Now()
 		e.run.signal(sig)
+		if sig == unix.SIGTERM || sig == unix.SIGHUP {
+			e.timer.Reset(deadline.End)
+		}
 		return
 	}
 	if time.Since(e.since) > impatience {
