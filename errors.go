@@ -95,7 +95,8 @@ func WithHint(err error, hint string) error {
 	return &hintError{err, func() string { return hint }}
 }
 
-// WithLateHint is WithHint for a hint that costs something: it is looked for only when it is asked for.
+// WithLateHint is WithHint for a hint that costs something: it is looked for only when it is asked
+// for.
 func WithLateHint(err error, hint func() string) error { return &hintError{err, hint} }
 
 // HintWritableState is what to do where the state folder takes nothing.

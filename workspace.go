@@ -37,7 +37,8 @@ type Workspace struct {
 	Base string `json:"base,omitempty"`
 	// Repository is the sandbox's private repository metadata; nil: there is no repository.
 	Repository *Repository `json:"repository,omitempty"`
-	// Empty makes a new working folder without files, which come from elsewhere. A provider may ignore it.
+	// Empty makes a new working folder without files, which come from elsewhere. A provider may
+	// ignore it.
 	Empty bool `json:"-"`
 }
 

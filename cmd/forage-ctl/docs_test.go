@@ -165,7 +165,8 @@ var notRun = []struct{ page, command, why string }{
 	{"docs/how-to/watch.md", "forage-ctl shell", "needs a terminal; session.txtar has one"},
 }
 
-// TestDocCommandsRun: each command of the pages is run by a script, or is in notRun with the reason.
+// TestDocCommandsRun: each command of the pages is run by a script, or is in notRun with the
+// reason.
 func TestDocCommandsRun(t *testing.T) {
 	t.Parallel()
 	scripts := ""

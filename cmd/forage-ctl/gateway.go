@@ -46,7 +46,7 @@ func runGateway(ctx context.Context, a *app, listen string) error {
 	}
 	server := gateway.New(gateway.Options{
 		HostKey: hostKey, Log: log, Picker: picker, Sandboxes: service.Gateway(),
-		Keys: func() ([]string, error) { // as they are now: a key that was taken out lets nobody in
+		Keys: func() ([]string, error) { // as they are now: a key that was taken out opens nothing
 			now, err := a.service()
 			if err != nil {
 				return nil, err

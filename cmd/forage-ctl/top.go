@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -185,7 +184,7 @@ func topText(traffic []sandbox.Traffic, before map[hostOf]egress.HostTraffic, si
 					tokens, cost = fmt.Sprint(h.Tokens), fmt.Sprintf("$%.4f", h.Cost)
 				}
 				table.Row("  "+h.Host, fmt.Sprint(h.Requests), fmt.Sprint(h.Denied), fmt.Sprint(h.Open),
-					size(h.BytesIn), size(h.BytesOut), in, out, tokens, cost)
+					term.Bytes(h.BytesIn), term.Bytes(h.BytesOut), in, out, tokens, cost)
 			}
 			_ = table.Write((&text)) // into memory
 		}
@@ -211,27 +210,12 @@ func topHead(t sandbox.Traffic) string {
 	}
 	part(fmt.Sprintf("%d requests", used.Requests), bounds.RequestsPerMinute > 0, fmt.Sprintf(" (at most %d a minute)", bounds.RequestsPerMinute))
 	part(fmt.Sprintf("%d connections", t.Connections), bounds.ConnectionsMax > 0, fmt.Sprintf(" of %d", bounds.ConnectionsMax))
-	part(size(used.Bytes), bounds.BytesMax > 0, " of "+size(bounds.BytesMax))
+	part(term.Bytes(used.Bytes), bounds.BytesMax > 0, " of "+term.Bytes(bounds.BytesMax))
 	part(fmt.Sprintf("%d tokens", used.Tokens), bounds.MaxTokens > 0, fmt.Sprintf(" of %d", bounds.MaxTokens))
 	part(fmt.Sprintf("$%.2f", used.Cost), bounds.MaxCost > 0, fmt.Sprintf(" of $%.2f", bounds.MaxCost))
 	return strings.TrimSuffix(strings.Join(words, " "), ",")
 }
 
 func perSecond(n int64, since time.Duration) string {
-	return size(int64(float64(max(n, 0)) / since.Seconds()))
-}
-
-// size is a number of bytes in the units in which budgets are configured.
-func size(n int64) string {
-	value, unit := float64(n), " B"
-	for _, next := range []string{" KiB", " MiB", " GiB", " TiB"} {
-		if value < 1024 {
-			break
-		}
-		value, unit = value/1024, next
-	}
-	if unit == " B" {
-		return strconv.FormatInt(n, 10) + unit
-	}
-	return fmt.Sprintf("%.1f%s", value, unit)
+	return term.Bytes(int64(float64(max(n, 0)) / since.Seconds()))
 }

@@ -39,8 +39,8 @@ var modules = map[string]string{
 	"github.com/libp2p/go-yamux/v5":                 "many streams over one connection to the guest",
 	"github.com/libp2p/go-buffer-pool":              "buffers of yamux",
 
-	// The screen. Its packages take 0.13 ms at every start, tables of parsers and widths for the most
-	// part. x/ansi from 0.11.8 on, and go-runewidth before 0.0.30, take up to 0.1 ms more.
+	// The screen. Its packages take 0.13 ms at every start, tables of parsers and widths for the
+	// most part. x/ansi from 0.11.8 on, and go-runewidth before 0.0.30, take up to 0.1 ms more.
 	"charm.land/bubbletea/v2":               "the screen of pick",
 	"github.com/charmbracelet/colorprofile": "colours that the terminal has, for bubbletea",
 	"github.com/charmbracelet/ultraviolet":  "cells, for bubbletea",

@@ -43,8 +43,8 @@ func (v converter) bind(t forage.Template, name string, taken map[entry]string, 
 	}
 }
 
-// reach is where a secret goes, and the variables of its service: what the file says, and what is built in
-// where it says nothing.
+// reach is where a secret goes, and the variables of its service: what the file says, and what is
+// built in where it says nothing.
 func reach(name string, s Secret) (hosts, variables []string) {
 	p := provider.Of(s.Preset, name, s.Login)
 	if len(s.Hosts) > 0 {

@@ -11,7 +11,7 @@ import (
 // builtins are what is there without any file, as a file says it. Its templates set no
 // limit that needs control groups, so that a first run works anywhere, and allow no
 // host but those that their agent's API and its login need. They name the secret of that API
-// by its preset, so that it is found where nobody configures it.
+// by its preset, so that it is found without a configuration.
 func builtins() map[string]any {
 	// It is bash where the root filesystem has it, and no login shell:
 	// profile files would replace the PATH that the sandbox was given.

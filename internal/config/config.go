@@ -1,5 +1,5 @@
 // Package config turns configuration files into nouns: strictly, so that
-// nothing that somebody wrote is silently ignored. It holds the built-in
+// nothing that is written is silently ignored. It holds the built-in
 // templates, merges system, user and project files, and says what they forbid. It decides
 // nothing about a sandbox, and reads no environment but what it is given.
 package config
@@ -12,7 +12,7 @@ import (
 
 // Config is the configuration in force.
 type Config struct {
-	User            string    // whose identity sandboxes run with when root calls; "" is nobody's
+	User            string    // whose identity sandboxes run with when root calls; "" is none
 	AuthorizedKeys  []string  // authorized_keys lines, without options
 	PortRange       PortRange // of sandboxes' SSH ports
 	SSHListen       string    // a literal address
@@ -20,8 +20,8 @@ type Config struct {
 	ContainerPrefix string
 	KeptRunsMax     int64 // bytes on disk that the results of runs may take together
 	Network         forage.NetworkFacts
-	// HostSets are the sets of hosts that the files name, without "@"; what begins with "@" in one is the set of that name
-	// that the user's tools tell.
+	// HostSets are the sets of hosts that the files name, without "@"; what begins with "@" in one
+	// is the set of that name that the user's tools tell.
 	HostSets  map[string][]string
 	Secrets   map[string]Secret
 	Templates map[string]forage.Template

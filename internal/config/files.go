@@ -59,7 +59,8 @@ func (e Env) OwnDir() (string, error) {
 	return filepath.Join(e.Home, ".config/firefly-forage"), nil
 }
 
-// SkillsDir is the folder of the caller's own skills: beside the file that is named, else in OwnDir.
+// SkillsDir is the folder of the caller's own skills: beside the file that is named, else in
+// OwnDir.
 func (e Env) SkillsDir() (string, error) {
 	if named := e.named(); named != "" {
 		named, err := filepath.Abs(named)

@@ -13,8 +13,8 @@ import (
 // mainPart is the name of the part at forage.WorkspacePath, which no other may have.
 const mainPart = "main"
 
-// parts are the parts of a template's workspace, by name. What can't be true together is wrong where
-// the second of the two is written.
+// parts are the parts of a template's workspace, by name. What can't be true together is wrong
+// where the second of the two is written.
 func (v converter) parts(raw map[string]rawWorkspaceMount, at string) []forage.Part {
 	var parts []forage.Part
 	for _, name := range slices.Sorted(maps.Keys(raw)) {
@@ -30,8 +30,8 @@ func (v converter) parts(raw map[string]rawWorkspaceMount, at string) []forage.P
 	})
 	for i, part := range written {
 		for _, other := range written[:i] {
-			// Finds what two parts can't both have. Parts may be in the workspace, and not otherwise in one
-			// another.
+			// Finds what two parts can't both have. Parts may be in the workspace, and not
+			// otherwise in one another.
 			at := join(at, part.Name)
 			a, b := part.ContainerPath, other.ContainerPath
 			switch {

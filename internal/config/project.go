@@ -20,7 +20,7 @@ const ProjectFile = ".forage.toml"
 // maxProject bounds a project's file, in bytes.
 const maxProject = 64 << 10
 
-// Project is what a project's file asks for. The file is written by whoever
+// Project is what a project's file asks for. The file is written by the one who
 // wrote the project, the agent included: it can only take away. The zero value takes nothing.
 type Project struct {
 	Forbid Forbid // the modes that its network setting excludes included

@@ -191,7 +191,8 @@ func TestTightenBesideRules(t *testing.T) {
 	}
 }
 
-// TestTightenBesideSet: which hosts a rule for a set has is not known yet, so another host may be one.
+// TestTightenBesideSet: which hosts a rule for a set has is not known yet, so another host may be
+// one.
 func TestTightenBesideSet(t *testing.T) {
 	template := forage.Template{Name: "ruled", Network: forage.Network{
 		Mode: forage.NetworkRestricted, Allow: []string{"*.example"}, Rules: []forage.Rule{{Host: "@team", Deny: true}},

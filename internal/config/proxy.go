@@ -16,7 +16,8 @@ import (
 type Proxy struct {
 	Listen     []ProxyListen
 	SocketMode uint32 // permission bits of unix sockets
-	// Certificate, Key and ClientCA are PEM files, absolute; all are set where a listener is ListenTLS.
+	// Certificate, Key and ClientCA are PEM files, absolute; all are set where a listener is
+	// ListenTLS.
 	Certificate, Key, ClientCA string
 	AuditDir                   string // absolute
 	Clients                    map[string]ProxyClient
@@ -139,13 +140,13 @@ func (v converter) proxyClient(name string, raw rawProxyClient) {
 		}
 	}
 	if raw.Token == nil && raw.Certificate == "" {
-		v.wrong(at, "expected token, certificate or both: nobody could be this client")
+		v.wrong(at, "expected token, certificate or both: without one no one is this client")
 	}
 	if c.PeerUID != nil && (!p.listens(ListenUnix) || raw.Token == nil) {
 		v.wrong(at+".peerUid", "expected a token and a unix socket in proxy.listen: only there it is known who asks")
 	}
 	if c.PeerUID != nil && raw.Certificate != "" {
-		v.wrong(at+".peerUid", "expected no certificate as well: whoever brings it runs as anybody, on any machine; make two clients of it")
+		v.wrong(at+".peerUid", "expected no certificate as well: it can be brought by any user, on any machine; make two clients of it")
 	}
 	p.Clients[name] = c
 }

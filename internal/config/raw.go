@@ -22,13 +22,15 @@ type rawFile struct {
 	DefaultTemplate string `json:"defaultTemplate,omitempty"`
 	// What the names of containers begin with, where the runtime has containers.
 	ContainerPrefix string `json:"containerPrefix,omitempty" check:"prefix"`
-	// How much room on disk the results of runs may take together: beyond it gc removes the oldest first.
+	// How much room on disk the results of runs may take together: beyond it gc removes the oldest
+	// first.
 	KeptRunsMax string `json:"keptRunsMax,omitempty" check:"size"`
 	// Host-side facts about the network, for all templates.
 	Network rawNetwork `json:"network,omitempty"`
-	// Sets of hosts by name, for "@NAME" wherever hosts are allowed; "@NAME" in its own list is what the user's tools say.
+	// Sets of hosts by name, for "@NAME" wherever hosts are allowed; "@NAME" in its own list is
+	// what the user's tools say.
 	HostSets map[string][]string `json:"hostSets,omitempty" keys:"set"`
-	// What nobody may ask for, whatever a template or a flag says.
+	// What may not be asked for, whatever a template or a flag says.
 	Forbid rawForbid `json:"forbid,omitempty"`
 	// Credentials, by name.
 	Secrets map[string]Secret `json:"secrets,omitempty" keys:"name"`
@@ -48,7 +50,8 @@ type rawNotify struct {
 	Desktop bool `json:"desktop,omitempty"`
 	// Ring the bell of terminals with forage-ctl ssh, shell or logs -f.
 	Bell bool `json:"bell,omitempty"`
-	// Run this on the host, without a shell; FORAGE_SANDBOX, FORAGE_STATE and FORAGE_EXIT_CODE say what has happened.
+	// Run this on the host, without a shell; FORAGE_SANDBOX, FORAGE_STATE and FORAGE_EXIT_CODE say
+	// what has happened.
 	Command []string `json:"command,omitempty"`
 }
 
@@ -60,7 +63,8 @@ type rawPortRange struct {
 
 // rawNetwork holds facts about the host's network.
 type rawNetwork struct {
-	// Dial this address instead of a name: "name:port" = "address:port". That address is then allowed for that name.
+	// Dial this address instead of a name: "name:port" = "address:port". That address is then
+	// allowed for that name.
 	Resolve map[string]string `json:"resolve,omitempty"`
 	// Names, or *.suffix, that may lead to addresses which are not public. It allows none of them.
 	PrivateHosts []string `json:"privateHosts,omitempty" check:"privateHost"`
@@ -72,7 +76,8 @@ type rawNetwork struct {
 
 // rawForbid is what a system's or a project's file forbids.
 type rawForbid struct {
-	// Host paths that may not be shown inside: * matches within a name, ** any number of names, ~ is the caller's home.
+	// Host paths that may not be shown inside: * matches within a name, ** any number of names, ~
+	// is the caller's home.
 	Mounts []string `json:"mounts,omitempty" check:"pattern"`
 	// Flags that may not be used, without their dashes.
 	Flags []string `json:"flags,omitempty" check:"flag"`
@@ -122,7 +127,8 @@ type rawTemplate struct {
 	Rootfs string `json:"rootfs,omitempty" check:"rootfs"`
 	// Network mode: full, restricted or none.
 	Network string `json:"network,omitempty" check:"network"`
-	// What a restricted network lets through: host, host:port, *.suffix, *.suffix:port, address:port, @SET.
+	// What a restricted network lets through: host, host:port, *.suffix, *.suffix:port,
+	// address:port, @SET.
 	AllowedHosts []string `json:"allowedHosts,omitempty" check:"host"`
 	// The agent may read the workspace and not change it.
 	ReadOnlyWorkspace bool `json:"readOnlyWorkspace,omitempty"`
@@ -130,9 +136,11 @@ type rawTemplate struct {
 	Home string `json:"home,omitempty" check:"home"`
 	// Named volumes, which sandboxes share: name = path inside.
 	Volumes map[string]string `json:"volumes,omitempty" keys:"name" check:"target"`
-	// What host tools execute at the root of the workspace (.envrc, .vscode, ...) can't be changed from inside; it is so unless this is false.
+	// What host tools execute at the root of the workspace (.envrc, .vscode, ...) can't be changed
+	// from inside; it is so unless this is false.
 	Protect *bool `json:"protect,omitempty"`
-	// Caches of the host's package managers that can be read inside: go, cargo, npm, pip, uv, maven, gradle. All of them, unless said; [] is none.
+	// Caches of the host's package managers that can be read inside: go, cargo, npm, pip, uv,
+	// maven, gradle. All of them, unless said; [] is none.
 	Caches *[]string `json:"caches,omitempty" check:"cache"`
 	// Show the workspace at its path on the host too, and work there.
 	SamePath bool `json:"samePath,omitempty"`
@@ -160,7 +168,8 @@ type rawTemplate struct {
 	Traffic rawTraffic `json:"traffic,omitempty"`
 	// Secrets that it may use, beside those of its agents.
 	Secrets []string `json:"secrets,omitempty"`
-	// How agents get secrets: inject (on the host, into requests) or wrapper (files inside, which is weaker).
+	// How agents get secrets: inject (on the host, into requests) or wrapper (files inside, which
+	// is weaker).
 	SecretMode string `json:"secretMode,omitempty" check:"secretMode"`
 	// Parts that the workspace is composed of.
 	Workspace rawWorkspace `json:"workspace,omitempty"`
@@ -202,7 +211,8 @@ type rawAgent struct {
 	SecretName string `json:"secretName,omitempty"`
 	// Variable that it takes its API's address from: the agent is sent to the proxy's gateway.
 	BaseURLEnvVar string `json:"baseUrlEnvVar,omitempty" check:"variableOrNone"`
-	// Its settings folder on the host: instructions, skills, commands and the like are copied from there.
+	// Its settings folder on the host: instructions, skills, commands and the like are copied from
+	// there.
 	HostConfigDir string `json:"hostConfigDir,omitempty" check:"pathOrNone"`
 	// Where they are inside, below the home; else the agent's own place.
 	ContainerConfigDir string `json:"containerConfigDir,omitempty"`
@@ -270,7 +280,8 @@ type rawWorkspace struct {
 
 // rawWorkspaceMount is one part of a composed workspace.
 type rawWorkspaceMount struct {
-	// Where it is inside, :ro at the end makes it read-only. Parts may be in /workspace, and not otherwise in one another.
+	// Where it is inside, :ro at the end makes it read-only. Parts may be in /workspace, and not
+	// otherwise in one another.
 	ContainerPath string `json:"containerPath,omitempty"`
 	// Folder or repository on the host; for the mode clone a URL too.
 	Repo string `json:"repo,omitempty" check:"repo"`

@@ -54,7 +54,7 @@ func comments(t *testing.T) map[string]string {
 		_, about, _ := strings.Cut(gen.Doc.Text(), " is ")
 		found[name] = strings.Join(strings.Fields(about), " ")
 		for _, field := range spec.Type.(*ast.StructType).Fields.List {
-			found[name+"."+field.Names[0].Name] = strings.TrimSpace(field.Doc.Text())
+			found[name+"."+field.Names[0].Name] = strings.Join(strings.Fields(field.Doc.Text()), " ")
 		}
 	}
 	return found

@@ -122,9 +122,10 @@ func undermines(network forage.Network, text string) (string, bool) {
 	return "", false
 }
 
-// exposes finds an allowed host with a port that is not kept, and a rule for some requests to that host
-// at any port. At that port the host decides alone, as the more special one, and a rule that denies wins
-// over it. Without it the rule decides, which may be more special than the one that denies.
+// exposes finds an allowed host with a port that is not kept, and a rule for some requests to that
+// host at any port. At that port the host decides alone, as the more special one, and a rule that
+// denies wins over it. Without it the rule decides, which may be more special than the one that
+// denies.
 func exposes(network forage.Network, kept []string) (host, rule string, ok bool) {
 	for _, text := range network.Allow {
 		gone, known := parseEntry(text)

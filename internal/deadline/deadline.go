@@ -1,6 +1,6 @@
 // Package deadline has the one rule for what does not answer. An answer has Answer, an end that was
-// asked for has End, work and a quiet connection have Progress; then the process is killed through a
-// pidfd, or the connection dropped. The error names what was waited for.
+// asked for has End, work and a quiet connection have Progress; then the process is killed through
+// a pidfd, or the connection dropped. The error names what was waited for.
 //
 // What a user configures or a protocol sets is not here: limits of a policy, lifetimes of tokens,
 // how long something gathers before it is looked at.

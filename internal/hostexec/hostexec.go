@@ -130,8 +130,8 @@ func Run(ctx context.Context, c Command) (Output, error) {
 	return Output{stdout.kept, stderr.kept}, err
 }
 
-// feed makes cmd read Input, from when the returned function is called on. Its channel then gets why
-// not all could be read, before the program sees the end.
+// feed makes cmd read Input, from when the returned function is called on. Its channel then gets
+// why not all could be read, before the program sees the end.
 func (c Command) feed(cmd *exec.Cmd) (func() <-chan error, error) {
 	if c.Input == nil {
 		return func() <-chan error { return nil }, nil

@@ -148,7 +148,8 @@ func (a *asker) pypi() error {
 		if err != nil {
 			continue
 		}
-		// Reads the output of `pip config list`: lines of key='value', the value as Python writes it.
+		// Reads the output of `pip config list`: lines of key='value', the value as Python writes
+		// it.
 		text := string(out.Stdout)
 		for line := range strings.Lines(text) {
 			key, value, _ := strings.Cut(strings.TrimSpace(line), "=")

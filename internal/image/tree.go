@@ -86,8 +86,8 @@ func (t *tree) apply(h *tar.Header, content io.Reader) error {
 		return err // the root folder keeps our mode: the sandbox must be able to enter it
 	}
 	if strings.HasPrefix(base, whiteoutPrefix) {
-		// Hides what layers below put into a folder: one name, or all of them. It spares what its own
-		// layer has put there, in whatever order.
+		// Hides what layers below put into a folder: one name, or all of them. It spares what its
+		// own layer has put there, in whatever order.
 		hidden := strings.TrimPrefix(base, whiteoutPrefix)
 		if hidden == "" || hidden == "." || hidden == ".." {
 			return errEscapes

@@ -7,9 +7,8 @@
 // of a tmpfs, wallClock a timer.
 //
 // Use: Find says whether and with what; Enforcer.Apply makes the group, Group.Add puts the
-// sandbox's first process in before it starts anything. The holder keeps Group.Ref. A later clean-up
-// calls Remove with it. Where no such limit is
-// asked for, nothing is read, opened or made.
+// sandbox's first process in before it starts anything. The holder keeps Group.Ref. A later
+// clean-up calls Remove with it. Where no such limit is asked for, nothing is read, opened or made.
 package limits
 
 import (

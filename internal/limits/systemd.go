@@ -20,8 +20,8 @@ import (
 type Manager interface {
 	// ControlGroup is the manager's own folder, relative to cgroup v2's mount.
 	ControlGroup() (string, error)
-	// StartScope makes a transient scope around a running process and returns its folder, relative to
-	// cgroup v2's mount.
+	// StartScope makes a transient scope around a running process and returns its folder, relative
+	// to cgroup v2's mount.
 	StartScope(unit string, pid int, l forage.Limits) (controlGroup string, err error)
 	// Stop kills all of a scope's processes and removes it. An absent one succeeds.
 	Stop(unit string) error

@@ -84,8 +84,8 @@ func whyNotCache(path, dir string, caller Caller) string {
 	return ""
 }
 
-// under finds the folder that one of the caller's variables names, or the usual one: below the home,
-// or below the caller's folder of caches (XDG Base Directory Specification).
+// under finds the folder that one of the caller's variables names, or the usual one: below the
+// home, or below the caller's folder of caches (XDG Base Directory Specification).
 func under(variables, usual string) func(Caller) string {
 	return func(caller Caller) string {
 		for name := range strings.SplitSeq(variables, ",") {

@@ -148,8 +148,8 @@ func (s *toolSearch) beside(dir, bin string) {
 	switch {
 	case slices.Contains([]string{dir, bin}, filepath.Join(c.folder("CARGO_HOME", ".cargo"), "bin")):
 		// Shows the toolchains, which the proxies in cargo's folder start, under a layer of the
-		// sandbox's own: a proxy makes folders beside them. CARGO_HOME is not set: cargo's folder is
-		// the one in the home inside.
+		// sandbox's own: a proxy makes folders beside them. CARGO_HOME is not set: cargo's folder
+		// is the one in the home inside.
 		home := real(s.caller.folder("RUSTUP_HOME", ".rustup"))
 		if _, err := os.Stat(filepath.Join(home, "toolchains")); home != "" && err == nil && s.mayBeTree(home) {
 			s.layer(home, home)
@@ -159,8 +159,8 @@ func (s *toolSearch) beside(dir, bin string) {
 		for _, tree := range []string{".local/share/claude/versions", ".local/share/uv/tools", ".local/share/pipx/venvs", ".local/pipx/venvs"} {
 			s.showFolder(c.inHome(tree))
 		}
-		// Shows the Pythons that uv has installed, with a layer of the sandbox's own in which it can
-		// install more, and the packages that `pip install --user` has put into the home.
+		// Shows the Pythons that uv has installed, with a layer of the sandbox's own in which it
+		// can install more, and the packages that `pip install --user` has put into the home.
 		if dir := real(s.caller.folder("UV_PYTHON_INSTALL_DIR", ".local/share/uv/python")); dir != "" && s.mayBeTree(dir) {
 			s.layer(dir, dir)
 			s.setenv("UV_PYTHON_INSTALL_DIR", dir)

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"forage"
 	"forage/internal/deadline"
 	"forage/internal/sandbox/work"
@@ -187,32 +189,20 @@ func (s *Service) trafficOf(ctx context.Context, name string) (Traffic, error) {
 // CountFindings adds to each status how many findings there are, as far as that can be found out in
 // time.
 func (s *Service) CountFindings(ctx context.Context, statuses []Status) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // who is not waited for any more ends
-	type look struct{ at, count int }
-	done := make(chan look, len(statuses))
-	places := make(chan struct{}, 2) // more only slow each other down
-	for i, status := range statuses {
+	ctx, cancel := context.WithTimeout(ctx, deadline.End)
+	defer cancel()
+	for i := range statuses {
 		statuses[i].FindingCount = -1
-		go func() {
-			places <- struct{}{}
-			defer func() { <-places }()
-			found, err := s.Work.FindingsOf(ctx, status.Record)
-			if err != nil {
-				done <- look{i, -1}
-				return
+	}
+	var looks errgroup.Group
+	looks.SetLimit(2) // more only slow each other down
+	for i := range statuses {
+		looks.Go(func() error {
+			if found, err := s.Work.FindingsOf(ctx, statuses[i].Record); err == nil {
+				statuses[i].FindingCount = len(found)
 			}
-			done <- look{i, len(found)}
-		}()
+			return nil
+		})
 	}
-	timer := time.NewTimer(deadline.End)
-	defer timer.Stop()
-	for range statuses {
-		select {
-		case l := <-done:
-			statuses[l.at].FindingCount = l.count
-		case <-timer.C:
-			return
-		}
-	}
+	_ = looks.Wait() // none fails
 }

@@ -99,7 +99,7 @@ func spawn(dir string, stdin, stdout *os.File, errPath string) (*os.Process, err
 	if err != nil {
 		return nil, errors.Join(err, lock.Release())
 	}
-	return process, lock.close() // which leaves the lock to the supervisor: it is of what both have open
+	return process, lock.close() // which leaves the lock to the supervisor: both have it open
 }
 
 func startHolding(lock *Lock, stdin, stdout *os.File, errPath string) (*os.Process, error) {

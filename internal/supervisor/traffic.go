@@ -31,7 +31,7 @@ func (s *Sandbox) traffic() *Traffic {
 func (c Client) Traffic(ctx context.Context) (Traffic, error) {
 	response, err := c.call(ctx, Request{Op: OpTraffic})
 	if err == nil && response.Traffic == nil {
-		err = errors.New("asking the supervisor: it is of a version that counts no traffic; start the sandbox again")
+		err = errors.New("asking the supervisor: its version counts no traffic; start the sandbox again")
 	}
 	if err != nil {
 		return Traffic{}, err

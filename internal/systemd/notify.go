@@ -9,7 +9,8 @@ import (
 	"forage/internal/deadline"
 )
 
-// Notify sends a state, such as READY=1, to the socket at path, which NOTIFY_SOCKET has; "" is none.
+// Notify sends a state, such as READY=1, to the socket at path, which NOTIFY_SOCKET has; "" is
+// none.
 func Notify(path, state string) error {
 	if path == "" {
 		return nil

@@ -13,14 +13,17 @@ func Count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// Bytes is a number of bytes as people read it: 182 MB.
+// Bytes is a number of bytes in the units in which limits are configured: 1.5 MiB.
 func Bytes(n int64) string {
-	value, unit := float64(n), "B"
-	for _, next := range []string{"kB", "MB", "GB", "TB"} {
-		if value < 1000 {
+	value, unit := float64(n), " B"
+	for _, next := range []string{" KiB", " MiB", " GiB", " TiB"} {
+		if value < 1024 {
 			break
 		}
-		value, unit = value/1000, next
+		value, unit = value/1024, next
 	}
-	return strconv.FormatFloat(value, 'g', 3, 64) + " " + unit
+	if unit == " B" {
+		return strconv.FormatInt(n, 10) + unit
+	}
+	return fmt.Sprintf("%.1f%s", value, unit)
 }

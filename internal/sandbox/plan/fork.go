@@ -62,8 +62,8 @@ func (h *Host) Fork(ctx context.Context, first store.Record, other string, makeC
 	return fork, errors.Join(p.keepsStores(), p.keepsRules())
 }
 
-// forkedPart is what the other asks for in the place of the part w. Two sandboxes can't write to one
-// folder. So one that is mounted as it is becomes a clone, a jj workspace or a copy beside it,
+// forkedPart is what the other asks for in the place of the part w. Two sandboxes can't write to
+// one folder. So one that is mounted as it is becomes a clone, a jj workspace or a copy beside it,
 // unless it is read-only.
 func forkedPart(w forage.Workspace, other string) forage.Part {
 	part := forage.Part{Name: w.Name, ContainerPath: w.Target, Repo: w.Source, Mode: w.Mode, Branch: w.Base, ReadOnly: w.ReadOnly}

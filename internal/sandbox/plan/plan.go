@@ -1,5 +1,5 @@
-// Package plan decides everything about one sandbox: from flags, the configuration and what it sees of
-// the host, one forage.Plan. It changes nothing, and starts nothing of the sandbox.
+// Package plan decides everything about one sandbox: from flags, the configuration and what it sees
+// of the host, one forage.Plan. It changes nothing, and starts nothing of the sandbox.
 package plan
 
 import (

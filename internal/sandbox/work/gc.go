@@ -32,7 +32,8 @@ type Collector struct {
 	Actions []Action
 }
 
-// Collect removes what is left of work, unless it exists nowhere else, and what was kept long enough.
+// Collect removes what is left of work, unless it exists nowhere else, and what was kept long
+// enough.
 func (c *Collector) Collect(ctx context.Context) error {
 	return errors.Join(c.orphans(ctx), c.unlisted(ctx), c.strangers(), c.scratch(), c.recoveries(ctx),
 		c.oldSnapshots(), c.quarantines(), c.halfCopies())

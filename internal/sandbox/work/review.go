@@ -271,8 +271,9 @@ func notApplied(err error, done, left []review.Applied) error {
 	return fmt.Errorf("%s: %w (%s)", left[0].Part, err, text)
 }
 
-// shownFirst refuses what `diff` has not shown of attributes and settings of Git LFS, which say which
-// of the user's filters git runs, and of what tools of the host execute as soon as it is there.
+// shownFirst refuses what `diff` has not shown of attributes and settings of Git LFS, which say
+// which of the user's filters git runs, and of what tools of the host execute as soon as it is
+// there.
 func (k *Keeper) shownFirst(ctx context.Context, record store.Record, sessions []*review.Session, chosen []string) error {
 	for _, session := range sessions {
 		if same, _ := session.Seen(); same {

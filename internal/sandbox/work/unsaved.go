@@ -72,8 +72,8 @@ func (k *Keeper) unsavedPart(ctx context.Context, patience time.Duration, w fora
 	return status, err
 }
 
-// saidOf is the status of a part. What the user has of the work since an apply, such as committed by
-// hand, is noted first.
+// saidOf is the status of a part. What the user has of the work since an apply, such as committed
+// by hand, is noted first.
 func (k *Keeper) saidOf(ctx context.Context, provider workspace.Provider, w forage.Workspace) (workspace.Status, error) {
 	status, err := provider.Status(ctx, w)
 	if err != nil || status.Problem != "" || status.CommitsCount+status.UncommittedCount == 0 {
