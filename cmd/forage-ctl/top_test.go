@@ -5,13 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"forage"
 	"forage/internal/egress"
 	"forage/internal/egress/meter"
 	"forage/internal/sandbox"
 	"forage/internal/supervisor"
+	"forage/internal/testdir"
 )
 
 func TestTopText(t *testing.T) {
@@ -35,9 +34,7 @@ old: not running, 1 requests, 0 connections, 0 B, 0 tokens, $0.00
 `
 	got := topText(traffic, before, 2*time.Second)
 	squeeze := func(text string) string { return strings.Join(strings.Fields(text), " ") }
-	if diff := cmp.Diff(squeeze(want), squeeze(got)); diff != "" {
-		t.Error(diff)
-	}
+	testdir.Same(t, "", squeeze(want), squeeze(got))
 	if strings.ContainsAny(got, "\x1b\u202e") || strings.Count(got, "\n") != 6 {
 		t.Errorf("a host's name is not escaped: %q", got)
 	}

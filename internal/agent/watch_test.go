@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"forage/internal/testdir"
 )
 
 // states are what a Watcher finds in text that comes in pieces of that size.
@@ -53,9 +55,7 @@ func FuzzWatcher(f *testing.F) {
 	f.Add("\x1b]0;⠂ a\x07\x1b]2;✳\x1b\\\x1b]7501;state=idle:x\x07\x1b]7770;\x07", 2)
 	f.Fuzz(func(t *testing.T, text string, piece int) {
 		a := Activity{Working: []string{"⠂"}, Waiting: []string{"✳"}, OSC: "7501"}
-		if diff := cmp.Diff(states(a, text, len(text)+1), states(a, text, max(1, piece%64))); diff != "" {
-			t.Error(diff)
-		}
+		testdir.Same(t, "", states(a, text, len(text)+1), states(a, text, max(1, piece%64)))
 		w := Watcher{Activity: a, Changed: func(string, bool) {}}
 		w.Write([]byte(text))
 		if len(w.held) > maxOSC {

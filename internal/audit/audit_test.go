@@ -61,12 +61,8 @@ func TestLogContinuesItsChain(t *testing.T) {
 	if n, err := VerifyFile(path); n != 3 || err != nil {
 		t.Errorf("%d events, %v", n, err)
 	}
-	if diff := cmp.Diff([]string{"a", "b", "no-c"}, hostsOf(t, path, Filter{})); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff([]string{"no-c"}, hostsOf(t, path, Filter{Denied: true})); diff != "" {
-		t.Error(diff)
-	}
+	testdir.Same(t, "", []string{"a", "b", "no-c"}, hostsOf(t, path, Filter{}))
+	testdir.Same(t, "", []string{"no-c"}, hostsOf(t, path, Filter{Denied: true}))
 	if got := hostsOf(t, path, Filter{Kind: DNS}); got != nil {
 		t.Error(got)
 	}

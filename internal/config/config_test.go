@@ -87,20 +87,14 @@ authEnvVar = "KEY"
 		Env:      map[string]string{"EDITOR": "vi"},
 		Agents:   map[string]forage.Agent{"mine": {Command: []string{"agent", "--yes"}, AuthEnvVar: "KEY", Permissions: &forage.Permissions{SkipAll: true}}},
 	}
-	if diff := cmp.Diff(want, c.Templates["mine"]); diff != "" {
-		t.Errorf("template (-want +got):\n%s", diff)
-	}
+	testdir.Same(t, "template", want, c.Templates["mine"])
 	facts := forage.NetworkFacts{
 		Resolve:    map[string]string{"git.internal:443": "10.0.0.7:8443"},
 		UpstreamCA: "/home/user/ca.pem", UpstreamProxy: "http://proxy.corp:3128",
 	}
-	if diff := cmp.Diff(facts, c.Network); diff != "" {
-		t.Errorf("network (-want +got):\n%s", diff)
-	}
+	testdir.Same(t, "network", facts, c.Network)
 	got := []any{c.User, len(c.AuthorizedKeys), c.PortRange, c.SSHListen, c.DefaultTemplate, c.ContainerPrefix}
-	if diff := cmp.Diff([]any{"myuser", 1, config.PortRange{From: 3000, To: 3001}, "::1", "mine", "box-"}, got); diff != "" {
-		t.Errorf("general (-want +got):\n%s", diff)
-	}
+	testdir.Same(t, "general", []any{"myuser", 1, config.PortRange{From: 3000, To: 3001}, "::1", "mine", "box-"}, got)
 }
 
 // TestANewTemplateDenies: what a template doesn't say is the tightest.
@@ -109,9 +103,7 @@ func TestANewTemplateDenies(t *testing.T) {
 	want := forage.Template{
 		Name: "new", Rootfs: forage.Rootfs{Kind: forage.RootfsHost}, Network: forage.Network{Mode: forage.NetworkRestricted}, Caches: forage.CacheNames(),
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	testdir.Same(t, "", want, got)
 }
 
 func TestUserOverSystem(t *testing.T) {
@@ -149,9 +141,7 @@ agents.claude.command = ["claude", "--verbose"]
 		[]string{"example.com"}, forage.Agent{Command: []string{"claude", "--verbose"}, AuthEnvVar: "ANTHROPIC_API_KEY", Secret: "anthropic",
 			Permissions: &forage.Permissions{SkipAll: true}}, true,
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	testdir.Same(t, "", want, got)
 	for _, mode := range []forage.NetworkMode{forage.NetworkFull, forage.NetworkNone} {
 		if err := c.Forbid.CheckNetwork(mode); !errors.Is(err, forage.ErrDenied) {
 			t.Errorf("%s is not forbidden any more: %v", mode, err)
@@ -166,9 +156,7 @@ agents.claude.command = ["claude", "--verbose"]
 	if c, err = config.Load(env); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{system, env.File}, c.Files); diff != "" {
-		t.Errorf("with --config (-want +got):\n%s", diff)
-	}
+	testdir.Same(t, "with --config", []string{system, env.File}, c.Files)
 	if c.Forbid.CheckNetwork(forage.NetworkFull) == nil {
 		t.Error("--config undoes what the system forbids")
 	}
@@ -227,16 +215,12 @@ package = "claude-code"
 permissions = { skipAll = false, allow = ["Bash(make)"], deny = ["WebFetch"] }
 `)
 	asked := &forage.Permissions{Allow: []string{"Bash(make)"}, Deny: []string{"WebFetch"}}
-	if diff := cmp.Diff(asked, c.Templates["later"].Agents["claude"].Permissions); diff != "" {
-		t.Errorf("permissions (-want +got):\n%s", diff)
-	}
+	testdir.Same(t, "permissions", asked, c.Templates["later"].Agents["claude"].Permissions)
 	file := c.Files[0]
 	want := map[string][]config.KeyUse{"later": {
 		{Key: "templates.later.agents.claude.package", File: file, Line: 13},
 	}}
-	if diff := cmp.Diff(want, c.Unsupported); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	testdir.Same(t, "", want, c.Unsupported)
 	if got, want := c.Unsupported["later"][0].String(), "templates.later.agents.claude.package ("+file+":13)"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

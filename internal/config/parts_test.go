@@ -4,9 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"forage"
+	"forage/internal/testdir"
 )
 
 func TestPartsOfAWorkspace(t *testing.T) {
@@ -35,9 +34,7 @@ readOnly = true
 		{Name: "main", ContainerPath: "/workspace", Repo: testHome + "/app", Mode: forage.WorkspaceWorktree, Branch: "next"},
 		{Name: "more", ContainerPath: "/deps/more", Repo: "git@git.example.com:team/more.git", Mode: forage.WorkspaceClone, ReadOnly: true},
 	}
-	if diff := cmp.Diff(want, c.Templates["x"].Parts); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	testdir.Same(t, "", want, c.Templates["x"].Parts)
 	if uses := c.Unsupported["x"]; uses != nil {
 		t.Errorf("unsupported: %v", uses)
 	}

@@ -4,8 +4,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"forage"
 	"forage/internal/config"
 	"forage/internal/testdir"
@@ -49,16 +47,12 @@ func TestProxy(t *testing.T) {
 			"test": {Template: "generic", Token: &forage.SecretSource{Command: []string{"pass", "x"}}, PeerUID: &uid},
 		},
 	}
-	if diff := cmp.Diff(want, c.Proxy); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	testdir.Same(t, "", want, c.Proxy)
 	shown, err := c.TOML()
 	testdir.Must(t, err)
 	again, err := load(t, "config.toml", string(shown))
 	testdir.Must(t, err)
-	if diff := cmp.Diff(c.Proxy, again.Proxy); diff != "" {
-		t.Errorf("what is shown says something else (-want +got):\n%s", diff)
-	}
+	testdir.Same(t, "what is shown says something else", c.Proxy, again.Proxy)
 }
 
 func TestProxyMistakes(t *testing.T) {

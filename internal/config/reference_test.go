@@ -9,8 +9,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"forage/internal/testdir"
 )
 
@@ -35,9 +33,7 @@ func TestReferenceChangesNothing(t *testing.T) {
 	testdir.Must(t, err)
 	wantText, err := want.TOML()
 	testdir.Must(t, err)
-	if diff := cmp.Diff(string(wantText), string(gotText)); diff != "" {
-		t.Errorf("the reference file is not all comments (-default +reference):\n%s", diff)
-	}
+	testdir.Same(t, "the reference file is not all comments (-default +reference)", string(wantText), string(gotText))
 }
 
 // TestReferenceShowsEveryKey: of every table, the raw types being the list.

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/invopop/jsonschema"
 
 	"forage/internal/testdir"
@@ -66,7 +65,5 @@ func TestSchemaIsFresh(t *testing.T) {
 		testdir.Must(t, os.WriteFile("schema.json", []byte(want), 0o644))
 		return
 	}
-	if diff := cmp.Diff(want, Schema()); diff != "" {
-		t.Errorf("schema.json is old: run `go generate ./internal/config` (-want +got):\n%s", diff)
-	}
+	testdir.Same(t, "schema.json is old: run `go generate ./internal/config`", want, Schema())
 }

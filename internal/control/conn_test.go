@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"forage/internal/testdir"
@@ -88,9 +87,7 @@ func TestEncodeDecode(t *testing.T) {
 	testdir.Must(t, err)
 	var got Failure
 	testdir.Must(t, f.Decode(&got))
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	testdir.Same(t, "", want, got)
 	if err := (Frame{Kind: Failed, Body: []byte(`{"step":1}`)}).Decode(&got); err == nil {
 		t.Error("a body of the wrong shape was decoded")
 	}
@@ -359,9 +356,7 @@ func FuzzReceive(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if diff := cmp.Diff(data, wire(frame)); diff != "" {
-			t.Error(diff)
-		}
+		testdir.Same(t, "", data, wire(frame))
 		var failure Failure
 		frame.Decode(&failure)
 	})

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"forage"
 	"forage/internal/testdir"
 )
@@ -28,9 +26,7 @@ func TestSources(t *testing.T) {
 		bearer("env", forage.SecretSource{Env: "KEY"}, "b.test"),
 		bearer("absent", forage.SecretSource{Env: "NONE"}, "c.test"),
 	}
-	if diff := cmp.Diff([]string{"KEY", "NONE"}, EnvWanted(bindings)); diff != "" {
-		t.Error(diff)
-	}
+	testdir.Same(t, "", []string{"KEY", "NONE"}, EnvWanted(bindings))
 	sources, err := Sources(t.Context(), bindings, map[string]string{"KEY": "of the caller"}, nil, nil)
 	testdir.Must(t, err)
 	for name, want := range map[string]string{"file": "of the file", "env": "of the caller"} {

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"forage/internal/testdir"
@@ -90,7 +89,5 @@ func TestRemoveAtKeeps(t *testing.T) {
 	must(t, RemoveAt(int(parent.Fd()), "a", func(st *unix.Stat_t) bool { return keep[st.Ino] }))
 	var left []string
 	must(t, Walk(top, func(rel string, _ *unix.Stat_t) error { left = append(left, rel); return nil }))
-	if diff := cmp.Diff([]string{"", "a", "a/b", "a/b/stays", "a/kept"}, left); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	testdir.Same(t, "", []string{"", "a", "a/b", "a/b/stays", "a/kept"}, left)
 }

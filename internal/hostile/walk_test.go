@@ -7,8 +7,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"forage/internal/testdir"
 )
 
 func TestWalk(t *testing.T) {
@@ -26,9 +27,7 @@ func TestWalk(t *testing.T) {
 		}
 		return nil
 	}))
-	if diff := cmp.Diff([]string{"", "b", "b/a", "b/skipped", "fifo", "link"}, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	testdir.Same(t, "", []string{"", "b", "b/a", "b/skipped", "fifo", "link"}, got)
 	all := func(string, *unix.Stat_t) error { return nil }
 	if err := Walk(filepath.Join(top, "link"), all); err == nil {
 		t.Error("a link was followed")

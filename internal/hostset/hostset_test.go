@@ -9,8 +9,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"forage"
 	"forage/internal/testdir"
 )
@@ -174,14 +172,10 @@ func TestResolve(t *testing.T) {
 				files[file.Path] = string(file.Content)
 			}
 			if test.inside != nil {
-				if diff := cmp.Diff(test.inside, files); diff != "" {
-					t.Errorf("files inside (-want +got):\n%s", diff)
-				}
+				testdir.Same(t, "files inside", test.inside, files)
 			}
 			if test.variables != nil {
-				if diff := cmp.Diff(test.variables, set.Env); diff != "" {
-					t.Errorf("variables inside (-want +got):\n%s", diff)
-				}
+				testdir.Same(t, "variables inside", test.variables, set.Env)
 			}
 			for _, secret := range []string{"pw", "me:", "secret"} {
 				for _, text := range files {

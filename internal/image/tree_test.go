@@ -11,7 +11,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/klauspost/compress/zstd"
 
 	"forage"
@@ -92,9 +91,7 @@ func TestApply(t *testing.T) {
 			}
 			root, err := unpackLayers(t, Limits{}, layers...)
 			testdir.Must(t, err)
-			if diff := cmp.Diff(tt.want, contents(t, root)); diff != "" {
-				t.Errorf("tree (-want +got):\n%s", diff)
-			}
+			testdir.Same(t, "tree", tt.want, contents(t, root))
 		})
 	}
 }
@@ -168,9 +165,7 @@ func TestHostile(t *testing.T) {
 				t.Errorf("removing the tree: %v", err)
 			}
 			want := map[string]string{"canary": "file -rw------- alive"}
-			if diff := cmp.Diff(want, contents(t, outside)); diff != "" {
-				t.Errorf("outside (-want +got):\n%s", diff)
-			}
+			testdir.Same(t, "outside", want, contents(t, outside))
 			if info, err := os.Stat(outside); err != nil || info.Mode().Perm() != 0o750 {
 				t.Errorf("the folder outside is %v, %v", info.Mode(), err)
 			}
@@ -277,7 +272,5 @@ func unpackHostile(t *testing.T, layers ...[]byte) {
 	if err := hostile.RemoveAll(rootfs); err != nil {
 		t.Errorf("removing: %v", err)
 	}
-	if diff := cmp.Diff(map[string]string{"canary": "file -rw------- alive"}, contents(t, outside)); diff != "" {
-		t.Errorf("outside (-want +got):\n%s", diff)
-	}
+	testdir.Same(t, "outside", map[string]string{"canary": "file -rw------- alive"}, contents(t, outside))
 }

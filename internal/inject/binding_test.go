@@ -10,6 +10,7 @@ import (
 	"forage"
 	"forage/internal/config"
 	"forage/internal/provider"
+	"forage/internal/testdir"
 )
 
 func TestBinding(t *testing.T) {
@@ -107,9 +108,7 @@ func TestBinding(t *testing.T) {
 			t.Errorf("%s: two sandboxes have the placeholder %s (%v)", name, b.Placeholder, err)
 		}
 		b.Placeholder, b.Refresh = "", ""
-		if diff := cmp.Diff(forage.Binding{Secret: test.secret, Source: test.source, Uses: test.uses}, b); diff != "" {
-			t.Errorf("%s: %s", name, diff)
-		}
+		testdir.Same(t, name, forage.Binding{Secret: test.secret, Source: test.source, Uses: test.uses}, b)
 	}
 }
 

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"forage"
 	"forage/internal/testdir"
 )
@@ -64,7 +62,5 @@ func TestGitConfigKeepsToItsLines(t *testing.T) {
 	t.Parallel()
 	want := "[url \"https://a\\\"]b/\"]\n\tinsteadOf = \"git@a\\\"]b:\"\n\tinsteadOf = \"ssh://git@a\\\"]b/\"\n" +
 		"\tinsteadOf = \"ssh://git@a\\\"]b:22/\"\n[credential]\n\thelper =\n"
-	if diff := cmp.Diff(want, GitConfig([]string{"a\"]\nb"})); diff != "" {
-		t.Error(diff)
-	}
+	testdir.Same(t, "", want, GitConfig([]string{"a\"]\nb"}))
 }

@@ -25,9 +25,7 @@ func TestMerge(t *testing.T) {
 	testdir.Must(t, err)
 	want := Contribution{Env: map[string]string{"A": "1", "B": "2"}, Path: []string{"/x", "/y"}, Git: "[a]\n[b]\n",
 		Files: []forage.File{{Path: "/f", Content: []byte("f")}, {Path: "/g"}}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	testdir.Same(t, "", want, got)
 	for what, other := range map[string]Contribution{
 		"the variable A": {From: "three", Env: map[string]string{"A": "2"}},
 		"the file /f":    {From: "three", Files: []forage.File{{Path: "/f", Content: []byte("f"), Owned: true}}},
@@ -70,9 +68,7 @@ func TestPlaceholders(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if diff := cmp.Diff(test.want, got.Env); diff != "" {
-			t.Errorf("%s: %s", name, diff)
-		}
+		testdir.Same(t, name, test.want, got.Env)
 	}
 	b, service := bind("aws", config.Secret{Env: "X"})
 	b.Placeholder = "ID:KEY"
@@ -80,9 +76,7 @@ func TestPlaceholders(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"AWS_ACCESS_KEY_ID": "ID", "AWS_SECRET_ACCESS_KEY": "KEY"}, got.Env); diff != "" || err != nil {
 		t.Errorf("a key that signs: %v %s", err, diff)
 	}
-	if diff := cmp.Diff([]string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}, Variables("aws", service, nil)); diff != "" {
-		t.Error(diff)
-	}
+	testdir.Same(t, "", []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}, Variables("aws", service, nil))
 	b, service = bind("other", config.Secret{Env: "X", Hosts: []string{"a.test"}, Place: forage.PlaceBearer})
 	if _, err := Placeholders(b, service, agents); !errors.Is(err, forage.ErrUsage) || !strings.Contains(err.Error(), "OTHER_URL") {
 		t.Errorf("no gateway: %v", err)
@@ -161,7 +155,5 @@ func TestWrappers(t *testing.T) {
 	if len(got.Files) != 1 || got.Files[0].Path != "/run/forage/wrappers/agent" || got.Files[0].Mode != 0o555 {
 		t.Errorf("%+v", got.Files)
 	}
-	if diff := cmp.Diff([]string{WrapperPath}, got.Path); diff != "" {
-		t.Error(diff)
-	}
+	testdir.Same(t, "", []string{WrapperPath}, got.Path)
 }

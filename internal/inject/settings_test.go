@@ -56,9 +56,7 @@ func TestOwnSettings(t *testing.T) {
 			t.Errorf("hooks %v: settings (-want +got):\n%s", hooks, diff)
 		}
 		servers := map[string]any{"good": map[string]any{"command": "sh", "args": []any{"-y", "@team/server-with-a-long-name@2025.11.3"}}}
-		if diff := cmp.Diff(servers, own.Servers); diff != "" {
-			t.Errorf("servers (-want +got):\n%s", diff)
-		}
+		testdir.Same(t, "servers", servers, own.Servers)
 		if notes := strings.Join(own.Notes, "\n"); !strings.Contains(notes, "skills/out") || !strings.Contains(notes, "leaky") || !strings.Contains(notes, "fifo") {
 			t.Errorf("notes: %s", notes)
 		}

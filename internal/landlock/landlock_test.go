@@ -121,9 +121,7 @@ func TestSpawner(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		if diff := cmp.Diff(Available(o), active); diff != "" {
-			t.Errorf("doctor would say otherwise: %s", diff)
-		}
+		testdir.Same(t, "doctor would say otherwise", Available(o), active)
 		cmd := exec.Command("/proc/self/exe", "-test.run=^TestAgent$", "-test.v", "-test.timeout=10m")
 		cmd.Env = append(os.Environ(), roleEnv+"="+role, "ABSTRACT="+abstract)
 		out, err := cmd.CombinedOutput()

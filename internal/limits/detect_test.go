@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"forage"
+	"forage/internal/testdir"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -168,7 +169,5 @@ func TestOwnFolder(t *testing.T) {
 func TestSettings(t *testing.T) {
 	l := forage.Limits{MemoryMax: 1 << 30, CPUQuota: 150}
 	want := []setting{{"memory.swap.max", "0", true}, {"memory.max", "1073741824", false}, {"cpu.max", "150000 100000", false}}
-	if diff := cmp.Diff(want, unifiedSettings(l), cmp.AllowUnexported(setting{})); diff != "" {
-		t.Error(diff)
-	}
+	testdir.Same(t, "", want, unifiedSettings(l), cmp.AllowUnexported(setting{}))
 }

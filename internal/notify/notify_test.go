@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/godbus/dbus/v5"
-	"github.com/google/go-cmp/cmp"
 
 	"forage"
 	"forage/internal/secrets"
@@ -30,9 +29,7 @@ func TestCommand(t *testing.T) {
 		testdir.Must(t, Send(t.Context(), forage.Notify{Command: []string{program, "a", "b"}}, event, env))
 		got, err := os.ReadFile(said)
 		testdir.Must(t, err)
-		if diff := cmp.Diff(want, string(got)); diff != "" {
-			t.Error(diff)
-		}
+		testdir.Same(t, "", want, string(got))
 	}
 	if err := Send(t.Context(), forage.Notify{Command: []string{"/nonexistent"}}, Event{}, env); err == nil {
 		t.Error("a program that is not there")

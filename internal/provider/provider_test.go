@@ -10,8 +10,6 @@ import (
 	"forage/internal/provider"
 	"forage/internal/secrets"
 	"forage/internal/testdir"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 func TestPresetsCompile(t *testing.T) {
@@ -96,18 +94,12 @@ func TestPlaceholdersAreDerived(t *testing.T) {
 
 func TestEnviron(t *testing.T) {
 	github, _ := provider.Lookup("github")
-	if diff := cmp.Diff(map[string]string{"GH_TOKEN": "ghp_x", "GITHUB_TOKEN": "ghp_x"}, github.Environ("ghp_x")); diff != "" {
-		t.Errorf("github (-want +got):\n%s", diff)
-	}
+	testdir.Same(t, "github", map[string]string{"GH_TOKEN": "ghp_x", "GITHUB_TOKEN": "ghp_x"}, github.Environ("ghp_x"))
 	pypi, _ := provider.Lookup("pypi")
-	if diff := cmp.Diff(map[string]string{"UV_PUBLISH_TOKEN": "x", "TWINE_PASSWORD": "x", "TWINE_USERNAME": "__token__"}, pypi.Environ("x")); diff != "" {
-		t.Errorf("pypi (-want +got):\n%s", diff)
-	}
+	testdir.Same(t, "pypi", map[string]string{"UV_PUBLISH_TOKEN": "x", "TWINE_PASSWORD": "x", "TWINE_USERNAME": "__token__"}, pypi.Environ("x"))
 	aws, _ := provider.Lookup("aws")
 	want := map[string]string{"AWS_ACCESS_KEY_ID": "AKIAX", "AWS_SECRET_ACCESS_KEY": "y"}
-	if diff := cmp.Diff(want, aws.Environ("AKIAX:y")); diff != "" {
-		t.Errorf("aws (-want +got):\n%s", diff)
-	}
+	testdir.Same(t, "aws", want, aws.Environ("AKIAX:y"))
 }
 
 func TestForLogin(t *testing.T) {

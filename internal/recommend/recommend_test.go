@@ -116,9 +116,7 @@ func TestFrom(t *testing.T) {
 					}
 				}
 				got.Rules, want.Rules = nil, nil
-				if diff := cmp.Diff(fmt.Sprintf("%+v", want), fmt.Sprintf("%+v", got)); diff != "" {
-					t.Error(diff)
-				}
+				testdir.Same(t, "", fmt.Sprintf("%+v", want), fmt.Sprintf("%+v", got))
 			}
 		})
 	}
@@ -173,12 +171,8 @@ func TestFlood(t *testing.T) {
 		events = append(events, http("b.example", 443, "GET", strings.Repeat("/x", i)))
 	}
 	s := of(t, events...)
-	if diff := cmp.Diff([]string{"a.example"}, s.Wide); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff([]forage.Rule{{Host: "b.example", Methods: []string{"GET"}}}, s.Rules); diff != "" {
-		t.Error(diff)
-	}
+	testdir.Same(t, "", []string{"a.example"}, s.Wide)
+	testdir.Same(t, "", []forage.Rule{{Host: "b.example", Methods: []string{"GET"}}}, s.Rules)
 }
 
 func TestReadError(t *testing.T) {
@@ -212,7 +206,5 @@ paths = ["/q/\"\u00e9*"]
 host = "git.example"
 git = { repos = ["acme/one"] }
 `
-	if diff := cmp.Diff(want, s.TOML("my template", "from \x1b here")); diff != "" {
-		t.Error(diff)
-	}
+	testdir.Same(t, "", want, s.TOML("my template", "from \x1b here"))
 }

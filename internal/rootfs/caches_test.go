@@ -4,9 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"forage"
+	"forage/internal/testdir"
 )
 
 func TestCaches(t *testing.T) {
@@ -59,9 +58,7 @@ func TestCaches(t *testing.T) {
 			for i := range got {
 				got[i] = strings.ReplaceAll(got[i], dir, "HOME")
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Error(diff)
-			}
+			testdir.Same(t, "", tc.want, got)
 		})
 	}
 }
@@ -72,7 +69,5 @@ func TestCacheNames(t *testing.T) {
 	for _, c := range caches {
 		names = append(names, c.name)
 	}
-	if diff := cmp.Diff(forage.CacheNames(), names); diff != "" {
-		t.Error(diff)
-	}
+	testdir.Same(t, "", forage.CacheNames(), names)
 }

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"forage/internal/testdir"
 )
 
@@ -99,9 +97,7 @@ func TestTools(t *testing.T) {
 			for i := range got {
 				got[i] = strings.ReplaceAll(got[i], dir, "HOME")
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Error(diff)
-			}
+			testdir.Same(t, "", tc.want, got)
 		})
 	}
 }

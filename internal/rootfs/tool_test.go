@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"forage/internal/testdir"
 )
 
@@ -126,9 +124,7 @@ func TestHostTool(t *testing.T) {
 			inHome := func(s string) string { return strings.ReplaceAll(s, "HOME", dir) }
 			tool, err := hostTool(inHome(tc.command), Caller{Path: inHome(tc.path), Home: dir, Hostile: []string{dir + "/work"}})
 			testdir.Must(t, err)
-			if diff := cmp.Diff(tc.want, tool.lines(dir)); diff != "" {
-				t.Error(diff)
-			}
+			testdir.Same(t, "", tc.want, tool.lines(dir))
 			for _, m := range tool.Mounts {
 				if Within(dir, m.Source) {
 					t.Errorf("%s holds the home", m.Source)

@@ -18,8 +18,6 @@ import (
 	"testing/fstest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"forage"
 	"forage/internal/testdir"
 )
@@ -78,9 +76,7 @@ func TestTrustFiles(t *testing.T) {
 		for _, path := range test.covered {
 			want = append(want, file(path, test.text))
 		}
-		if diff := cmp.Diff(want, files); diff != "" {
-			t.Errorf("%s: %s", name, diff)
-		}
+		testdir.Same(t, name, want, files)
 	}
 }
 
@@ -88,9 +84,7 @@ func TestTrustVariables(t *testing.T) {
 	if got := trustVariables(""); len(got) > 0 {
 		t.Errorf("no bundle: %v", got)
 	}
-	if diff := cmp.Diff(slices.Sorted(slices.Values(bundleVariables)), slices.Sorted(maps.Keys(trustVariables("/etc/ssl/cert.pem")))); diff != "" {
-		t.Errorf("the system's: %s", diff)
-	}
+	testdir.Same(t, "the system's", slices.Sorted(slices.Values(bundleVariables)), slices.Sorted(maps.Keys(trustVariables("/etc/ssl/cert.pem"))))
 	ours := trustVariables(BundlePath)
 	for _, name := range slices.Concat(bundleVariables, ownBundleVariables) {
 		if ours[name] != BundlePath {

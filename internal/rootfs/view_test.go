@@ -7,8 +7,6 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/google/go-cmp/cmp"
-
 	"forage"
 	"forage/internal/testdir"
 )
@@ -120,9 +118,7 @@ func TestHost(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			v, err := Host(tc.host, "box", agent)
 			testdir.Must(t, err)
-			if diff := cmp.Diff(tc.want, summary(v)); diff != "" {
-				t.Error(diff)
-			}
+			testdir.Same(t, "", tc.want, summary(v))
 		})
 	}
 }
@@ -160,9 +156,7 @@ func TestGenerated(t *testing.T) {
 		"/etc/hosts":       "127.0.0.1\tlocalhost box\n::1\tlocalhost ip6-localhost ip6-loopback\n",
 		"/etc/resolv.conf": "nameserver 127.0.0.1\n",
 	}
-	if diff := cmp.Diff(want, files); diff != "" {
-		t.Error(diff)
-	}
+	testdir.Same(t, "", want, files)
 	nobody := agent
 	nobody.UID, nobody.GID = 65534, 65534
 	if text := string(Generated("box", nobody, "/bin/sh")[0].Content); strings.Count(text, "65534:65534") != 1 {

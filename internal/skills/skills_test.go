@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"forage"
@@ -47,9 +46,7 @@ func TestAnalyse(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(test.want, skills.Analyse(folder(t, test.files))); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			testdir.Same(t, "", test.want, skills.Analyse(folder(t, test.files)))
 		})
 	}
 }
@@ -63,9 +60,7 @@ func TestAnalyseIsNotLed(t *testing.T) {
 	}
 	testdir.Must(t, unix.Mkfifo(filepath.Join(dir, "package.json"), 0o600))
 	testdir.Must(t, os.Mkdir(filepath.Join(dir, "Cargo.toml"), 0o700))
-	if diff := cmp.Diff(skills.Project{}, skills.Analyse(dir)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	testdir.Same(t, "", skills.Project{}, skills.Analyse(dir))
 }
 
 func TestText(t *testing.T) {

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"forage"
 	"forage/internal/store"
 	"forage/internal/testdir"
@@ -37,17 +35,13 @@ func TestCreateLoadSaveDelete(t *testing.T) {
 	testdir.Must(t, err)
 	want := record("one")
 	want.Version, want.NetworkSlot = store.Version, 1
-	if diff := cmp.Diff(want, created); diff != "" {
-		t.Errorf("created (-want +got):\n%s", diff)
-	}
+	testdir.Same(t, "created", want, created)
 	created.Phase = forage.PhaseRunning
 	created.StartedAt = created.CreatedAt.Add(time.Second)
 	testdir.Must(t, s.Save(created))
 	loaded, err := s.Load("one")
 	testdir.Must(t, err)
-	if diff := cmp.Diff(created, loaded); diff != "" {
-		t.Errorf("loaded (-want +got):\n%s", diff)
-	}
+	testdir.Same(t, "loaded", created, loaded)
 	testdir.Must(t, s.Delete("one", false))
 	if err := s.Delete("one", false); err != nil {
 		t.Errorf("deleting an absent sandbox: %v", err)

@@ -95,9 +95,7 @@ func TestTableAlignsAndEscapes(t *testing.T) {
 	want := "NAME                STATUS\n" +
 		"långt-namn          running\n" +
 		`x\nforged  running  stopped` + "\n"
-	if diff := cmp.Diff(want, out.String()); diff != "" {
-		t.Errorf("table (-want +got):\n%s", diff)
-	}
+	testdir.Same(t, "table", want, out.String())
 }
 
 func TestJSONIsSafeAndMeansTheSame(t *testing.T) {
@@ -109,9 +107,7 @@ func TestJSONIsSafeAndMeansTheSame(t *testing.T) {
 	}
 	var back map[string]string
 	testdir.Must(t, json.Unmarshal(out.Bytes(), &back))
-	if diff := cmp.Diff(in, back); diff != "" {
-		t.Errorf("round trip (-want +got):\n%s", diff)
-	}
+	testdir.Same(t, "round trip", in, back)
 }
 
 func TestTableFits(t *testing.T) {

@@ -1,11 +1,13 @@
 // Package testdir has what tests of many rooms need: folders that t.TempDir is not good enough for,
-// ports of their own, how much time there is, and the end of a test by an error.
+// ports of their own, how much time there is, and what ends a test.
 package testdir
 
 import (
 	"os"
 	"regexp"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // longest is how long a folder's path may be to leave room for the names of sockets in it: sun_path
@@ -32,6 +34,17 @@ func Must(t interface {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Same reports how got differs from want. about says what they are.
+func Same(t interface {
+	Helper()
+	Errorf(string, ...any)
+}, about string, want, got any, options ...cmp.Option) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, options...); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", about, diff)
 	}
 }
 

@@ -4,8 +4,6 @@ import (
 	"maps"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"forage/internal/testdir"
 )
 
@@ -28,9 +26,7 @@ func TestNarrowed(t *testing.T) {
 			maps.Copy(d.env, test.env)
 			plan, _, err := d.plan(test.config, test.opts)
 			testdir.Must(t, err)
-			if diff := cmp.Diff(test.want, plan.Network.Allow); diff != "" {
-				t.Error(diff)
-			}
+			testdir.Same(t, "", test.want, plan.Network.Allow)
 		})
 	}
 }

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"forage"
 	"forage/internal/testdir"
 	"forage/internal/workspace/autorun"
@@ -150,7 +148,5 @@ func TestProtectedByTheCallersOwnConfiguration(t *testing.T) {
 	files(t, work, "dotfiles/git/config")
 	testdir.Must(t, errors.Join(os.Remove(filepath.Join(home, ".gitconfig")), os.RemoveAll(filepath.Join(home, ".config/git"))))
 	files(t, home, ".config/git -> "+work+"/dotfiles/git")
-	if diff := cmp.Diff([]string{"dotfiles/git/config"}, caller(home).NamedByGit(t.Context(), whole)); diff != "" {
-		t.Errorf("configuration in the tree: %s", diff)
-	}
+	testdir.Same(t, "configuration in the tree", []string{"dotfiles/git/config"}, caller(home).NamedByGit(t.Context(), whole))
 }

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"forage"
 	"forage/internal/rootfs"
 	"forage/internal/testdir"
@@ -243,9 +241,7 @@ func TestPlanSecrets(t *testing.T) {
 			if test.want.Env == nil {
 				test.want.Env = map[string]string{}
 			}
-			if diff := cmp.Diff(test.want, d.look(plan, notes)); diff != "" {
-				t.Error(diff)
-			}
+			testdir.Same(t, "", test.want, d.look(plan, notes))
 			if text, err := json.Marshal(plan); err != nil || strings.Contains(string(text), "sk-value") {
 				t.Errorf("the plan holds the value (%v): %s", err, text)
 			}
@@ -302,9 +298,7 @@ func TestSecretEnv(t *testing.T) {
 	plan, _, err := d.plan(ownService, Options{Template: "own"})
 	testdir.Must(t, err)
 	h := &Host{Caller: Caller{Getenv: func(name string) (string, bool) { value, ok := d.env[name]; return value, ok }}}
-	if diff := cmp.Diff(map[string]string{"SERVICE_KEY": "sk-value"}, h.SecretEnv(plan)); diff != "" {
-		t.Error(diff)
-	}
+	testdir.Same(t, "", map[string]string{"SERVICE_KEY": "sk-value"}, h.SecretEnv(plan))
 	delete(d.env, "SERVICE_KEY")
 	if notes := h.MissingSecrets(plan); len(notes) != 1 || !slices.ContainsFunc(notes, func(n string) bool { return strings.Contains(n, "SERVICE_KEY") }) {
 		t.Errorf("%q", notes)

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"forage"
 	"forage/internal/store"
 	"forage/internal/testdir"
@@ -50,9 +48,7 @@ func TestWorkspaceIsPlanned(t *testing.T) {
 			for _, path := range []*string{&got.Path, &got.Source} {
 				*path = strings.ReplaceAll(*path, d.home, "HOME")
 			}
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			testdir.Same(t, "", test.want, got)
 			for _, mount := range plan.Spec.Mounts {
 				if mount.Writable && (Below(mount.Source, repository.Dir) || test.opts.ReadOnly) {
 					t.Errorf("%+v is writable", mount)

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"forage"
 	"forage/internal/testdir"
 )
@@ -158,9 +156,7 @@ func TestAnswerRenews(t *testing.T) {
 		testdir.Must(t, json.Unmarshal([]byte(answer), &got))
 		want := map[string]any{"token_type": "Bearer", "access_token": access, "refresh_token": refresh,
 			"expires_in": far.Sub(start).Seconds(), "scope": "user:inference user:profile"}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("answer (-want +got):\n%s", diff)
-		}
+		testdir.Same(t, "answer", want, got)
 	}
 	if n := len(w.requests()); n != 1 {
 		t.Errorf("the server was asked %d times", n)

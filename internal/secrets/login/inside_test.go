@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"forage"
 	"forage/internal/testdir"
 )
@@ -50,9 +48,7 @@ func TestInsideClaude(t *testing.T) {
 		{".claude/.credentials.json", []byte(`{"claudeAiOauth":{"accessToken":"ACCESS","refreshToken":"REFRESH","expiresAt":4102444800000,` +
 			`"scopes":["user:inference","user:profile"],"subscriptionType":"max","rateLimitTier":"default_claude_max_5x"}}`), true},
 	}
-	if diff := cmp.Diff(want, files); diff != "" {
-		t.Errorf("files (-want +got):\n%s", diff)
-	}
+	testdir.Same(t, "files", want, files)
 }
 
 func TestInsideChatGPT(t *testing.T) {
@@ -70,9 +66,7 @@ func TestInsideChatGPT(t *testing.T) {
 		"tokens": map[string]any{"access_token": "ACCESS", "refresh_token": "REFRESH", "account_id": "b7d5fd1c-account",
 			"id_token": map[string]any{"email": "user@example.com", "exp": float64(far.Unix()), "https://api.openai.com/auth": map[string]any{
 				"chatgpt_account_id": "b7d5fd1c-account", "chatgpt_plan_type": "pro", "chatgpt_user_id": "user-real"}}}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("file (-want +got):\n%s", diff)
-	}
+	testdir.Same(t, "file", want, got)
 }
 
 // TestNothingOfTheTokens: no 12 bytes of a token are inside. An identity token is

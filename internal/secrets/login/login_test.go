@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"forage"
 	"forage/internal/secrets"
 	"forage/internal/testdir"
@@ -59,9 +57,7 @@ func TestGet(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWorld(t, test.kind, test.file)
 			got := strings.ReplaceAll(w.get(), w.path, "FILE")
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("token (-want +got):\n%s", diff)
-			}
+			testdir.Same(t, "token", test.want, got)
 			if again := strings.ReplaceAll(w.get(), w.path, "FILE"); again != got {
 				t.Errorf("the second time: %s, the first %s", again, got)
 			}
@@ -108,12 +104,8 @@ func TestWrittenBack(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.get()
-			if diff := cmp.Diff(parsed(t, test.want), parsed(t, w.read())); diff != "" {
-				t.Errorf("file (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff([]map[string]string{test.asked}, w.requests()); diff != "" {
-				t.Errorf("asked (-want +got):\n%s", diff)
-			}
+			testdir.Same(t, "file", parsed(t, test.want), parsed(t, w.read()))
+			testdir.Same(t, "asked", []map[string]string{test.asked}, w.requests())
 			info, err := os.Stat(w.path)
 			testdir.Must(t, err)
 			if info.Mode() != 0o600 {
@@ -228,9 +220,7 @@ func TestRefused(t *testing.T) {
 			w.set(func(res http.ResponseWriter) { refuse(res, test.status, test.body) }, nil)
 			want := "[the login in " + w.path + " has expired and can't be renewed " + test.want + again
 			for range 3 { // at once: the server is asked once
-				if diff := cmp.Diff(want, w.get()); diff != "" {
-					t.Errorf("error (-want +got):\n%s", diff)
-				}
+				testdir.Same(t, "error", want, w.get())
 			}
 			if n := len(w.requests()); n != 1 {
 				t.Errorf("the server was asked %d times", n)
