@@ -33,6 +33,8 @@ type ApplyOptions struct {
 	DryRun bool     // everything is checked, and nothing is done
 	// NoCommit leaves what is not committed as changes in the user's folder.
 	NoCommit bool
+	// Picks are what the user chose on the screen, by part: only these parts, in the place of Paths.
+	Picks map[string]*review.Pick
 }
 
 // Diff brings the commits of a sandbox to the host's repository and reviews what was done, part by
@@ -149,14 +151,15 @@ func (k *Keeper) Apply(ctx context.Context, name string, o ApplyOptions) (all []
 				return err
 			}
 		}
-		sessions, err := k.reviews(ctx, record, o.ReviewOptions)
-		defer func() { err = errors.Join(err, closeAll(sessions)) }()
+		opened, err := k.reviews(ctx, record, o.ReviewOptions)
+		defer func() { err = errors.Join(err, closeAll(opened)) }()
 		if err != nil {
 			return err
 		}
+		sessions := slices.DeleteFunc(slices.Clone(opened), func(s *review.Session) bool { return o.Picks != nil && o.Picks[s.Part] == nil })
 		who := plan.CallersGit(ctx, k.Host.Caller)
 		options := review.Options{Into: o.Into, Paths: o.Paths, NoCommit: o.NoCommit, Name: who.Name, Email: who.Email, DryRun: o.DryRun, Quiet: k.nobodyWrites}
-		would, installs, err := prepareAll(ctx, sessions, options)
+		would, installs, err := prepareAll(ctx, sessions, options, o.Picks)
 		changes := slices.ContainsFunc(would, review.Applied.Changes)
 		if err == nil && !changes {
 			err = k.notBrought(ctx, record)
@@ -165,18 +168,21 @@ func (k *Keeper) Apply(ctx context.Context, name string, o ApplyOptions) (all []
 			return err
 		}
 		if o.DryRun {
+			if o.Picks != nil {
+				err = k.shownFirst(ctx, record, sessions, o)
+			}
 			all = would
-			return nil
+			return err
 		}
 		if changes { // else it is only remembered that the user has it all
-			if err := k.shownFirst(ctx, record, sessions, o.Paths); err != nil {
+			if err := k.shownFirst(ctx, record, sessions, o); err != nil {
 				return err
 			}
 			k.SnapshotBefore(ctx, record, "apply")
 			// Says when what is brought is not what diff has shown the user.
 			for _, session := range sessions {
 				switch same, any := session.Seen(); {
-				case same || len(session.Changes) == 0 && !session.Hides():
+				case same || o.Picks != nil || len(session.Changes) == 0 && !session.Hides():
 				case any:
 					k.Notify("the files were changed since `diff` showed them last")
 				default:
@@ -218,10 +224,11 @@ func (k *Keeper) recoverApplies(ctx context.Context, record store.Record, part s
 
 // prepareAll brings the parts to where each is one step from being applied. An error says of which
 // it is, if there are several.
-func prepareAll(ctx context.Context, sessions []*review.Session, o review.Options) ([]review.Applied, []review.Install, error) {
+func prepareAll(ctx context.Context, sessions []*review.Session, o review.Options, picks map[string]*review.Pick) ([]review.Applied, []review.Install, error) {
 	all := []review.Applied{}
 	var installs []review.Install
 	for _, session := range sessions {
+		o.Pick = picks[session.Part]
 		done, install, err := session.Prepare(ctx, o)
 		if err != nil && len(sessions) > 1 {
 			err = fmt.Errorf("%s: %w", session.Part, err)
@@ -274,19 +281,23 @@ func notApplied(err error, done, left []review.Applied) error {
 // shownFirst refuses what `diff` has not shown of attributes and settings of Git LFS, which say
 // which of the user's filters git runs, and of what tools of the host execute as soon as it is
 // there.
-func (k *Keeper) shownFirst(ctx context.Context, record store.Record, sessions []*review.Session, chosen []string) error {
+func (k *Keeper) shownFirst(ctx context.Context, record store.Record, sessions []*review.Session, o ApplyOptions) error {
 	for _, session := range sessions {
+		chosen := o.Paths
+		if pick := o.Picks[session.Part]; pick != nil {
+			chosen = pick.Paths()
+		}
 		if same, _ := session.Seen(); same {
 			continue
 		}
-		paths, why := session.Attributes(chosen), "git takes from it which of your programs to run"
+		paths, why := slices.DeleteFunc(session.Attributes(chosen), session.SeenFile), "git takes from it which of your programs to run"
 		if len(paths) == 0 {
 			found, err := k.FindingsOf(ctx, record)
 			if err != nil {
 				return err
 			}
 			for _, f := range found {
-				if f.Immediate && cmp.Or(f.Part, record.Plan.Workspace.Name, workspace.Main) == cmp.Or(session.Part, workspace.Main) && session.Brings(f.Path, chosen) {
+				if f.Immediate && cmp.Or(f.Part, record.Plan.Workspace.Name, workspace.Main) == cmp.Or(session.Part, workspace.Main) && session.Brings(f.Path, chosen) && !session.SeenFile(f.Path) {
 					paths, why = append(paths, f.Path), "tools of your machine execute it as soon as you go there, or open it in an editor"
 				}
 			}

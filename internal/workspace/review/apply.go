@@ -15,6 +15,7 @@ import (
 type Options struct {
 	Into  string   // branch; "" is the one that is checked out in the user's folder
 	Paths []string // only these files and folders, as one commit; none: everything
+	Pick  *Pick    // only what was shown and chosen of it, in the place of Paths
 	// Name and Email are who makes the commits that Apply adds, where git doesn't know.
 	Name, Email string
 	DryRun      bool // everything is checked, and nothing is done
@@ -60,6 +61,9 @@ func (s *Session) Prepare(ctx context.Context, o Options) (done Applied, install
 	done.Part, done.Notes = s.Part, s.leftOut()
 	o.Paths = clean(o.Paths)
 	if err := s.interrupted(); err != nil {
+		return done, nil, err
+	}
+	if err := s.asShown(o.Pick); err != nil {
 		return done, nil, err
 	}
 	if len(o.Paths) > 0 && len(s.Left) > 0 && !s.subject.direct() {

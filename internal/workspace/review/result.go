@@ -42,8 +42,8 @@ func (s *Session) result(ctx context.Context, t *target, o Options) (result, err
 	if o.NoCommit {
 		return s.uncommitted(ctx, t, o, who)
 	}
-	if len(o.Paths) > 0 {
-		return s.selected(ctx, t, o.Paths, who)
+	if o.selects() {
+		return s.selected(ctx, t, o, who)
 	}
 	r := result{commit: s.tip, commits: s.CommitsCount, all: true}
 	if err := s.commitRest(ctx, t, &r, who); err != nil {
@@ -67,7 +67,7 @@ func (s *Session) uncommitted(ctx context.Context, t *target, o Options, who fun
 		return all, err
 	}
 	commits := result{commit: t.commit}
-	if len(o.Paths) == 0 && s.tip != "" {
+	if !o.selects() && s.tip != "" {
 		if commits, err = s.joined(ctx, t, result{commit: s.tip, work: s.tip, commits: all.commits}, who, false); err != nil {
 			return all, err
 		}
@@ -135,8 +135,8 @@ func (s *Session) joined(ctx context.Context, t *target, r result, who func() id
 }
 
 // selected makes one commit of the chosen files on top of the branch. It has one parent: to git, the rest is not merged.
-func (s *Session) selected(ctx context.Context, t *target, paths []string, who func() identity) (r result, err error) {
-	tree, err := s.selectTree(ctx, paths)
+func (s *Session) selected(ctx context.Context, t *target, o Options, who func() identity) (r result, err error) {
+	tree, paths, err := s.pickedTree(ctx, o)
 	if err != nil {
 		return r, err
 	}

@@ -16,7 +16,8 @@ import (
 //
 //	{"shown": "TREE", "applied": [{"branch": "main", "work": "COMMIT", "tip": "COMMIT", "after": "COMMIT"}]}
 type state struct {
-	Shown string `json:"shown,omitempty"` // what the user saw last: see content
+	Shown string   `json:"shown,omitempty"` // what the user saw last: see content
+	Files []string `json:"files,omitempty"` // that were shown one by one: see mark
 	// Applied is what branches of the user's have got, one mark for each branch, newest first.
 	Applied []mark `json:"applied,omitempty"`
 	// Bookmark is where the last apply went in a jj repository.
