@@ -241,8 +241,11 @@ type Template struct {
 
 // Skills are what a template adds to what its agents are told.
 type Skills struct {
-	JJ     bool   `json:"jj,omitempty"`  // how to work with jj, in a git repository too
-	Nix    bool   `json:"nix,omitempty"` // how to work with Nix
+	// How to work with jj; without it, where the workspace is a jj repository.
+	JJ bool `json:"jj,omitempty"`
+	// How to work with Nix; without it, where the project has a flake and the sandbox has nix.
+	Nix bool `json:"nix,omitempty"`
+	// Text of your own.
 	Custom string `json:"custom,omitempty"`
 }
 

@@ -31,25 +31,26 @@ type Network struct {
 // which rules allow something may be asked for nothing else, wherever else it
 // is allowed.
 type Rule struct {
-	Host string `json:"host"` // as in Network.Allow; of a set, each of its hosts has the rule
+	// As in allowedHosts; of a set, each of its hosts has the rule.
+	Host string `json:"host"`
 	// Methods of HTTP, in upper case; none is any.
 	Methods []string `json:"methods,omitempty"`
-	// Paths are globs over whole paths: "*" matches within a segment, "**" any
-	// number of segments; none is any.
+	// Patterns of whole paths: * matches within a segment, ** any number of segments; none is any.
 	Paths []string `json:"paths,omitempty"`
-	Deny  bool     `json:"deny,omitempty"`
-	Git   *GitRule `json:"git,omitempty"`
-	// Inspect looks into every request to the host, whatever the rule says of them.
+	// Deny what the rule describes.
+	Deny bool `json:"deny,omitempty"`
+	// Allow git over HTTPS, and nothing else.
+	Git *GitRule `json:"git,omitempty"`
+	// Look into every request to the host, whatever the rule says of them.
 	Inspect bool `json:"inspect,omitempty"`
 }
 
 // GitRule allows git over HTTPS (gitprotocol-http(5)) and nothing else. The zero value allows
 // nothing.
 type GitRule struct {
-	// Repos are globs over repositories' paths without ".git": "acme/*". They may be fetched from.
+	// Repositories that may be fetched from, without .git: owner/name, owner/*.
 	Repos []string `json:"repos,omitempty"`
-	// Push are globs over the refs of those that may be created or moved forward,
-	// below refs/heads/ unless they begin with "refs/".
+	// Branches, or refs, of those that may be made or moved forward: agent/*, refs/tags/v*.
 	Push []string `json:"push,omitempty"`
 }
 

@@ -121,7 +121,7 @@ func (v converter) template(name string, raw rawTemplate) {
 		ReadOnlyWorkspace: raw.ReadOnlyWorkspace, Unprotected: raw.Protect != nil && !*raw.Protect, SamePath: raw.SamePath,
 		Caches: forage.CacheNames(), Volumes: raw.Volumes, EphemeralHome: raw.Home == ephemeralHome,
 		Security: forage.Security{NestedNamespaces: raw.NestedNamespaces},
-		Init:     raw.InitCommands, Skills: forage.Skills(raw.Skills), Env: raw.Env, ClaudeSettings: raw.ClaudeSettings,
+		Init:     raw.InitCommands, Skills: raw.Skills, Env: raw.Env, ClaudeSettings: raw.ClaudeSettings,
 		Agents: v.agents(name, raw, at), Parts: v.parts(raw.Workspace.Mounts, at+".workspace.mounts"),
 	}
 	kind, ref, _ := strings.Cut(cmp.Or(raw.Rootfs, string(forage.RootfsHost)), ":")
@@ -198,16 +198,10 @@ func (v converter) agents(template string, raw rawTemplate, at string) map[strin
 }
 
 // rules are the rules as they are written; each that means nothing is a problem where it is.
-func (v converter) rules(raw []rawRule, at string) []forage.Rule {
-	var rules []forage.Rule
-	for i, r := range raw {
-		rule := forage.Rule{Host: r.Host, Methods: r.Methods, Paths: r.Paths, Deny: r.Deny, Inspect: r.Inspect}
-		if r.Git != nil {
-			rule.Git = (*forage.GitRule)(r.Git)
-		}
-		rules = append(rules, rule)
+func (v converter) rules(rules []forage.Rule, at string) []forage.Rule {
+	for i, rule := range rules {
 		at := item(at, i)
-		for key, list := range map[string][]string{"methods": r.Methods, "paths": r.Paths} {
+		for key, list := range map[string][]string{"methods": rule.Methods, "paths": rule.Paths} {
 			if list != nil && len(list) == 0 {
 				v.wrong(at+"."+key, "expected at least one; without the key any will do")
 			}

@@ -155,13 +155,13 @@ type rawTemplate struct {
 	// Packages that the root filesystem shall have (NixOS).
 	ExtraPackages []string `json:"extraPackages,omitempty" check:"text"`
 	// What the agent is taught about the sandbox.
-	Skills rawSkills `json:"skills,omitempty"`
+	Skills forage.Skills `json:"skills,omitempty"`
 	// Coding tools, by name; the one named like the template is started.
 	Agents map[string]rawAgent `json:"agents,omitempty"`
 	// Settings of Claude Code, as its settings.json has them.
 	ClaudeSettings map[string]any `json:"claudeSettings,omitempty"`
 	// Rules finer than a host; their order means nothing.
-	Rules []rawRule `json:"rules,omitempty"`
+	Rules []forage.Rule `json:"rules,omitempty"`
 	// Let through and record what no rule allows, instead of denying it.
 	Monitor bool `json:"monitor,omitempty"`
 	// Bounds on what is asked of the network.
@@ -187,16 +187,6 @@ type rawLimits struct {
 	DiskMax string `json:"diskMax,omitempty" check:"size"`
 	// From start to forced end: "90m", "2h".
 	WallClock string `json:"wallClock,omitempty" check:"duration"`
-}
-
-// rawSkills says what the agent is taught.
-type rawSkills struct {
-	// How to work with jj; without it, where the workspace is a jj repository.
-	JJ bool `json:"jj,omitempty"`
-	// How to work with Nix; without it, where the project has a flake and the sandbox has nix.
-	Nix bool `json:"nix,omitempty"`
-	// Text of your own.
-	Custom string `json:"custom,omitempty"`
 }
 
 // rawAgent is a coding tool.
@@ -232,30 +222,6 @@ type rawPermissions struct {
 	Allow []string `json:"allow,omitempty" check:"text"`
 	// What it may not do, which counts more.
 	Deny []string `json:"deny,omitempty" check:"text"`
-}
-
-// rawRule allows, or denies, some of the requests to a host.
-type rawRule struct {
-	// As in allowedHosts.
-	Host string `json:"host,omitempty"`
-	// Methods of HTTP, in upper case; none is any.
-	Methods []string `json:"methods,omitempty"`
-	// Patterns of whole paths: * matches within a segment, ** any number of segments; none is any.
-	Paths []string `json:"paths,omitempty"`
-	// Deny what the rule describes.
-	Deny bool `json:"deny,omitempty"`
-	// Allow git over HTTPS, and nothing else.
-	Git *rawGit `json:"git,omitempty"`
-	// Look into every request to the host.
-	Inspect bool `json:"inspect,omitempty"`
-}
-
-// rawGit is what git may do.
-type rawGit struct {
-	// Repositories that may be fetched from, without .git: owner/name, owner/*.
-	Repos []string `json:"repos,omitempty"`
-	// Branches, or refs, that may be made or moved forward: agent/*, refs/tags/v*.
-	Push []string `json:"push,omitempty"`
 }
 
 // rawTraffic is what may be asked of the network.
@@ -296,15 +262,15 @@ type rawWorkspaceMount struct {
 // rawProject is a project's own .forage.toml. It can only take away from what
 // the chosen template allows. Of rules it may have those that deny.
 type rawProject struct {
-	Network           string     `json:"network,omitempty" check:"network"`
-	AllowedHosts      []string   `json:"allowedHosts,omitempty" check:"host"`
-	Home              string     `json:"home,omitempty" check:"home"`
-	ReadOnlyWorkspace bool       `json:"readOnlyWorkspace,omitempty"`
-	Protect           bool       `json:"protect,omitempty"`
-	ResourceLimits    rawLimits  `json:"resourceLimits,omitempty"`
-	Rules             []rawRule  `json:"rules,omitempty"`
-	Traffic           rawTraffic `json:"traffic,omitempty"`
-	Forbid            rawForbid  `json:"forbid,omitempty"`
+	Network           string        `json:"network,omitempty" check:"network"`
+	AllowedHosts      []string      `json:"allowedHosts,omitempty" check:"host"`
+	Home              string        `json:"home,omitempty" check:"home"`
+	ReadOnlyWorkspace bool          `json:"readOnlyWorkspace,omitempty"`
+	Protect           bool          `json:"protect,omitempty"`
+	ResourceLimits    rawLimits     `json:"resourceLimits,omitempty"`
+	Rules             []forage.Rule `json:"rules,omitempty"`
+	Traffic           rawTraffic    `json:"traffic,omitempty"`
+	Forbid            rawForbid     `json:"forbid,omitempty"`
 }
 
 // rawProxy is what forage-ctl proxy serves.

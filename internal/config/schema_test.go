@@ -40,20 +40,25 @@ func generateSchema(t *testing.T) string {
 // wants them; it doesn't read those of unexported types itself.
 func comments(t *testing.T) map[string]string {
 	t.Helper()
-	parsed, err := parser.ParseFile(token.NewFileSet(), "raw.go", nil, parser.ParseComments)
-	testdir.Must(t, err)
 	found := map[string]string{}
-	for _, decl := range parsed.Decls {
-		gen, ok := decl.(*ast.GenDecl)
-		if !ok || gen.Tok != token.TYPE {
-			continue
-		}
-		spec := gen.Specs[0].(*ast.TypeSpec)
-		name := "forage/internal/config." + spec.Name.Name
-		_, about, _ := strings.Cut(gen.Doc.Text(), " is ")
-		found[name] = strings.Join(strings.Fields(about), " ")
-		for _, field := range spec.Type.(*ast.StructType).Fields.List {
-			found[name+"."+field.Names[0].Name] = strings.Join(strings.Fields(field.Doc.Text()), " ")
+	for file, pkg := range map[string]string{"raw.go": "forage/internal/config.", "../../network.go": "forage.", "../../forage.go": "forage."} {
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
+		testdir.Must(t, err)
+		for _, decl := range parsed.Decls {
+			gen, ok := decl.(*ast.GenDecl)
+			if !ok || gen.Tok != token.TYPE {
+				continue
+			}
+			spec := gen.Specs[0].(*ast.TypeSpec)
+			_, about, _ := strings.Cut(gen.Doc.Text(), " is ")
+			found[pkg+spec.Name.Name] = strings.Join(strings.Fields(about), " ")
+			if fields, ok := spec.Type.(*ast.StructType); ok {
+				for _, field := range fields.Fields.List {
+					if len(field.Names) > 0 {
+						found[pkg+spec.Name.Name+"."+field.Names[0].Name] = strings.Join(strings.Fields(field.Doc.Text()+field.Comment.Text()), " ")
+					}
+				}
+			}
 		}
 	}
 	return found
