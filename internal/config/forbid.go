@@ -16,27 +16,17 @@ var forbiddableFlags = [...]string{"allow", "branch", "clone", "env", "git-workt
 // zero value forbids nothing. Its checks read nothing from the system, and
 // return an ErrDenied that names the file.
 type Forbid struct {
-	homes                             []string // what ~ stands for: as given and with links resolved
-	mounts, flags, networks, runtimes forbiddenList
+	homes []string // what ~ stands for: as given and with links resolved
+	all   []forbidden
 }
 
 // forbidden is one thing that a file forbids.
 type forbidden struct {
+	key  string // mounts, flags, networks or runtimes
 	what string // as written
 	also string // mounts: what, with links on the way resolved; "" if it is the same
 	file string
 	line int
-}
-
-type forbiddenList []forbidden
-
-// written is the list as a file has it.
-func (l forbiddenList) written() []any {
-	all := []any{}
-	for _, entry := range l {
-		all = append(all, entry.what)
-	}
-	return all
 }
 
 // newForbid is a Forbid that knows what ~ is.
@@ -57,32 +47,38 @@ func (f Forbid) And(other Forbid) Forbid {
 	if homes == nil {
 		homes = other.homes
 	}
-	return Forbid{
-		homes:    homes,
-		mounts:   slices.Concat(f.mounts, other.mounts),
-		flags:    slices.Concat(f.flags, other.flags),
-		networks: slices.Concat(f.networks, other.networks),
-		runtimes: slices.Concat(f.runtimes, other.runtimes),
-	}
+	return Forbid{homes, slices.Concat(f.all, other.all)}
 }
 
 // forbidOf is what one file forbids.
 func forbidOf(raw rawForbid, said document, home string) Forbid {
 	f := newForbid(home)
-	collect := func(key string, items []string) forbiddenList {
-		var list forbiddenList
+	for key, items := range map[string][]string{"mounts": raw.Mounts, "flags": raw.Flags, "networks": raw.Networks, "runtimes": raw.Runtimes} {
 		for i, what := range items {
 			at := said.place(item("forbid."+key, i))
-			list = append(list, forbidden{what: what, file: at.file.path, line: at.line()})
+			one := forbidden{key: key, what: what, file: at.file.path, line: at.line()}
+			if key == "mounts" {
+				one.also = resolvePattern(what)
+			}
+			f.all = append(f.all, one)
 		}
-		return list
-	}
-	f.mounts, f.flags = collect("mounts", raw.Mounts), collect("flags", raw.Flags)
-	f.networks, f.runtimes = collect("networks", raw.Networks), collect("runtimes", raw.Runtimes)
-	for i := range f.mounts {
-		f.mounts[i].also = resolvePattern(f.mounts[i].what)
 	}
 	return f
+}
+
+// written are the lists as a file has them.
+func (f Forbid) written() map[string]any {
+	lists := map[string]any{}
+	for _, key := range []string{"mounts", "flags", "networks", "runtimes"} {
+		list := []any{}
+		for _, one := range f.all {
+			if one.key == key {
+				list = append(list, one.what)
+			}
+		}
+		lists[key] = list
+	}
+	return lists
 }
 
 // MonitorNetwork stands, among the forbidden network modes, for a network of any
@@ -144,9 +140,9 @@ func split(path string) []string {
 // something forbidden.
 func (f Forbid) CheckMount(source string) error {
 	path := split(filepath.Clean(source))
-	for _, m := range f.mounts {
+	for _, m := range f.all {
 		for _, pattern := range f.spellings(m) {
-			if touches(split(pattern), path) {
+			if m.key == "mounts" && touches(split(pattern), path) {
 				return denied(m, "showing %s inside", source)
 			}
 		}
@@ -201,24 +197,20 @@ func touches(pattern, path []string) bool {
 }
 
 // CheckFlag denies the use of a flag, named without dashes.
-func (f Forbid) CheckFlag(name string) error {
-	return find(f.flags, name, "the flag --%s", name)
-}
+func (f Forbid) CheckFlag(name string) error { return f.check("flags", name, "the flag --%s") }
 
 // CheckNetwork denies a network mode.
 func (f Forbid) CheckNetwork(mode forage.NetworkMode) error {
-	return find(f.networks, string(mode), "the network mode %s", mode)
+	return f.check("networks", string(mode), "the network mode %s")
 }
 
 // CheckRuntime denies a runtime.
-func (f Forbid) CheckRuntime(name string) error {
-	return find(f.runtimes, name, "the runtime %s", name)
-}
+func (f Forbid) CheckRuntime(name string) error { return f.check("runtimes", name, "the runtime %s") }
 
-func find(list forbiddenList, what, format string, args ...any) error {
-	for _, entry := range list {
-		if entry.what == what {
-			return denied(entry, format, args...)
+func (f Forbid) check(key, what, format string) error {
+	for _, one := range f.all {
+		if one.key == key && one.what == what {
+			return denied(one, format, what)
 		}
 	}
 	return nil

@@ -110,7 +110,7 @@ func convertProject(raw rawProject, said document, p *problems) Project {
 		// A flag can't go beyond it either.
 		for _, wider := range [...]forage.NetworkMode{forage.NetworkRestricted, forage.NetworkFull} {
 			if width(wider) > width(mode) {
-				project.Forbid.networks = append(project.Forbid.networks, forbidden{what: string(wider), file: at.file.path, line: at.line()})
+				project.Forbid.all = append(project.Forbid.all, forbidden{key: "networks", what: string(wider), file: at.file.path, line: at.line()})
 			}
 		}
 	}

@@ -30,10 +30,7 @@ func (c *Config) TOML() ([]byte, error) {
 func (c *Config) effective() map[string]any {
 	all := maps.Clone(c.said.values)
 	if _, ok := all["forbid"]; ok { // of all files together
-		all["forbid"] = map[string]any{
-			"mounts": c.Forbid.mounts.written(), "flags": c.Forbid.flags.written(),
-			"networks": c.Forbid.networks.written(), "runtimes": c.Forbid.runtimes.written(),
-		}
+		all["forbid"] = c.Forbid.written()
 	}
 	return all
 }

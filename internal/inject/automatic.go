@@ -8,29 +8,23 @@ import (
 	"forage/internal/provider"
 )
 
-// Caller is who has credentials, as far as they are looked for.
-type Caller struct {
-	Home   string
-	Getenv func(string) (string, bool)
-}
-
 // Automatic is the secret of that name for a caller who has configured none: the
 // service's variable in the caller's environment, else the login of the service's
 // agent. Its value is not read. False says that the caller has neither.
-func Automatic(name string, caller Caller) (config.Secret, bool) {
+func Automatic(name, home string, getenv func(string) (string, bool)) (config.Secret, bool) {
 	service, ok := provider.Lookup(name)
 	if !ok {
 		return config.Secret{}, false
 	}
 	for _, variable := range service.Env {
-		if value, _ := caller.Getenv(variable); value != "" {
+		if value, _ := getenv(variable); value != "" {
 			return config.Secret{Env: variable, Preset: name}, true
 		}
 	}
-	if service.Login == "" || caller.Home == "" {
+	if service.Login == "" || home == "" {
 		return config.Secret{}, false
 	}
-	file := filepath.Join(caller.Home, service.LoginFile)
+	file := filepath.Join(home, service.LoginFile)
 	if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() {
 		return config.Secret{}, false
 	}

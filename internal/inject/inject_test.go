@@ -86,10 +86,10 @@ func TestPlaceholders(t *testing.T) {
 func TestAutomatic(t *testing.T) {
 	home := t.TempDir()
 	env := map[string]string{}
-	caller := Caller{Home: home, Getenv: func(name string) (string, bool) { value, ok := env[name]; return value, ok }}
+	getenv := func(name string) (string, bool) { value, ok := env[name]; return value, ok }
 	expect := func(what, name string, want config.Secret, wantOK bool) {
 		t.Helper()
-		got, ok := Automatic(name, caller)
+		got, ok := Automatic(name, home, getenv)
 		if diff := cmp.Diff(want, got); diff != "" || ok != wantOK {
 			t.Errorf("%s: %v %s", what, ok, diff)
 		}

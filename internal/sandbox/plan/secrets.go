@@ -177,7 +177,7 @@ func (p *planner) automatic(name string) (config.Secret, bool) {
 	if slices.Contains(p.chosen.Secrets, name) {
 		return config.Secret{}, false
 	}
-	secret, ok := inject.Automatic(name, inject.Caller{Home: p.host.Caller.Home, Getenv: p.host.Caller.Getenv})
+	secret, ok := inject.Automatic(name, p.host.Caller.Home, p.host.Caller.Getenv)
 	if !ok || secret.Login == "" {
 		return secret, ok
 	}
