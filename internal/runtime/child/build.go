@@ -3,6 +3,7 @@ package child
 import (
 	"fmt"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -33,12 +34,24 @@ type placedArea struct {
 	plant *planter
 }
 
+// step is a part of the set-up, by the name that a failure is told with.
+type step struct {
+	name string
+	do   func() error
+}
+
+func do(steps ...step) error {
+	for _, s := range steps {
+		if err := s.do(); err != nil {
+			return &stepError{s.name, err}
+		}
+	}
+	return nil
+}
+
 // build makes the whole tree. It changes nothing outside the mount namespace.
 func (b *builder) build() error {
-	for _, s := range []struct {
-		step string
-		do   func() error
-	}{
+	return do([]step{
 		{"preparing the process", b.prepare},
 		{"making the root filesystem", b.makeTmpfs},
 		{"opening what is mounted", b.openBinds},
@@ -52,12 +65,7 @@ func (b *builder) build() error {
 		{"closing what is not for the agent", b.mountMasks},
 		{"mounting", b.mountBinds},
 		{"putting files inside", b.placeFiles},
-	} {
-		if err := s.do(); err != nil {
-			return &stepError{s.step, err}
-		}
-	}
-	return nil
+	}...)
 }
 
 func (b *builder) close() {
@@ -182,9 +190,19 @@ func (b *builder) mountPart(t tree) error {
 		}
 		return err
 	}
-	folder, err := isFolder(fd)
-	if err == nil && !b.systemHolds(t.Target) {
-		err = b.makePlace(t.Target, folder)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return fmt.Errorf("fstat: %w", err)
+	}
+	held := slices.ContainsFunc(b.boot.Mounts, func(other tree) bool {
+		return other.System && other.Target != t.Target && rootfs.Within(t.Target, other.Target)
+	})
+	switch plant, rel := b.ownPlanter(t.Target); {
+	case held:
+	case st.Mode&unix.S_IFMT == unix.S_IFDIR:
+		err = plant.folder(rel)
+	default:
+		err = plant.file(rel, nil, 0o444)
 	}
 	made := fd
 	if err == nil && !mounted {
@@ -195,15 +213,6 @@ func (b *builder) mountPart(t tree) error {
 		return err
 	}
 	return mount.Attach(made, b.root, relative(t.Target))
-}
-
-// makePlace makes the folder or file in the sandbox's own root on which something is mounted.
-func (b *builder) makePlace(target string, folder bool) error {
-	plant, rel := b.ownPlanter(target)
-	if folder {
-		return plant.folder(rel)
-	}
-	return plant.file(rel, nil, 0o444)
 }
 
 // ownPlanter returns what makes target, which no mount of the host's holds,
@@ -217,24 +226,6 @@ func (b *builder) ownPlanter(target string) (*planter, string) {
 	return b.plant, relative(target)
 }
 
-// systemHolds says whether another System mount holds target.
-func (b *builder) systemHolds(target string) bool {
-	for _, t := range b.boot.Mounts {
-		if t.System && t.Target != target && rootfs.Within(target, t.Target) {
-			return true
-		}
-	}
-	return false
-}
-
-func isFolder(fd int) (bool, error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return false, fmt.Errorf("fstat: %w", err)
-	}
-	return st.Mode&unix.S_IFMT == unix.S_IFDIR, nil
-}
-
 // mountAreas shows the writable folders of the tmpfs.
 func (b *builder) mountAreas() error {
 	for _, a := range writableAreas(b.boot.Identity.Home) {
@@ -243,7 +234,12 @@ func (b *builder) mountAreas() error {
 				return err
 			}
 		}
-		made, err := b.detachArea(a)
+		made, err := -1, error(nil)
+		if b.isKept(a) {
+			made, err = b.detach(b.boot.Home, mount.Inert)
+		} else if err = unix.Mkdirat(b.tmpfs, a.dir, a.mode); err == nil {
+			made, err = mount.CloneAt(b.tmpfs, a.dir, 0, mount.Inert)
+		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", a.target, err)
 		}
@@ -256,17 +252,6 @@ func (b *builder) mountAreas() error {
 		b.areas = append(b.areas, placedArea{a, plant})
 	}
 	return nil
-}
-
-// detachArea returns a new folder of the tmpfs, or the kept home, as a detached mount.
-func (b *builder) detachArea(a area) (int, error) {
-	if b.isKept(a) {
-		return b.detach(b.boot.Home, mount.Inert)
-	}
-	if err := unix.Mkdirat(b.tmpfs, a.dir, a.mode); err != nil {
-		return -1, fmt.Errorf("making %s: %w", a.dir, err)
-	}
-	return mount.CloneAt(b.tmpfs, a.dir, 0, mount.Inert)
 }
 
 // about says what an error is about. In a kept home the agent may have put something in the way.

@@ -5,7 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strings"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,7 +21,12 @@ import (
 // Check tries what the runtime relies on: it starts a guest that does everything once
 // and ends. Nothing of it is left.
 func (r *Runtime) Check(ctx context.Context) []runtime.Finding {
-	findings := []runtime.Finding{checkKernel(runningKernel())}
+	running := runningKernel()
+	kernel := runtime.Finding{Name: "kernel", Required: true, OK: !running.before(leastKernel), Detail: "Linux " + running.String()}
+	if !kernel.OK {
+		kernel.Fix = "Linux " + leastKernel.String() + " or later is needed"
+	}
+	findings := []runtime.Finding{kernel}
 	command, err := r.config.Namespaces.Command(r.program(), r.argument(), trialIdentity())
 	if err != nil {
 		return append(findings, runtime.Finding{Name: "namespaces", Required: true, Detail: err.Error(), Fix: forage.Hint(err)})
@@ -29,19 +34,16 @@ func (r *Runtime) Check(ctx context.Context) []runtime.Finding {
 	t, err := r.try(ctx)
 	findings = append(append(findings, checkNamespaces(err)), t...)
 	if os.Geteuid() == 0 {
-		findings = append(findings, r.checkIdmap())
+		f := runtime.Finding{Name: "idmapped mounts", Required: true}
+		if err := r.tryIdmap(); err != nil {
+			f.Detail, f.Fix = err.Error(), cmp.Or(forage.Hint(err), "root needs a file system that maps owners; ordinary users don't")
+		}
+		f.OK = f.Detail == ""
+		findings = append(findings, f)
 	} else if f, needed := checkGroups(command.Helper); needed {
 		findings = append(findings, f)
 	}
 	return append(findings, checkLimit("memoryMax", forage.Limits{MemoryMax: 1 << 30}), checkLimit("cpuQuota", forage.Limits{CPUQuota: 100}))
-}
-
-func checkKernel(running kernelVersion) runtime.Finding {
-	f := runtime.Finding{Name: "kernel", Required: true, OK: !running.before(leastKernel), Detail: "Linux " + running.String()}
-	if !f.OK {
-		f.Fix = "Linux " + leastKernel.String() + " or later is needed"
-	}
-	return f
 }
 
 func checkNamespaces(err error) runtime.Finding {
@@ -60,38 +62,24 @@ func checkNamespaces(err error) runtime.Finding {
 func (r *Runtime) try(ctx context.Context) (t []runtime.Finding, err error) {
 	ctx, cancel := deadline.Within(ctx, deadline.Answer, "a guest that was started to try it")
 	defer cancel()
-	l, guest, err := r.newLink()
-	if err != nil {
-		return t, err
-	}
-	defer guest.Close()
-	defer l.close()
 	ids := idMaps{who: trialIdentity(), root: os.Geteuid() == 0}
-	process, err := r.spawn(ids.who, guest)
-	if err != nil {
-		return t, err
+	w := r.launch(ids.who)
+	defer w.end()
+	if w.err != nil {
+		return nil, w.err
 	}
-	defer func() {
-		process.kill()
-		<-process.done
-	}()
-	guest.Close()
-	stop := context.AfterFunc(ctx, func() { l.control.SetDeadline(time.Unix(1, 0)) })
+	stop := context.AfterFunc(ctx, func() { w.control.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	if !process.helper {
-		if _, err := ids.write(ctx, process.pid); err != nil {
-			return t, err
+	if !w.process.helper {
+		if _, err := ids.write(ctx, w.process.pid); err != nil {
+			return nil, err
 		}
 	}
-	return exchange(l.control)
-}
-
-func exchange(channel *control.Conn) (t []runtime.Finding, err error) {
-	b := boot{Trial: true, Name: "trial", Identity: trialIdentity(), DiskMax: 1 << 20, Inodes: 1 << 10}
-	if err := channel.Send(control.Frame{Kind: control.Boot, Blob: b.encode()}); err != nil {
+	b := boot{Trial: true, Name: "trial", Identity: ids.who, DiskMax: 1 << 20, Inodes: 1 << 10}
+	if err := w.control.Send(control.Frame{Kind: control.Boot, Blob: b.encode()}); err != nil {
 		return nil, err
 	}
-	frame, _, err := channel.Receive()
+	frame, _, err := w.control.Receive()
 	if err != nil {
 		return nil, fmt.Errorf("a guest that was started for a trial ended: %w", err)
 	}
@@ -111,18 +99,12 @@ func trialIdentity() forage.Identity {
 	return who
 }
 
-// checkIdmap tries an idmapped mount where the run-time folder is.
-func (r *Runtime) checkIdmap() runtime.Finding {
-	f := runtime.Finding{Name: "idmapped mounts", Required: true}
-	err := tryIdmap(existing(r.config.Dir))
-	f.OK = err == nil
-	if err != nil {
-		f.Detail, f.Fix = err.Error(), cmp.Or(forage.Hint(err), "root needs a file system that maps owners; ordinary users don't")
+// tryIdmap tries an idmapped mount where the run-time folder is or, if it is not there yet, will be.
+func (r *Runtime) tryIdmap() error {
+	dir := filepath.Clean(r.config.Dir)
+	for info, err := os.Stat(dir); (err != nil || !info.IsDir()) && dir != filepath.Dir(dir); info, err = os.Stat(dir) {
+		dir = filepath.Dir(dir)
 	}
-	return f
-}
-
-func tryIdmap(dir string) error {
 	fd, err := mount.Open(dir)
 	if err != nil {
 		return err
@@ -134,17 +116,6 @@ func tryIdmap(dir string) error {
 		return err
 	}
 	return mount.Close()
-}
-
-// existing is dir, or the closest folder above it that is there.
-func existing(dir string) string {
-	for dir != "/" && dir != "" {
-		if info, err := os.Stat(dir); err == nil && info.IsDir() {
-			return dir
-		}
-		dir = dir[:max(0, strings.LastIndexByte(dir, '/'))]
-	}
-	return "/"
 }
 
 // checkGroups says whether an ordinary caller's supplementary groups stay

@@ -62,7 +62,14 @@ func Enter() (*Entered, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	unix.CloseOnExec(controlFD)
-	closeStrays()
+	// Files that are not ours: all but what Go's runtime has made for itself, which are no files of
+	// any kind (anonymous inodes).
+	for fd := controlFD + 1; fd <= lastStray; fd++ {
+		var st unix.Stat_t
+		if unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT != 0 {
+			unix.Close(fd)
+		}
+	}
 	l, err := takeLink(os.NewFile(controlFD, "control"))
 	if err != nil {
 		return nil, err
@@ -78,21 +85,10 @@ func Enter() (*Entered, error) {
 	return entered, nil
 }
 
-// lastStray is as far as closeStrays looks. Whatever the host's process had inherited is closed by
+// lastStray is as far as Enter looks for them. Whatever the host's process had inherited is closed by
 // spawn; only what it opened without close-on-exec while it cloned us can be here,
 // at the lowest free numbers.
 const lastStray = 31
-
-// closeStrays closes files that are not ours: all but what Go's runtime has
-// made for itself, which are no files of any kind (anonymous inodes).
-func closeStrays() {
-	for fd := controlFD + 1; fd <= lastStray; fd++ {
-		var st unix.Stat_t
-		if unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT != 0 {
-			unix.Close(fd)
-		}
-	}
-}
 
 func reportFailure(channel *control.Conn, err error) error {
 	failure := control.Failure{Step: "entering the sandbox", Error: err.Error(), Hint: forage.Hint(err)}
@@ -126,7 +122,7 @@ func enter(l link) (*Entered, error) {
 		return nil, &stepError{"setting up the network", err}
 	}
 	defer n.Close()
-	if err := b.finish(); err != nil {
+	if err := do(step{"changing the root", b.pivot}, step{"giving up privileges", b.harden}); err != nil {
 		return nil, err
 	}
 	b.closeFolders() // before the host goes on

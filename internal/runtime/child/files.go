@@ -49,7 +49,7 @@ func (b *builder) placeFile(hidden string, f forage.File) error {
 		return store.file(own, f.Content, f.Mode)
 	}
 	plant, rel := b.planterFor(f.Path)
-	mounted := b.isMounted(f.Path)
+	mounted := b.boot.mounted(f.Path)
 	if plant == b.plant && len(b.boot.Lower) == 0 && !mounted {
 		return plant.file(rel, f.Content, f.Mode) // "/" is read-only there
 	}
@@ -58,7 +58,13 @@ func (b *builder) placeFile(hidden string, f forage.File) error {
 	} else if err := store.file(hidden, f.Content, f.Mode); err != nil {
 		return err
 	}
-	at, err := b.placeOver(f.Path, mounted)
+	var at int
+	var err error
+	if mounted { // over what is there
+		at, err = hostile.OpenBelow(b.root, relative(f.Path), unix.O_PATH)
+	} else {
+		at, err = b.place(f.Path, false)
+	}
 	if err != nil {
 		return err
 	}
@@ -70,25 +76,6 @@ func (b *builder) placeFile(hidden string, f forage.File) error {
 	return mount.Attach(fd, at, "")
 }
 
-// placeOver is the place of a file that is shown over what is there; mounted: that is
-// a mount of its own.
-func (b *builder) placeOver(target string, mounted bool) (int, error) {
-	if mounted {
-		return hostile.OpenBelow(b.root, relative(target), unix.O_PATH)
-	}
-	return b.place(target, false)
-}
-
-// isMounted says whether the host's own file is mounted at target.
-func (b *builder) isMounted(target string) bool {
-	for _, t := range b.boot.Mounts {
-		if t.Target == target {
-			return true
-		}
-	}
-	return false
-}
-
 // placeOwned makes a file of the agent's own, which we are inside: it and the
 // folders on the way are as if the agent had made them.
 func (b *builder) placeOwned(_ string, f forage.File) error {
@@ -97,7 +84,7 @@ func (b *builder) placeOwned(_ string, f forage.File) error {
 	switch {
 	case f.Path == home || !rootfs.Within(f.Path, home):
 		return errors.New("a file of the agent's is below its home")
-	case plant == nil || b.isMounted(f.Path):
+	case plant == nil || b.boot.mounted(f.Path):
 		return forage.WithHint(errors.New("it would be in a folder of yours that is mounted there"),
 			"leave out that mount: Forage makes nothing in your folders")
 	}

@@ -27,22 +27,6 @@ func (b *builder) prepare() error {
 	return nil
 }
 
-// finish makes the tree the process's root and gives up all privilege.
-func (b *builder) finish() error {
-	for _, s := range []struct {
-		step string
-		do   func() error
-	}{
-		{"changing the root", b.pivot},
-		{"giving up privileges", b.harden},
-	} {
-		if err := s.do(); err != nil {
-			return &stepError{s.step, err}
-		}
-	}
-	return nil
-}
-
 // pivot makes the new tree the root and lets go of the old one: pivot_root(2),
 // "pivot_root(".", ".")". The old root then lies on top of the new one, and on top
 // of it the tmpfs, which was attached there.
@@ -61,11 +45,7 @@ func (b *builder) pivot() error {
 	if err := unix.Chdir("/"); err != nil {
 		return fmt.Errorf("chdir: %w", err)
 	}
-	return aloneAtRoot()
-}
-
-// aloneAtRoot makes sure that nothing lies on top of the root: "/.." would lead there.
-func aloneAtRoot() error {
+	// Nothing may lie on top of the root: "/.." would lead there.
 	var root, above unix.Statx_t
 	if err := unix.Statx(unix.AT_FDCWD, "/", 0, unix.STATX_MNT_ID, &root); err != nil {
 		return fmt.Errorf("statx: %w", err)
@@ -95,13 +75,14 @@ type quota struct{ name, value string }
 
 // limitNamespaces writes the sandbox's own limits, through its own /proc.
 func (b *builder) limitNamespaces(proc int) error {
-	quotas := slices.Clone(namespaceQuotas)
+	quotas, root := slices.Clone(namespaceQuotas), fmt.Sprintf("/proc/self/fd/%d/", proc)
 	for _, kind := range []string{"instances", "watches"} {
-		all, err := readNumber(proc, "sys/fs/inotify/max_user_"+kind)
+		text, err := os.ReadFile(root + "sys/fs/inotify/max_user_" + kind)
 		if errors.Is(err, os.ErrNotExist) { // there is no inotify
 			continue
 		}
-		if err != nil {
+		all, syntax := strconv.Atoi(strings.TrimSpace(string(text)))
+		if err := errors.Join(err, syntax); err != nil {
 			return err
 		}
 		quotas = append(quotas, quota{"max_inotify_" + kind, strconv.Itoa(all / inotifyShare)})
@@ -111,34 +92,9 @@ func (b *builder) limitNamespaces(proc int) error {
 		quotas = append(quotas, quota{"max_user_namespaces", "0"})
 	}
 	for _, q := range quotas {
-		err := writeAt(proc, "sys/user/"+q.name, q.value)
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := writeFile(root+"sys/user/"+q.name, q.value); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("user/%s: %w", q.name, err)
 		}
 	}
 	return nil
-}
-
-func readNumber(dir int, path string) (int, error) {
-	fd, err := unix.Openat(dir, path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return 0, fmt.Errorf("%s: %w", path, err)
-	}
-	defer unix.Close(fd)
-	var text [32]byte
-	n, err := unix.Read(fd, text[:])
-	if err != nil {
-		return 0, fmt.Errorf("%s: %w", path, err)
-	}
-	return strconv.Atoi(strings.TrimSpace(string(text[:n])))
-}
-
-func writeAt(dir int, path, value string) error {
-	fd, err := unix.Openat(dir, path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	_, err = unix.Write(fd, []byte(value))
-	return err
 }

@@ -25,8 +25,18 @@ const defaultTasks = 8192
 // harden gives up what the process no longer needs. Capabilities go last, in
 // confinement's function, which needs one of them.
 func (b *builder) harden() error {
-	if err := setLimits(b.boot.TasksMax); err != nil {
-		return err
+	// No core dumps: with a limit of 1 the kernel starts no handler on the host either (core(5),
+	// "Piping core dumps to a program"; a limit of 0 doesn't keep it from that).
+	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1, Max: 1}); err != nil {
+		return fmt.Errorf("RLIMIT_CORE: %w", err)
+	}
+	var now unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NPROC, &now); err != nil {
+		return fmt.Errorf("RLIMIT_NPROC: %w", err)
+	}
+	n := tasks(b.boot.TasksMax, now.Cur)
+	if err := unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: n, Max: n}); err != nil {
+		return fmt.Errorf("RLIMIT_NPROC: %w", err)
 	}
 	if err := shareQuotas(); err != nil {
 		return err
@@ -45,24 +55,6 @@ func (b *builder) harden() error {
 	}
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 		return fmt.Errorf("PR_SET_PDEATHSIG: %w", err)
-	}
-	return nil
-}
-
-// setLimits bounds processes, and turns core dumps off: with a limit of 1 the
-// kernel starts no handler on the host either (core(5), "Piping core dumps to a program";
-// a limit of 0 doesn't keep it from that).
-func setLimits(tasksMax int64) error {
-	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1, Max: 1}); err != nil {
-		return fmt.Errorf("RLIMIT_CORE: %w", err)
-	}
-	var now unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NPROC, &now); err != nil {
-		return fmt.Errorf("RLIMIT_NPROC: %w", err)
-	}
-	n := tasks(tasksMax, now.Cur)
-	if err := unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: n, Max: n}); err != nil {
-		return fmt.Errorf("RLIMIT_NPROC: %w", err)
 	}
 	return nil
 }

@@ -53,9 +53,17 @@ func (b *builder) makeOverlay() error {
 		return err
 	}
 	var layers []string
-	for i, layer := range b.boot.Lower {
+	for i, layer := range b.boot.Lower { // in the tmpfs, which is as far as their paths have to go
 		at := path.Join(dirLower, strconv.Itoa(i))
-		if err := b.mountLayer(layer, at); err != nil {
+		err := unix.Mkdirat(b.tmpfs, at, 0o755)
+		fd := -1
+		if err == nil {
+			fd, err = b.detach(layer, mount.ReadOnly)
+		}
+		if err == nil {
+			err = mount.Attach(fd, b.tmpfs, at)
+		}
+		if err != nil {
 			return fmt.Errorf("%s: %w", layer.Source, err)
 		}
 		layers = append(layers, at)
@@ -96,18 +104,6 @@ func (b *builder) prepareUpper() error {
 		}
 	}
 	return nil
-}
-
-// mountLayer shows a layer of the overlay in the tmpfs, which is as far as its paths have to go.
-func (b *builder) mountLayer(layer tree, at string) error {
-	if err := unix.Mkdirat(b.tmpfs, at, 0o755); err != nil {
-		return fmt.Errorf("making %s: %w", at, err)
-	}
-	fd, err := b.detach(layer, mount.ReadOnly)
-	if err != nil {
-		return err
-	}
-	return mount.Attach(fd, b.tmpfs, at)
 }
 
 // layer returns an overlay, detached, of the detached mount lower and of a new folder that takes

@@ -104,37 +104,23 @@ func defaultDisk() int64 {
 // open checks that every source is there and is a plain file or folder, and
 // makes mounts of them when root calls.
 func (p *plan) open(program string) error {
-	if err := p.openProgram(program); err != nil {
+	real, err := realPath(program)
+	if err != nil {
+		return err
+	}
+	if p.program, err = p.openTree(forage.Mount{Source: real, Target: Program}, false); err != nil {
 		return err
 	}
 	if err := p.openLower(); err != nil {
 		return err
 	}
-	if err := p.openHome(); err != nil {
-		return err
-	}
-	return p.openMounts()
-}
-
-// openHome finds the home that is kept, if one is.
-func (p *plan) openHome() (err error) {
 	if spec := p.req.Spec; spec.KeptHome != "" {
 		p.home, err = p.openTree(forage.Mount{Source: spec.KeptHome, Target: spec.Identity.Home, Writable: true}, true)
 		if err != nil {
 			return fmt.Errorf("opening the home: %w", err)
 		}
 	}
-	return nil
-}
-
-// openProgram finds the file that is executed as guest, to show it inside.
-func (p *plan) openProgram(program string) error {
-	real, err := realPath(program)
-	if err != nil {
-		return err
-	}
-	p.program, err = p.openTree(forage.Mount{Source: real, Target: Program}, false)
-	return err
+	return p.openMounts()
 }
 
 // realPath is where the file of program is, which may be selfExe.
@@ -146,18 +132,14 @@ func realPath(program string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("finding the running program: %w", err)
 	}
-	if !sameFile(program, real) {
+	running, errRunning := os.Stat(program)
+	there, errThere := os.Stat(real)
+	if errRunning != nil || errThere != nil || !os.SameFile(running, there) {
 		return "", forage.WithHint(
 			forage.Errorf(forage.ErrStart, "the running program is no longer at %s", strings.TrimSuffix(real, " (deleted)")),
 			"it was replaced while it ran: start it again")
 	}
 	return real, nil
-}
-
-func sameFile(a, b string) bool {
-	ia, errA := os.Stat(a)
-	ib, errB := os.Stat(b)
-	return errA == nil && errB == nil && os.SameFile(ia, ib)
 }
 
 // openLower opens the layers of an image or folder.

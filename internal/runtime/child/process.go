@@ -116,7 +116,14 @@ func (r *Runtime) spawn(who forage.Identity, control *os.File) (*process, error)
 	started := make(chan error)
 	go func() {
 		goruntime.LockOSThread() // and never unlocked: the thread ends with the goroutine
-		err := p.start(c, files)
+		attr, err := &c.Attr, error(nil)
+		if attr.Cloneflags&unix.CLONE_NEWUSER != 0 && attr.UidMappings == nil {
+			p.pid, p.pidfd, err = vfork(c, files)
+		} else {
+			attr.Setsid, attr.Pdeathsig, attr.PidFD = true, syscall.SIGKILL, &p.pidfd
+			p.pid, _, err = syscall.StartProcess(c.Path, c.Argv, &syscall.ProcAttr{Env: guestEnv, Files: files, Sys: attr})
+		}
+		p.child = p.pid
 		started <- err
 		if err == nil {
 			p.reap()
@@ -158,18 +165,6 @@ func (p *process) find(c Command, info io.Reader) error {
 	}
 	unix.Close(fd)
 	return fmt.Errorf("%s has ended", c.Argv[0])
-}
-
-func (p *process) start(c Command, files []uintptr) (err error) {
-	attr := &c.Attr
-	if attr.Cloneflags&unix.CLONE_NEWUSER != 0 && attr.UidMappings == nil {
-		p.pid, p.pidfd, err = vfork(c, files)
-	} else {
-		attr.Setsid, attr.Pdeathsig, attr.PidFD = true, syscall.SIGKILL, &p.pidfd
-		p.pid, _, err = syscall.StartProcess(c.Path, c.Argv, &syscall.ProcAttr{Env: guestEnv, Files: files, Sys: attr})
-	}
-	p.child = p.pid
-	return err
 }
 
 // reap waits for the end of the process.

@@ -77,6 +77,7 @@ func (b *boot) holder(target string) string {
 	return best
 }
 
+// mounted says whether the host's own file is mounted at target.
 func (b *boot) mounted(target string) bool {
 	return slices.ContainsFunc(b.Mounts, func(t tree) bool { return t.Target == target })
 }

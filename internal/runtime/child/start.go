@@ -132,8 +132,13 @@ func (r *Runtime) launch(who forage.Identity) (w waiting) {
 // boot sends the guest all it needs and waits for its listening sockets.
 func (i *instance) boot(ctx context.Context, p *plan) error {
 	dropGroups, err := i.settle(ctx, p.ids)
-	if err != nil {
-		return i.endedOr(ctx, err)
+	if err != nil { // If the guest had ended by itself before, that is the reason, and the error.
+		i.process.kill()
+		<-i.process.done
+		if !i.process.status.Signaled() {
+			return i.endedEarly(ctx, io.EOF)
+		}
+		return err
 	}
 	body, files, err := p.boot()
 	if err != nil {
@@ -209,17 +214,6 @@ func (i *instance) receiveListeners(ctx context.Context) error {
 		closeFiles(files...)
 		return fmt.Errorf("the guest sent %q first", frame.Kind)
 	}
-}
-
-// endedOr ends the guest after err. If it had ended by itself before, that is the reason, and the
-// error.
-func (i *instance) endedOr(ctx context.Context, err error) error {
-	i.process.kill()
-	<-i.process.done
-	if !i.process.status.Signaled() {
-		return i.endedEarly(ctx, io.EOF)
-	}
-	return err
 }
 
 // endedEarly says why the channel to a guest that is starting broke.

@@ -96,27 +96,22 @@ func (r *Runtime) Destroy(ctx context.Context, name string) error {
 	if !found {
 		return nil
 	}
-	if err := endProcess(s); err != nil {
-		return fmt.Errorf("destroying %s: %w", name, err)
+	if s.PID > 0 {
+		err = deadline.Kill(s.PID, func() (bool, error) { // if it is still that process
+			start, err := startTime(s.PID)
+			if errors.Is(err, fs.ErrNotExist) {
+				return false, nil
+			}
+			return start == s.Start, err
+		})
 	}
-	if err := limits.Remove(s.Cgroup); err != nil {
+	if err == nil {
+		err = limits.Remove(s.Cgroup)
+	}
+	if err != nil {
 		return fmt.Errorf("destroying %s: %w", name, err)
 	}
 	return removeState(dir)
-}
-
-// endProcess kills the process that s is about, if it is still that one, and waits for its end.
-func endProcess(s state) error {
-	if s.PID <= 0 {
-		return nil
-	}
-	return deadline.Kill(s.PID, func() (bool, error) {
-		start, err := startTime(s.PID)
-		if errors.Is(err, fs.ErrNotExist) {
-			return false, nil
-		}
-		return start == s.Start, err
-	})
 }
 
 // List names the sandboxes that left something.

@@ -32,28 +32,20 @@ func (r *Runtime) newLink() (link, *os.File, error) {
 		return link{}, nil, err
 	}
 	var l link
-	if r.config.Stream {
-		l, err = openSession(host)
-	} else {
+	if !r.config.Stream {
 		l.control, err = control.New(host, control.FromGuest())
+	} else if l.session, err = newSession(host, true); err == nil {
+		var conn net.Conn
+		if conn, err = l.session.Open(context.Background()); err == nil {
+			l.control = control.NewConn(conn, control.FromGuest())
+		} else {
+			l.session.Close()
+		}
 	}
 	if err != nil {
 		guest.Close()
 	}
 	return l, guest, err
-}
-
-func openSession(file *os.File) (l link, err error) {
-	if l.session, err = newSession(file, true); err != nil {
-		return l, err
-	}
-	conn, err := l.session.Open(context.Background())
-	if err != nil {
-		l.session.Close()
-		return l, err
-	}
-	l.control = control.NewConn(conn, control.FromGuest())
-	return l, nil
 }
 
 // takeLink makes the guest's end.
