@@ -93,7 +93,10 @@ func (s *Sandbox) tell() {
 		event := notify.Event{Sandbox: s.setup.Plan.Name, State: notify.Waiting}
 		if ended { // which is asked for, since what the log says can be forged more easily
 			answer, err := s.query(context.Background(), "session")
-			if ended = err == nil && answer.Ended && !s.asked(); ended {
+			s.mu.Lock()
+			asked := s.reason != ""
+			s.mu.Unlock()
+			if ended = err == nil && answer.Ended && !asked; ended {
 				event.State, event.ExitCode = s.activity.state(answer)
 			}
 		}
@@ -108,13 +111,6 @@ func (s *Sandbox) tell() {
 			return
 		}
 	}
-}
-
-// asked is whether the sandbox was asked to end.
-func (s *Sandbox) asked() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.reason != ""
 }
 
 // notify tells the user of an event. That it can't is kept in the audit log.

@@ -100,7 +100,8 @@ func (s *Sandbox) prepareSecrets(ctx context.Context) error {
 	}
 	life, end := context.WithCancel(context.WithoutCancel(ctx)) // ctx is that of the start
 	s.undo.add("the sources of secrets", func() error { end(); return nil })
-	sources, err := egressconfig.Sources(life, plan.Secrets, s.setup.SecretEnv, s.engine.HostTransport, s.secretFailed)
+	failed := func(secret string, err error) { s.Record(egressconfig.SourceFailed(secret, err)) } // the sandbox is not told
+	sources, err := egressconfig.Sources(life, plan.Secrets, s.setup.SecretEnv, s.engine.HostTransport, failed)
 	if err != nil {
 		return err
 	}
@@ -113,11 +114,6 @@ func (s *Sandbox) prepareSecrets(ctx context.Context) error {
 	}
 	s.engine.SetCredentials(set)
 	return s.placeLogins()
-}
-
-// secretFailed puts on record what is wrong with a secret; the sandbox is not told.
-func (s *Sandbox) secretFailed(secret string, err error) {
-	s.Record(egressconfig.SourceFailed(secret, err))
 }
 
 // prepareTrust makes what runs inside trust the sandbox's own authority, and upstreamCA.

@@ -39,7 +39,10 @@ func (s *Sandbox) handle(ctx context.Context, request Request) (Response, error)
 		_, err := s.query(ctx, "window")
 		return Response{}, err
 	case OpTraffic:
-		return Response{Traffic: s.traffic()}, nil
+		return Response{Traffic: &Traffic{
+			Totals: s.account.Totals(), Bounds: s.account.Bounds(),
+			Connections: s.account.Connections(), Hosts: s.engine.Traffic(),
+		}}, nil
 	default:
 		return Response{}, forage.Errorf(forage.ErrUsage, "unknown operation %q", request.Op)
 	}

@@ -23,22 +23,13 @@ func (s *Sandbox) addFiles(files ...forage.File) {
 // wrapSecrets puts the values of the secrets into the sandbox, for its wrappers.
 func (s *Sandbox) wrapSecrets(ctx context.Context, sources map[string]secrets.Source) error {
 	for _, b := range s.setup.Plan.Secrets {
-		value, err := reveal(ctx, b.Secret, sources[b.Secret])
+		value, err := sources[b.Secret].Get(ctx)
 		if err != nil {
-			return err
+			return forage.WithHint(forage.Errorf(forage.ErrStart, "the secret %s: %w", b.Secret, err), forage.Hint(err))
 		}
-		s.addFiles(forage.File{Path: inject.SecretPath(b.Secret), Content: []byte(value), Mode: 0o400})
+		s.addFiles(forage.File{Path: inject.SecretPath(b.Secret), Content: []byte(value.Reveal()), Mode: 0o400})
 	}
 	return nil
-}
-
-// reveal reads a value that goes inside.
-func reveal(ctx context.Context, name string, source secrets.Source) (string, error) {
-	value, err := source.Get(ctx)
-	if err != nil {
-		return "", forage.WithHint(forage.Errorf(forage.ErrStart, "the secret %s: %w", name, err), forage.Hint(err))
-	}
-	return value.Reveal(), nil
 }
 
 // placeLogins puts agents' login files into the home, with placeholders for the tokens.

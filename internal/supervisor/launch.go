@@ -95,37 +95,28 @@ func spawn(dir string, stdin, stdout *os.File, errPath string) (*os.Process, err
 	if err != nil {
 		return nil, err
 	}
-	process, err := startHolding(lock, stdin, stdout, errPath)
-	if err != nil {
-		return nil, errors.Join(err, lock.Release())
-	}
-	return process, lock.close() // which leaves the lock to the supervisor: both have it open
-}
-
-func startHolding(lock *Lock, stdin, stdout *os.File, errPath string) (*os.Process, error) {
-	stderr, err := os.OpenFile(errPath, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	defer stderr.Close()
-	return os.StartProcess("/proc/self/exe", []string{"forage-ctl", Argument}, &os.ProcAttr{
-		Dir:   "/",
-		Env:   supervisorEnv(),
-		Files: []*os.File{stdin, stdout, stderr, lockFD: lock.file},
-		Sys:   &syscall.SysProcAttr{Setsid: true},
-	})
-}
-
-// supervisorEnv is what a supervisor keeps of the caller's environment: what
-// finding the user's D-Bus takes, and nothing that an agent's key could be in.
-func supervisorEnv() []string {
+	// What it keeps of the caller's environment finds the user's D-Bus, and no agent's key is in it.
 	var env []string
 	for _, name := range []string{"HOME", "PATH", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "DOCKER_CONFIG"} {
 		if value, ok := os.LookupEnv(name); ok {
 			env = append(env, name+"="+value)
 		}
 	}
-	return env
+	var process *os.Process
+	stderr, err := os.OpenFile(errPath, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
+	if err == nil {
+		defer stderr.Close()
+		process, err = os.StartProcess("/proc/self/exe", []string{"forage-ctl", Argument}, &os.ProcAttr{
+			Dir:   "/",
+			Env:   env,
+			Files: []*os.File{stdin, stdout, stderr, lockFD: lock.file},
+			Sys:   &syscall.SysProcAttr{Setsid: true},
+		})
+	}
+	if err != nil {
+		return nil, errors.Join(err, lock.Release())
+	}
+	return process, lock.close() // which leaves the lock to the supervisor: both have it open
 }
 
 // Main is a detached supervisor's whole life: it reads a Launch from in,

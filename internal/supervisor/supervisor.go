@@ -84,9 +84,16 @@ func Start(ctx context.Context, setup Setup) (_ *Sandbox, err error) {
 	s := &Sandbox{setup: setup, network: setup.Network, done: make(chan struct{})}
 	s.activity = newActivity(first(setup.Plan.Spec.Command), setup.Notify.Desktop || len(setup.Notify.Command) > 0)
 	defer func() {
-		if err != nil {
-			err = s.abandon(err)
+		if err == nil {
+			return
 		}
+		if s.audit != nil {
+			s.Record(audit.Event{Kind: audit.Lifecycle, Reason: "start failed: " + err.Error()})
+		}
+		if undoErr := s.undo.run(); undoErr != nil {
+			err = errors.Join(err, fmt.Errorf("taking it back: %w", undoErr))
+		}
+		err = forage.WithHint(forage.Errorf(forage.ErrStart, "%w", err), forage.Hint(err))
 	}()
 	for _, step := range []func(context.Context) error{
 		s.openAudit, s.makeEgress, s.prepareRootfs, s.prepareSecrets, s.placeSkills, s.prepareTrust, s.startRuntime,
@@ -108,17 +115,6 @@ func Start(ctx context.Context, setup Setup) (_ *Sandbox, err error) {
 		return nil, err
 	}
 	return s, nil
-}
-
-// abandon takes back a start that failed because of err.
-func (s *Sandbox) abandon(err error) error {
-	if s.audit != nil {
-		s.Record(audit.Event{Kind: audit.Lifecycle, Reason: "start failed: " + err.Error()})
-	}
-	if undoErr := s.undo.run(); undoErr != nil {
-		err = errors.Join(err, fmt.Errorf("taking it back: %w", undoErr))
-	}
-	return forage.WithHint(forage.Errorf(forage.ErrStart, "%w", err), forage.Hint(err))
 }
 
 func (s *Sandbox) openAudit(context.Context) error {

@@ -18,15 +18,6 @@ type Traffic struct {
 	Hosts []egress.HostTraffic `json:"hosts"`
 }
 
-func (s *Sandbox) traffic() *Traffic {
-	return &Traffic{
-		Totals:      s.account.Totals(),
-		Bounds:      s.account.Bounds(),
-		Connections: s.account.Connections(),
-		Hosts:       s.engine.Traffic(),
-	}
-}
-
 // Traffic asks what the sandbox asks of the network.
 func (c Client) Traffic(ctx context.Context) (Traffic, error) {
 	response, err := c.call(ctx, Request{Op: OpTraffic})

@@ -132,15 +132,13 @@ func (i *importer) run(ctx context.Context) {
 		}
 		began := time.Now()
 		i.look(ctx)
-		pause = pauseAfter(i.pause, time.Since(began))
+		pause = max(i.pause, idleShare*time.Since(began))
 	}
 }
 
 // idleShare is how many times longer than an import nothing is imported after it: one that fails,
 // as long as the agent wants it to take, is tried again with every commit.
 const idleShare = 9
-
-func pauseAfter(shortest, took time.Duration) time.Duration { return max(shortest, idleShare*took) }
 
 // look imports what there is.
 func (i *importer) look(ctx context.Context) {
