@@ -2,8 +2,10 @@
 package accept
 
 import (
+	"context"
 	"errors"
 	"net"
+	"sync"
 	"time"
 )
 
@@ -35,3 +37,37 @@ func Each(done <-chan struct{}, listener net.Listener, serve func(net.Conn)) {
 		}
 	}
 }
+
+// Server serves the connections to a listener.
+type Server struct {
+	listener net.Listener
+	cancel   context.CancelFunc
+	served   sync.WaitGroup
+}
+
+// Serve calls serve with each connection to listener, in a goroutine of its own, and closes the
+// connection then. The context ends with the server.
+func Serve(listener net.Listener, serve func(context.Context, net.Conn)) *Server {
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &Server{listener: listener, cancel: cancel}
+	s.served.Go(func() {
+		Each(ctx.Done(), listener, func(conn net.Conn) {
+			s.served.Go(func() {
+				defer conn.Close()
+				serve(ctx, conn)
+			})
+		})
+	})
+	return s
+}
+
+// Close ends the listener and the context, and waits until every connection has been served.
+func (s *Server) Close() error {
+	s.cancel()
+	err := s.listener.Close()
+	s.served.Wait()
+	return err
+}
+
+// Addr is where it listens.
+func (s *Server) Addr() net.Addr { return s.listener.Addr() }

@@ -21,7 +21,7 @@ func TestRelayFlood(t *testing.T) {
 	defer r.Close()
 	began := time.Now()
 	for range 600 {
-		conn, err := net.Dial("tcp", r.listener.Addr().String())
+		conn, err := net.Dial("tcp", r.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
