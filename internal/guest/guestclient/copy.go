@@ -376,7 +376,12 @@ func (c *Copier) fetchFile(root *os.Root, from, rel string, info fs.FileInfo) (e
 			root.Remove(part)
 		}
 	}()
-	if err := fits(target, info.Size()); err != nil {
+	var disk unix.Statfs_t
+	err = unix.Fstatfs(int(target.Fd()), &disk)
+	if free := int64(disk.Bavail) * disk.Bsize; err == nil && (info.Size() < 0 || info.Size() > free) { // as the guest claims
+		err = fmt.Errorf("it has %d bytes, and %d are free", info.Size(), free)
+	}
+	if err != nil {
 		return errors.Join(fmt.Errorf("%s: %w", rel, err), target.Close())
 	}
 	_, err = io.CopyBuffer(struct{ io.Writer }{target}, c.counted(io.LimitReader(source, max(info.Size(), maxGrowth))), make([]byte, min(max(info.Size()+1, 4<<10), copyBuffer)))
@@ -384,18 +389,6 @@ func (c *Copier) fetchFile(root *os.Root, from, rel string, info fs.FileInfo) (e
 		return err
 	}
 	return root.Rename(part, rel)
-}
-
-// fits says whether the file system has room for size bytes more, which are the guest's claim.
-func fits(file *os.File, size int64) error {
-	var at unix.Statfs_t
-	if err := unix.Fstatfs(int(file.Fd()), &at); err != nil {
-		return err
-	}
-	if free := int64(at.Bavail) * at.Bsize; size < 0 || size > free {
-		return fmt.Errorf("it has %d bytes, and %d are free", size, free)
-	}
-	return nil
 }
 
 // next counts one thing more.

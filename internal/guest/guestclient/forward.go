@@ -2,13 +2,13 @@ package guestclient
 
 import (
 	"context"
-	"io"
 	"net"
 
 	"golang.org/x/crypto/ssh"
 
 	accepting "forage/internal/accept"
 	"forage/internal/deadline"
+	"forage/internal/guest/wire"
 )
 
 // maxForwarded is how many connections are forwarded at once: the guest takes 256 channels.
@@ -55,18 +55,5 @@ func (c *Client) forward(ctx context.Context, conn *net.TCPConn, port int) {
 		conn.SetLinger(0)
 		return
 	}
-	defer channel.Close()
-	go func() {
-		ssh.DiscardRequests(requests) // until the guest closes the channel, or is gone
-		conn.CloseRead()
-	}()
-	sent := make(chan struct{})
-	go func() {
-		defer close(sent)
-		io.Copy(channel, conn)
-		channel.CloseWrite()
-	}()
-	io.Copy(conn, channel)
-	conn.CloseWrite()
-	<-sent
+	wire.Join(channel, requests, conn, func() { conn.CloseRead() })
 }

@@ -21,7 +21,9 @@ func relayInput(channel ssh.Channel, in io.Reader, end func()) (stop func()) {
 		channel.CloseWrite()
 		return func() {}
 	case ok:
-		if relay, err := newFileRelay(channel, file, end); err == nil {
+		if wake, waker, err := os.Pipe(); err == nil {
+			relay := &fileRelay{channel: channel, end: end, file: file, fd: int(file.Fd()), wake: wake, waker: waker, done: make(chan struct{})}
+			go relay.copy()
 			return relay.stop
 		}
 	}
@@ -42,16 +44,6 @@ type fileRelay struct {
 	wake    *os.File // readable once stop is called
 	waker   *os.File
 	done    chan struct{}
-}
-
-func newFileRelay(channel ssh.Channel, file *os.File, end func()) (*fileRelay, error) {
-	wake, waker, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	r := &fileRelay{channel: channel, end: end, file: file, fd: int(file.Fd()), wake: wake, waker: waker, done: make(chan struct{})}
-	go r.copy()
-	return r, nil
 }
 
 // stop ends the relay. A write under way ends since the channel is closed by now; a read does not

@@ -149,7 +149,11 @@ func (r *run) relay(ctx context.Context) (Exit, error) {
 
 	var outputs sync.WaitGroup
 	outputs.Go(func() { r.copyOut(r.stdio.Out) })
-	outputs.Go(func() { r.copyErr(r.stdio.Err) })
+	outputs.Go(func() {
+		if copyStream(r.stdio.Err, r.channel.Stderr()) != nil {
+			copyStream(nil, r.channel.Stderr())
+		}
+	})
 	outputs.Wait()
 	<-r.ended
 	signalled.Wait()
@@ -227,12 +231,6 @@ func (r *run) copyOut(out io.Writer) {
 	r.unsaid = err
 	r.tell(wire.EndOfWrite, nil)
 	copyStream(nil, r.channel)
-}
-
-func (r *run) copyErr(out io.Writer) {
-	if copyStream(out, r.channel.Stderr()) != nil {
-		copyStream(nil, r.channel.Stderr())
-	}
 }
 
 // hangUp gives the program up, as a terminal that goes away does.

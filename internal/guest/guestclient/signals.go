@@ -47,8 +47,9 @@ func interruption(cause error) (syscall.Signal, bool) {
 //   - the end of ctx terminates the program, and then kills it.
 func (r *run) signals(ctx context.Context) {
 	cancelled := ctx.Done()
-	ending := newEnding(r)
-	defer ending.stop()
+	ending := &ending{run: r, timer: time.NewTimer(time.Hour)}
+	ending.timer.Stop()
+	defer ending.timer.Stop()
 	for {
 		select {
 		case <-r.ended:
@@ -63,7 +64,7 @@ func (r *run) signals(ctx context.Context) {
 			case ending.why == 0: // it may have come before we listened; twice at once is once
 				r.receive(sig, ending)
 			}
-		case <-ending.due():
+		case <-ending.timer.C:
 			ending.kill()
 		}
 	}
@@ -152,15 +153,6 @@ type ending struct {
 	since time.Time      // when it came
 	timer *time.Timer    // until it is killed
 }
-
-func newEnding(r *run) *ending {
-	timer := time.NewTimer(time.Hour)
-	timer.Stop()
-	return &ending{run: r, timer: timer}
-}
-
-func (e *ending) stop()                 { e.timer.Stop() }
-func (e *ending) due() <-chan time.Time { return e.timer.C }
 
 // interrupt passes the first signal on. The program may take its time over a key of the user's.
 func (e *ending) interrupt(sig syscall.Signal) {

@@ -3,7 +3,6 @@ package sshd
 import (
 	"context"
 	"errors"
-	"io"
 	"net"
 	"net/netip"
 	"strconv"
@@ -12,6 +11,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"forage/internal/deadline"
+	"forage/internal/guest/wire"
 	"forage/internal/unixsock"
 )
 
@@ -78,25 +78,10 @@ func relay(channel ssh.NewChannel, conn net.Conn, err error) {
 		channel.Reject(ssh.ConnectionFailed, err.Error())
 		return
 	}
-	defer conn.Close()
 	client, requests, err := channel.Accept()
 	if err != nil {
+		conn.Close()
 		return
 	}
-	defer client.Close()
-	go func() {
-		ssh.DiscardRequests(requests) // until the client closes the channel, or is gone
-		conn.Close()
-	}()
-	sent := make(chan struct{})
-	go func() {
-		defer close(sent)
-		io.Copy(conn, client)
-		if half, ok := conn.(interface{ CloseWrite() error }); ok {
-			half.CloseWrite()
-		}
-	}()
-	io.Copy(client, conn)
-	client.CloseWrite()
-	<-sent
+	wire.Join(client, requests, conn, func() { conn.Close() })
 }

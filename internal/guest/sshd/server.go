@@ -90,20 +90,18 @@ func New(options Options) (*Server, error) {
 		return nil, err
 	}
 	s.config = &ssh.ServerConfig{
-		Config:            wire.Algorithms(),
-		PublicKeyCallback: s.authorize,
-		MaxAuthTries:      6,
-		ServerVersion:     version,
+		Config: wire.Algorithms(),
+		PublicKeyCallback: func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
+			if !s.keys[string(key.Marshal())] {
+				return nil, errors.New("not an authorized key")
+			}
+			return nil, nil
+		},
+		MaxAuthTries:  6,
+		ServerVersion: version,
 	}
 	s.config.AddHostKey(signer)
 	return s, nil
-}
-
-func (s *Server) authorize(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
-	if !s.keys[string(key.Marshal())] {
-		return nil, errors.New("not an authorized key")
-	}
-	return nil, nil
 }
 
 // Serve accepts connections until the listener is closed.

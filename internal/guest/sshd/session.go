@@ -42,7 +42,10 @@ func (s *Server) session(channel ssh.NewChannel) {
 		} else if request.WantReply {
 			request.Reply(ok, nil)
 		}
-		session.begin()
+		if p := session.program; p != nil && !p.begun { // the client knows now that its request was granted
+			p.begun = true
+			session.ended.Go(func() { p.serve(accepted) })
+		}
 	}
 	// The client has closed the channel, or is gone.
 	if session.program != nil {
@@ -52,15 +55,6 @@ func (s *Server) session(channel ssh.NewChannel) {
 	accepted.Close()
 }
 
-// begin lets a program that was just started speak, now that the client knows
-// that its request was granted.
-func (s *session) begin() {
-	if s.program != nil && !s.program.begun {
-		s.program.begun = true
-		s.ended.Go(func() { s.program.serve(s.channel) })
-	}
-}
-
 func (s *session) handle(request *ssh.Request) bool {
 	switch request.Type {
 	case "env":
@@ -68,7 +62,8 @@ func (s *session) handle(request *ssh.Request) bool {
 	case "pty-req":
 		return s.terminalRequest(request.Payload)
 	case "shell":
-		return s.start(s.loginShell())
+		shell := s.shell() // a '-' before its name tells it that it is a login shell
+		return s.start(boot.Command{Path: shell, Argv: []string{"-" + shell[strings.LastIndexByte(shell, '/')+1:]}})
 	case "exec":
 		return s.exec(request.Payload)
 	case "subsystem":
@@ -90,17 +85,14 @@ func (s *session) setenv(payload []byte) bool {
 	if ssh.Unmarshal(payload, &variable) != nil || strings.IndexByte(variable.Value, 0) >= 0 {
 		return false
 	}
-	switch name := variable.Name; {
-	case name == "TERM", name == "COLORTERM", name == "LANG", localeName(name):
-		s.env = boot.Setenv(s.env, name+"="+variable.Value)
-		return true
+	name := variable.Name
+	category, isLocale := strings.CutPrefix(name, "LC_")
+	isLocale = isLocale && category != "" && strings.Trim(category, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_") == ""
+	if name != "TERM" && name != "COLORTERM" && name != "LANG" && !isLocale {
+		return false
 	}
-	return false
-}
-
-func localeName(name string) bool {
-	rest, ok := strings.CutPrefix(name, "LC_")
-	return ok && rest != "" && strings.Trim(rest, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_") == ""
+	s.env = boot.Setenv(s.env, name+"="+variable.Value)
+	return true
 }
 
 func (s *session) terminalRequest(payload []byte) bool {
@@ -125,12 +117,6 @@ func (s *session) shell() string {
 		return "/bin/sh"
 	}
 	return shell
-}
-
-// loginShell has a '-' before its name, by which shells know that they are one.
-func (s *session) loginShell() boot.Command {
-	shell := s.shell()
-	return boot.Command{Path: shell, Argv: []string{"-" + shell[strings.LastIndexByte(shell, '/')+1:]}}
 }
 
 func (s *session) exec(payload []byte) bool {

@@ -57,7 +57,12 @@ func (t *terminal) slave(modes []byte) (*os.File, error) {
 			return
 		}
 		slave = os.NewFile(peer, "terminal")
-		opErr = setModes(int(peer), modes)
+		var set *unix.Termios
+		if set, opErr = unix.IoctlGetTermios(int(peer), unix.TCGETS); opErr == nil {
+			set.Iflag |= unix.IUTF8 // erasing a character is right then when it is several bytes long
+			applyModes(set, modes)
+			opErr = unix.IoctlSetTermios(int(peer), unix.TCSETS, set)
+		}
 	})
 	if err == nil {
 		err = opErr
@@ -66,18 +71,6 @@ func (t *terminal) slave(modes []byte) (*os.File, error) {
 		return nil, fmt.Errorf("opening a terminal: %w", err)
 	}
 	return slave, nil
-}
-
-// setModes sets what the client wants. IUTF8 makes erasing a character right when it is
-// several bytes long.
-func setModes(fd int, encoded []byte) error {
-	modes, err := unix.IoctlGetTermios(fd, unix.TCGETS)
-	if err != nil {
-		return err
-	}
-	modes.Iflag |= unix.IUTF8
-	applyModes(modes, encoded)
-	return unix.IoctlSetTermios(fd, unix.TCSETS, modes)
 }
 
 // resize sets the size in characters; the kernel tells the program (SIGWINCH).
@@ -115,13 +108,9 @@ func (t *terminal) copyInput(channel io.Reader) {
 			midLine = buf[n-1] != '\n' && buf[n-1] != '\r'
 		}
 		if err != nil {
-			t.typeEOF(midLine)
-			return
+			break
 		}
 	}
-}
-
-func (t *terminal) typeEOF(midLine bool) {
 	var modes *unix.Termios
 	t.control(func(fd int) { modes, _ = unix.IoctlGetTermios(fd, unix.TCGETS) })
 	if modes == nil || modes.Lflag&unix.ICANON == 0 || modes.Cc[unix.VEOF] == 0 {

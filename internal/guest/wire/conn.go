@@ -485,6 +485,28 @@ func (n newChannel) Reject(reason ssh.RejectionReason, message string) error {
 	return n.ch.send(frameRefused, ssh.Marshal(refusedBody{uint32(reason), message}))
 }
 
+// Join copies both ways between a channel and a connection, until both ends have said all, and closes
+// both. gone is called when the other end closes the channel, or is gone.
+func Join(channel ssh.Channel, requests <-chan *ssh.Request, conn net.Conn, gone func()) {
+	defer conn.Close()
+	defer channel.Close()
+	go func() {
+		ssh.DiscardRequests(requests)
+		gone()
+	}()
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		io.Copy(channel, conn)
+		channel.CloseWrite()
+	}()
+	io.Copy(conn, channel)
+	if half, ok := conn.(interface{ CloseWrite() error }); ok {
+		half.CloseWrite()
+	}
+	<-sent
+}
+
 // Dial says which kind of connection this is.
 func Dial(conn net.Conn, kind byte) error {
 	if _, err := conn.Write([]byte{kind}); err != nil {
