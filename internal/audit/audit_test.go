@@ -258,15 +258,11 @@ func TestFullDisk(t *testing.T) {
 	testdir.Must(t, err)
 	defer full.Close()
 	l.file = full
-	if err := l.Record(Event{Kind: Connect, Host: "c"}); !errors.Is(err, syscall.ENOSPC) {
-		t.Errorf("a full disk: %v", err)
-	}
+	testdir.Fails(t, "a full disk", syscall.ENOSPC, l.Record(Event{Kind: Connect, Host: "c"}))
 	l.file = intact
 	head := l.head
 	l.head = full
-	if err := l.Record(Event{Kind: Connect, Host: "d"}); !errors.Is(err, syscall.ENOSPC) {
-		t.Errorf("a full disk, for the head: %v", err)
-	}
+	testdir.Fails(t, "a full disk, for the head", syscall.ENOSPC, l.Record(Event{Kind: Connect, Host: "d"}))
 	l.head = head
 	record(t, l, "e")
 	if n, err := VerifyFile(path); n != 2 || err != nil {
@@ -329,12 +325,8 @@ func TestFollow(t *testing.T) {
 		t.Errorf("cancelled: %v", err)
 	}
 	stop := errors.New("enough")
-	if err := Follow(t.Context(), path, Filter{}, func(Event) error { return stop }); !errors.Is(err, stop) {
-		t.Errorf("%v", err)
-	}
-	if err := Follow(t.Context(), newPath(t), Filter{}, nil); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("an absent log: %v", err)
-	}
+	testdir.Fails(t, "", stop, Follow(t.Context(), path, Filter{}, func(Event) error { return stop }))
+	testdir.Fails(t, "an absent log", os.ErrNotExist, Follow(t.Context(), newPath(t), Filter{}, nil))
 }
 
 func FuzzVerify(f *testing.F) {

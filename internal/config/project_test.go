@@ -68,9 +68,7 @@ func TestTighten(t *testing.T) {
 			testdir.Must(t, err)
 			got, err := config.Tighten(base(), project)
 			if test.change == nil {
-				if !errors.Is(err, forage.ErrDenied) {
-					t.Errorf("not denied: %v", err)
-				}
+				testdir.Fails(t, "not denied", forage.ErrDenied, err)
 				return
 			}
 			want := base()
@@ -304,9 +302,7 @@ func TestProjectForbids(t *testing.T) {
 		"restricted":     forbid.CheckNetwork(forage.NetworkRestricted),
 		"full":           forbid.CheckNetwork(forage.NetworkFull),
 	} {
-		if !errors.Is(err, forage.ErrDenied) {
-			t.Errorf("%s: %v", what, err)
-		}
+		testdir.Fails(t, what, forage.ErrDenied, err)
 	}
 	if err := forbid.CheckNetwork(forage.NetworkNone); err != nil {
 		t.Error(err)

@@ -267,9 +267,7 @@ func TestEndAndDeadlines(t *testing.T) {
 	if _, _, err := host.Receive(); err != io.EOF {
 		t.Fatalf("got %v", err)
 	}
-	if err := host.Send(Frame{Kind: Go}); !errors.Is(err, unix.EPIPE) {
-		t.Fatalf("got %v", err)
-	}
+	testdir.Fails(t, "", unix.EPIPE, host.Send(Frame{Kind: Go}))
 }
 
 // A guest that does not read can't hold a Send forever, nor make the next
@@ -282,13 +280,9 @@ func TestStuckReader(t *testing.T) {
 		t.Fatal(err)
 	}
 	host.SetWriteDeadline(time.Now())
-	if err := <-sent; !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Fatalf("got %v", err)
-	}
+	testdir.Fails(t, "", os.ErrDeadlineExceeded, <-sent)
 	host.SetWriteDeadline(time.Time{})
-	if err := host.Send(Frame{Kind: Go}); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Fatalf("half a frame was followed by another: %v", err)
-	}
+	testdir.Fails(t, "half a frame was followed by another", os.ErrDeadlineExceeded, host.Send(Frame{Kind: Go}))
 }
 
 func TestCloseUnblocksReceive(t *testing.T) {
@@ -296,9 +290,7 @@ func TestCloseUnblocksReceive(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { _, _, err := host.Receive(); done <- err }()
 	host.Close()
-	if err := <-done; !errors.Is(err, net.ErrClosed) {
-		t.Errorf("got %v", err)
-	}
+	testdir.Fails(t, "", net.ErrClosed, <-done)
 }
 
 func TestSendRefuses(t *testing.T) {
@@ -378,9 +370,7 @@ func TestPeerDied(t *testing.T) {
 	if _, _, err := host.Receive(); !errors.Is(err, io.EOF) {
 		t.Errorf("after the last: %v", err)
 	}
-	if err := host.Send(Frame{Kind: Go}); !errors.Is(err, unix.EPIPE) {
-		t.Errorf("sending: %v", err)
-	}
+	testdir.Fails(t, "sending", unix.EPIPE, host.Send(Frame{Kind: Go}))
 	waiting, _ := channel(t)
 	received := make(chan error, 1)
 	go func() {
@@ -388,7 +378,5 @@ func TestPeerDied(t *testing.T) {
 		received <- err
 	}()
 	waiting.PeerDied()
-	if err := <-received; !errors.Is(err, io.EOF) {
-		t.Errorf("who waits gets %v", err)
-	}
+	testdir.Fails(t, "who waits", io.EOF, <-received)
 }

@@ -67,9 +67,7 @@ func TestRunEndsWhatTheCommandStarted(t *testing.T) {
 		return pid != ""
 	})
 	cancel()
-	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want the context's error", err)
-	}
+	testdir.Fails(t, "", context.Canceled, <-ended)
 	await(t, "the end of the command's child", func() bool {
 		state, err := os.ReadFile("/proc/" + pid + "/stat")
 		return err != nil || strings.Contains(string(state), ") Z ")
@@ -156,9 +154,7 @@ func TestRunDoesNotWaitForInput(t *testing.T) {
 	}
 	lost := errors.New("lost")
 	_, err := Run(t.Context(), Command{Argv: []string{"cat"}, Timeout: patience, Input: io.MultiReader(strings.NewReader("half"), iotest.ErrReader(lost))})
-	if !errors.Is(err, lost) {
-		t.Errorf("what could not be read is %v", err)
-	}
+	testdir.Fails(t, "what could not be read", lost, err)
 }
 
 // canceler gives a program up as soon as it writes something.
@@ -192,9 +188,7 @@ func (closed) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 // A program that leaves its output to another ends with that, in time.
 func TestRunEndsWhatHoldsTheOutput(t *testing.T) {
 	_, err := Run(t.Context(), Command{Timeout: time.Second, Argv: []string{"sh", "-c", "sleep 1000 &"}, Writer: new(counter)})
-	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("got %v", err)
-	}
+	testdir.Fails(t, "", context.DeadlineExceeded, err)
 }
 
 func TestPagerReadsToItsEnd(t *testing.T) {
@@ -218,9 +212,7 @@ func TestPagerReadsToItsEnd(t *testing.T) {
 		t.Errorf("the pager wrote %q, want %q (%v)", text, want, err)
 	}
 	lost := errors.New("lost")
-	if err := Pager("cat", terminal, func(io.Writer) error { return lost }); !errors.Is(err, lost) {
-		t.Errorf("what went wrong is %v", err)
-	}
+	testdir.Fails(t, "what went wrong", lost, Pager("cat", terminal, func(io.Writer) error { return lost }))
 }
 
 func TestAProgramWithLocksIsAskedToEnd(t *testing.T) {
@@ -234,9 +226,7 @@ func TestAProgramWithLocksIsAskedToEnd(t *testing.T) {
 	}()
 	await(t, "the lock", func() bool { _, err := os.Stat(lock); return err == nil })
 	cancel()
-	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want the context's error", err)
-	}
+	testdir.Fails(t, "", context.Canceled, <-ended)
 	if _, err := os.Stat(lock); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the lock is left: %v", err)
 	}
@@ -307,9 +297,7 @@ func leftItsMoment(t *testing.T, cause error, status string, want error) {
 	other, err := os.Open(out + ".lock")
 	testdir.Must(t, err)
 	defer other.Close()
-	if err := unix.Flock(int(other.Fd()), unix.LOCK_EX|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) {
-		t.Errorf("the lock that the program holds: %v", err)
-	}
+	testdir.Fails(t, "the lock that the program holds", unix.EWOULDBLOCK, unix.Flock(int(other.Fd()), unix.LOCK_EX|unix.LOCK_NB))
 	_, _ = begin.Write([]byte("\n"))
 	begin.Close()
 	if err := <-ended; !errors.Is(err, want) {

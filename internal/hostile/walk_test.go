@@ -1,7 +1,6 @@
 package hostile
 
 import (
-	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -33,7 +32,5 @@ func TestWalk(t *testing.T) {
 		t.Error("a link was followed")
 	}
 	makeDeep(t, filepath.Join(top, "deep"), MaxDepth+1)
-	if err := Walk(top, all); !errors.Is(err, ErrTooDeep) {
-		t.Errorf("of folders that are too deep: %v", err)
-	}
+	testdir.Fails(t, "of folders that are too deep", ErrTooDeep, Walk(top, all))
 }

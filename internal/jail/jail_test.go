@@ -119,9 +119,7 @@ func TestBounds(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(os.ErrClosed)
-	if err := (Command{Args: []string{"sleep", "1000"}}).Run(ctx); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("%v", err)
-	}
+	testdir.Fails(t, "", os.ErrClosed, (Command{Args: []string{"sleep", "1000"}}).Run(ctx))
 }
 
 // A line for a shell does what Run does, and what it has started dies with it.

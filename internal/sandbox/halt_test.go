@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -34,9 +33,7 @@ func haltStaying(t *testing.T, answers string) {
 	staying(t, s, answers)
 	asked, cancel := context.WithTimeout(t.Context(), time.Second) // it is in vain
 	defer cancel()
-	if err := s.askToEnd(asked, "box"); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("asked: %v", err)
-	}
+	testdir.Fails(t, "asked", context.DeadlineExceeded, s.askToEnd(asked, "box"))
 	if err := s.end(t.Context(), "box"); err != nil || s.Host.Alive("box") {
 		t.Errorf("it stays: %v", err)
 	}

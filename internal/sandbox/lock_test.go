@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -30,7 +29,5 @@ func TestWhoWaitsForASandboxIsToldSo(t *testing.T) {
 		t.Error("nothing is said")
 	}
 	cancel()
-	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Errorf("it ends with %v", err)
-	}
+	testdir.Fails(t, "", context.Canceled, <-ended)
 }

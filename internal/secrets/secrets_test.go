@@ -263,9 +263,7 @@ func TestOneReadingForAll(t *testing.T) {
 		waiting.Go(func() { wants(t, c, "value") })
 	}
 	cancel()
-	if err := <-gone; !errors.Is(err, context.Canceled) {
-		t.Errorf("who went away got %v", err)
-	}
+	testdir.Fails(t, "who went away", context.Canceled, <-gone)
 	close(goOn)
 	waiting.Wait()
 	if read != 1 {

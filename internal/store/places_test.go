@@ -142,9 +142,7 @@ func TestRunningSandboxesAreFound(t *testing.T) {
 	if _, err := find(second); !errors.Is(err, forage.ErrRefused) || forage.Hint(err) == "" {
 		t.Errorf("another folder while sandboxes run: %v", err)
 	}
-	if err := stale.MakeRuntime(); !errors.Is(err, forage.ErrRefused) {
-		t.Errorf("starting in another folder while sandboxes run: %v", err)
-	}
+	testdir.Fails(t, "starting in another folder while sandboxes run", forage.ErrRefused, stale.MakeRuntime())
 	// A machine that was started again has an empty folder, or none.
 	testdir.Must(t, os.RemoveAll(first))
 	if places, err = find(second); err != nil || places.Runtime != second {

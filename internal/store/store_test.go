@@ -49,9 +49,7 @@ func TestCreateLoadSaveDelete(t *testing.T) {
 	if _, err := s.Load("one"); !errors.Is(err, forage.ErrNotFound) {
 		t.Errorf("loading a deleted sandbox: %v", err)
 	}
-	if err := s.Save(created); !errors.Is(err, forage.ErrNotFound) {
-		t.Errorf("saving a deleted sandbox: %v", err)
-	}
+	testdir.Fails(t, "saving a deleted sandbox", forage.ErrNotFound, s.Save(created))
 }
 
 func TestCreateRefusesNameInUse(t *testing.T) {

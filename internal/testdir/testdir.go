@@ -3,6 +3,7 @@
 package testdir
 
 import (
+	"errors"
 	"os"
 	"regexp"
 	"testing"
@@ -45,6 +46,14 @@ func Same(t interface {
 	t.Helper()
 	if diff := cmp.Diff(want, got, options...); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", about, diff)
+	}
+}
+
+// Fails reports an err that is not of kind. about says whose it is.
+func Fails(t testing.TB, about string, kind, err error) {
+	t.Helper()
+	if !errors.Is(err, kind) {
+		t.Errorf("%s: %v, want %v", about, err, kind)
 	}
 }
 
