@@ -11,6 +11,7 @@ import (
 
 	"forage"
 	"forage/internal/guest/guestclient"
+	"forage/internal/idle"
 	"forage/internal/runtime"
 	"forage/internal/sandbox/plan"
 	"forage/internal/sandbox/work"
@@ -115,6 +116,7 @@ func (s *Service) Run(ctx context.Context, opts plan.Options, stdio Stdio) (exit
 		return 0, err
 	}
 	end.started = true
+	idle.Settle()
 	defer func() { err = errors.Join(err, sandbox.Stop()) }()
 	if exit, err = s.runIn(ctx, sandbox, record, opts, stdio); err == nil {
 		end.exit = &exit

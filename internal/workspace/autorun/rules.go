@@ -18,6 +18,7 @@ var namesText string
 // table is names.txt: rules by names, or by folder/name.
 type table struct {
 	files, folders map[string]rule
+	parents        map[string]bool // of names with a folder
 	patterns       []pattern
 }
 
@@ -29,7 +30,7 @@ type pattern struct {
 
 // names are read when they are first needed: most commands of the program never do.
 var names = sync.OnceValue(func() *table {
-	t := &table{files: make(map[string]rule), folders: make(map[string]rule)}
+	t := &table{files: make(map[string]rule), folders: make(map[string]rule), parents: make(map[string]bool)}
 	var r rule
 	for line := range strings.Lines(namesText) {
 		line = strings.TrimSuffix(line, "\n")
@@ -48,6 +49,9 @@ var names = sync.OnceValue(func() *table {
 })
 
 func (t *table) add(name string, r rule) {
+	if parent, _, ok := strings.Cut(strings.TrimSuffix(name, "/"), "/"); ok {
+		t.parents[parent] = true
+	}
 	if prefix, suffix, ok := strings.Cut(name, "*"); ok {
 		t.patterns = append(t.patterns, pattern{prefix, suffix, r})
 	} else if folder, ok := strings.CutSuffix(name, "/"); ok {
@@ -68,8 +72,10 @@ func lookup(parent, name string, folder bool) (rule, bool) {
 	if r, ok := at[name]; ok {
 		return r, true
 	}
-	if r, ok := at[parent+"/"+name]; ok && parent != "" {
-		return r, true
+	if t.parents[parent] {
+		if r, ok := at[parent+"/"+name]; ok {
+			return r, true
+		}
 	}
 	if folder {
 		return rule{}, false
