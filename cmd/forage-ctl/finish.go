@@ -20,7 +20,7 @@ func (a *app) report(ctx context.Context, err error) int {
 	if a.status != 0 { // the command inside has ended, and its status counts
 		code = a.status
 	}
-	if by, ok := signalOf(ctx); ok && (errors.Is(err, context.Canceled) || errors.Is(err, by)) {
+	if by, ok := errors.AsType[signalError](context.Cause(ctx)); ok && (errors.Is(err, context.Canceled) || errors.Is(err, by)) {
 		if err == by { // and nothing that had to be undone failed
 			return by.exitCode()
 		}

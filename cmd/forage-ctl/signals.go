@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"os"
 	"os/signal"
 
@@ -76,9 +75,4 @@ func hangUp() {
 			return
 		}
 	}
-}
-
-// signalOf returns the signal that cancelled ctx, if one did.
-func signalOf(ctx context.Context) (signalError, bool) {
-	return errors.AsType[signalError](context.Cause(ctx))
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
 
 	"forage"
@@ -205,13 +204,4 @@ func (c cache) known(ref string) (tree, searchPath string, ok bool) {
 	}
 	tree, ok = c.use(r.Tree)
 	return tree, r.Path, ok
-}
-
-// learn keeps what a reference means.
-func (c cache) learn(r refRecord) error {
-	raw, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	return renameio.WriteFile(c.refPath(r.Ref), raw, 0o600, renameio.WithTempDir(filepath.Join(c.dir, "refs-2")))
 }

@@ -2,17 +2,20 @@ package image
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"path/filepath"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+	"github.com/google/renameio/v2"
 
 	"forage"
 )
@@ -40,7 +43,11 @@ func resolveRemote(ctx context.Context, ref, cacheDir string, limits Limits) (st
 		return "", "", err
 	}
 	record := refRecord{Ref: parsed.Name(), Tree: p.chainID().Hex, Path: p.searchPath, Pulled: time.Now().UTC()}
-	return tree, p.searchPath, c.learn(record)
+	raw, err := json.Marshal(record)
+	if err == nil {
+		err = renameio.WriteFile(c.refPath(record.Ref), raw, 0o600, renameio.WithTempDir(filepath.Join(c.dir, "refs-2")))
+	}
+	return tree, p.searchPath, err
 }
 
 // pictureAt asks a registry for an image's manifest and config.

@@ -57,19 +57,11 @@ func methodsOf(seen map[request]bool, of func(request) bool) []string {
 // matcher says of paths whether a glob matches them, as the policy does.
 func matcher(text, glob string) func(path string) bool {
 	p, err := policy.Compile(forage.Network{Mode: forage.NetworkRestricted, Rules: []forage.Rule{{Host: text, Paths: []string{glob}}}})
-	at := placeOf(text)
+	r, authorityErr := policy.ParseAuthority(text, 443)
+	at := place{r.Dest(), r.Port}
 	return func(path string) bool {
-		return err == nil && policy.Decide(p, request{"GET", path}.at(at)).Verdict == policy.Allow
+		return err == nil && authorityErr == nil && policy.Decide(p, request{"GET", path}.at(at)).Verdict == policy.Allow
 	}
-}
-
-// placeOf is a place that an entry of an allow list is about.
-func placeOf(text string) place {
-	r, err := policy.ParseAuthority(text, 443)
-	if err != nil {
-		return place{}
-	}
-	return place{r.Dest(), r.Port}
 }
 
 // globOf is a glob for a path. A segment that can't be written in one, or that
@@ -159,16 +151,10 @@ func varies(globs []string, at int) bool {
 		if value == "*" && len(globs) > 1 {
 			return true
 		}
-		if isID(value) {
+		version := strings.HasPrefix(value, "v") && len(value) <= 4
+		if !version && strings.ContainsAny(value, "0123456789") { // the name of one thing among many
 			ids++
 		}
 	}
 	return len(globs) >= manyValues || len(globs) > 1 && ids == len(globs)
-}
-
-// isID says whether a segment looks like the name of one thing among many: it
-// has a digit and is not a version ("v1").
-func isID(segment string) bool {
-	version := strings.TrimPrefix(segment, "v") != segment && len(segment) <= 4
-	return !version && strings.ContainsAny(segment, "0123456789")
 }

@@ -260,18 +260,13 @@ func (s *toolSearch) follow(path string) (string, error) {
 			return "", err
 		}
 		target = filepath.Join(dir, filepath.Base(target))
-		s.link(path, target)
+		link := forage.Link{Path: path, Target: target}
+		if !inSystem(path) && !s.shown(path) && !slices.Contains(s.tool.Links, link) {
+			s.tool.Links = append(s.tool.Links, link)
+		}
 		path = target
 	}
 	return "", errors.New("too many links")
-}
-
-func (s *toolSearch) link(path, target string) {
-	link := forage.Link{Path: path, Target: target}
-	if inSystem(path) || s.shown(path) || slices.Contains(s.tool.Links, link) {
-		return
-	}
-	s.tool.Links = append(s.tool.Links, link)
 }
 
 // shown says whether a tree that is shown holds path.

@@ -91,18 +91,13 @@ func runtimeDir(env Environment) (string, error) {
 	// every process of one user looks for a running sandbox in the same place. A
 	// variable inherited from another user (su -p) names a folder of that user's.
 	for _, base := range []string{env.getenv("XDG_RUNTIME_DIR"), filepath.Join("/run/user", uid)} {
-		if filepath.IsAbs(base) && private(base, env.UID) {
+		var st unix.Stat_t // it has to be the user's, and no other user may write to it
+		if filepath.IsAbs(base) && unix.Stat(base, &st) == nil &&
+			st.Mode&unix.S_IFMT == unix.S_IFDIR && int(st.Uid) == env.UID && st.Mode&0o022 == 0 {
 			return filepath.Join(base, programDir), nil
 		}
 	}
 	return filepath.Join("/tmp", programDir+"-"+uid), nil
-}
-
-// private says whether dir is a folder of uid's that no other user can write to.
-func private(dir string, uid int) bool {
-	var st unix.Stat_t
-	return unix.Stat(dir, &st) == nil &&
-		st.Mode&unix.S_IFMT == unix.S_IFDIR && int(st.Uid) == uid && st.Mode&0o022 == 0
 }
 
 func absolute(name, dir string) (string, error) {

@@ -163,24 +163,16 @@ func (p *planner) keyOf(k knownAgent, bound []boundSecret) string {
 
 // serversInside are the MCP servers whose command is inside.
 func (p *planner) serversInside(k knownAgent) map[string]any {
-	servers := maps.Clone(k.own.Servers)
+	servers, spec := maps.Clone(k.own.Servers), p.plan.Spec
+	dirs := append(slices.Clone(p.toolDirs), "/usr/local/bin", "/usr/bin")
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
-		if command := inject.Started(servers[name]); !p.hasInside(command) {
+		command := inject.Started(servers[name])
+		if spec.Rootfs.Kind != forage.RootfsHost || !rootfs.Visible(spec, command, dirs) { // of an image it is not known
 			p.note("%s: the MCP server %s stays outside: its command %s is not inside", k.known.Name, name, command)
 			delete(servers, name)
 		}
 	}
 	return servers
-}
-
-// hasInside says whether a command is visible inside. What an image has is known when it is
-// unpacked, and so not here.
-func (p *planner) hasInside(command string) bool {
-	if p.plan.Spec.Rootfs.Kind != forage.RootfsHost {
-		return false
-	}
-	dirs := append(slices.Clone(p.toolDirs), "/usr/local/bin", "/usr/bin")
-	return rootfs.Visible(p.plan.Spec, command, dirs)
 }
 
 // errNotInstalled is behind the error for an agent that the caller does not have.

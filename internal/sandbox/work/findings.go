@@ -170,7 +170,11 @@ func (k *Keeper) TellFindings(ctx context.Context, plan forage.Plan, before Base
 		return
 	}
 	for _, h := range found[:min(len(found), maxTold)] {
-		k.Notify(findingLine(h))
+		file := h.Path
+		if h.Part != "" {
+			file += " (in " + h.Part + ")"
+		}
+		k.Notify(file + ": " + h.Why)
 	}
 	if more := len(found) - maxTold; more > 0 {
 		k.Notify(fmt.Sprintf("%d more files that host tools would execute are new or changed", more))
@@ -180,13 +184,4 @@ func (k *Keeper) TellFindings(ctx context.Context, plan forage.Plan, before Base
 		return
 	}
 	k.Notify("`forage-ctl quarantine " + plan.Name + "` moves aside what runs unasked (on cd, in an editor, by git); with --all, everything")
-}
-
-// findingLine is a finding in one line.
-func findingLine(h Finding) string {
-	file := h.Path
-	if h.Part != "" {
-		file += " (in " + h.Part + ")"
-	}
-	return file + ": " + h.Why
 }

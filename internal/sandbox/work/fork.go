@@ -39,11 +39,11 @@ func (k *Keeper) Keep(ctx context.Context, record store.Record, other string) (S
 	if err != nil {
 		return from, err
 	}
-	request, err := k.snapshotOf(ctx, record.Plan, true)
+	request, err := k.snapshotOf(ctx, record, "fork to "+other, true)
 	if err != nil {
 		return from, err
 	}
-	request.Of, request.Label, request.Automatic = record.CreatedAt, "fork to "+other, true
+	request.Automatic = true
 	from.snapshot, err = k.snapshots().Create(ctx, request)
 	return from, err
 }

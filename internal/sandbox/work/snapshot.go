@@ -51,11 +51,10 @@ func (k *Keeper) Snapshot(ctx context.Context, name string, o SnapshotOptions) (
 				return gone(name, w, "kept", w.Path)
 			}
 		}
-		request, err := k.snapshotOf(ctx, record.Plan, o.Ignored)
+		request, err := k.snapshotOf(ctx, record, o.Label, o.Ignored)
 		if err != nil {
 			return err
 		}
-		request.Of, request.Label = record.CreatedAt, o.Label
 		defer k.Progress("taking a snapshot of " + name)()
 		made, err = k.snapshots().Create(ctx, request)
 		return err
@@ -67,9 +66,9 @@ func (k *Keeper) Snapshot(ctx context.Context, name string, o SnapshotOptions) (
 // that goes by itself. That it can't be made is said, and keeps nothing from being done: what is to
 // come does not mean to change the workspace. The caller holds the sandbox's lock.
 func (k *Keeper) SnapshotBefore(ctx context.Context, record store.Record, what string) {
-	request, err := k.snapshotOf(ctx, record.Plan, false)
+	request, err := k.snapshotOf(ctx, record, "before "+what, false)
 	if err == nil {
-		request.Of, request.Label, request.Automatic, request.MaxCopied = record.CreatedAt, "before "+what, true, maxAutomatic
+		request.Automatic, request.MaxCopied = true, maxAutomatic
 		end := k.Progress("taking a snapshot before " + what)
 		_, err = k.snapshots().Create(ctx, request)
 		end()
@@ -114,11 +113,11 @@ func (k *Keeper) Restore(ctx context.Context, name, id string) (before snapshot.
 				forage.Errorf(forage.ErrRefused, "the snapshot %s is of another sandbox that was called %s", id, name),
 				"add --to FOLDER to have its files somewhere else")
 		}
-		request, err := k.snapshotOf(ctx, record.Plan, one.Ignored)
+		request, err := k.snapshotOf(ctx, record, "before restore of "+id, one.Ignored)
 		if err != nil {
 			return err
 		}
-		request.Of, request.Label, request.Automatic = record.CreatedAt, "before restore of "+id, true
+		request.Automatic = true
 		end := k.Progress("restoring the workspace of " + name)
 		before, err = k.snapshots().Restore(ctx, name, id, request)
 		end()
@@ -232,10 +231,10 @@ func (k *Keeper) knows(name string) error {
 }
 
 // snapshotOf is what a snapshot of a workspace consists of.
-func (k *Keeper) snapshotOf(ctx context.Context, plan forage.Plan, ignored bool) (snapshot.Request, error) {
-	request := snapshot.Request{Sandbox: plan.Name, Ignored: ignored}
+func (k *Keeper) snapshotOf(ctx context.Context, of store.Record, label string, ignored bool) (snapshot.Request, error) {
+	request := snapshot.Request{Sandbox: of.Name, Of: of.CreatedAt, Label: label, Ignored: ignored}
 	var errs []error
-	for _, w := range plan.Workspaces() {
+	for _, w := range of.Plan.Workspaces() {
 		folders, err := k.foldersOf(ctx, w, ignored)
 		request.Folders = append(request.Folders, folders...)
 		errs = append(errs, err)
