@@ -68,6 +68,6 @@ func list(texts ...string) []any {
 // there is no such template.
 func BuiltinHosts(name string) []string {
 	var raw rawFile
-	binder{document{values: builtins()}, &problems{}, ""}.bind(&raw)
+	binder{document: document{values: builtins()}, problems: &problems{}}.bind(&raw)
 	return slices.Clone(raw.Templates[name].AllowedHosts)
 }

@@ -72,7 +72,7 @@ func Load(env Env) (*Config, error) {
 			continue
 		}
 		var raw rawFile
-		binder{said, &p, env.Home}.bind(&raw)
+		binder{document: said, problems: &p, home: env.Home}.bind(&raw)
 		c.Forbid = c.Forbid.And(forbidOf(raw.Forbid, said, env.Home))
 		for name := range raw.Templates {
 			c.said.values = overlay(map[string]any{"templates": map[string]any{name: newTemplate()}}, c.said.values)
@@ -82,7 +82,7 @@ func Load(env Env) (*Config, error) {
 	if err := p.err(); err != nil {
 		return nil, err
 	}
-	binder{c.said, &p, env.Home}.bind(&c.raw)
+	binder{document: c.said, problems: &p, home: env.Home}.bind(&c.raw)
 	converter{c.said, &p, c}.convert()
 	if err := p.err(); err != nil {
 		return nil, err

@@ -284,11 +284,15 @@ func overlay(under, over map[string]any) map[string]any {
 type binder struct {
 	document
 	*problems
-	home string
+	home  string
+	known map[reflect.Type]map[string]reflect.StructField // keys of the raw types met so far
 }
 
 // bind fills the struct that into points to.
-func (b binder) bind(into any) { b.table("", b.values, reflect.ValueOf(into).Elem()) }
+func (b binder) bind(into any) {
+	b.known = map[reflect.Type]map[string]reflect.StructField{}
+	b.table("", b.values, reflect.ValueOf(into).Elem())
+}
 
 // value fills v, and returns what the document says from now on.
 func (b binder) value(path string, from any, v reflect.Value, tag reflect.StructTag) any {
@@ -354,17 +358,21 @@ func (b binder) value(path string, from any, v reflect.Value, tag reflect.Struct
 }
 
 func (b binder) table(path string, table map[string]any, v reflect.Value) {
-	known, names := map[string]int{}, []string{}
-	for i := range v.NumField() {
-		name := keyOf(v.Type().Field(i))
-		known[name], names = i, append(names, name)
+	known := b.known[v.Type()]
+	if known == nil {
+		known = map[string]reflect.StructField{}
+		for i := range v.NumField() {
+			field := v.Type().Field(i)
+			known[keyOf(field)] = field
+		}
+		b.known[v.Type()] = known
 	}
 	for _, key := range slices.Sorted(maps.Keys(table)) {
 		at := join(path, key)
-		if index, ok := known[key]; ok {
-			table[key] = b.value(at, table[key], v.Field(index), v.Type().Field(index).Tag)
+		if field, ok := known[key]; ok {
+			table[key] = b.value(at, table[key], v.FieldByIndex(field.Index), field.Tag)
 		} else {
-			b.add(b.place(at), "%s: unknown key%s", at, didYouMean(key, names))
+			b.add(b.place(at), "%s: unknown key%s", at, didYouMean(key, slices.Sorted(maps.Keys(known))))
 		}
 	}
 }

@@ -69,7 +69,7 @@ func LoadProject(workspace string) (Project, error) {
 	}
 
 	var raw rawProject
-	binder{said, &p, ""}.bind(&raw)
+	binder{document: said, problems: &p}.bind(&raw)
 	if err := p.err(); err != nil {
 		return Project{}, err
 	}
