@@ -43,26 +43,28 @@ func command(name string, args cobra.PositionalArgs, run func(c *cobra.Command, 
 	return c
 }
 
-// unnamed is a command about no sandbox in particular. open opens the service.
-func (a *app) unnamed(name string, open func() (*sandbox.Service, error), run func(*cobra.Command, *sandbox.Service) error) *cobra.Command {
-	return command(name, noArgs, func(c *cobra.Command, _ []string) error {
+// opener is app.service or app.serviceAnyway.
+type opener func() (*sandbox.Service, error)
+
+// with opens the service for a command.
+func (a *app) with(open opener, run func(*cobra.Command, *sandbox.Service, []string) error) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, args []string) error {
 		service, err := open()
 		if err != nil {
 			return err
 		}
-		return run(c, service)
-	})
+		return run(c, service, args)
+	}
+}
+
+// unnamed is a command about no sandbox in particular. open opens the service.
+func (a *app) unnamed(name string, open opener, run func(*cobra.Command, *sandbox.Service) error) *cobra.Command {
+	return command(name, noArgs, a.with(open, func(c *cobra.Command, s *sandbox.Service, _ []string) error { return run(c, s) }))
 }
 
 // named is a command about one sandbox.
-func (a *app) named(name string, open func() (*sandbox.Service, error), run func(c *cobra.Command, s *sandbox.Service, name string) error) *cobra.Command {
-	c := command(name, oneName, func(c *cobra.Command, args []string) error {
-		service, err := open()
-		if err != nil {
-			return err
-		}
-		return run(c, service, args[0])
-	})
+func (a *app) named(name string, open opener, run func(c *cobra.Command, s *sandbox.Service, name string) error) *cobra.Command {
+	c := command(name, oneName, a.with(open, func(c *cobra.Command, s *sandbox.Service, args []string) error { return run(c, s, args[0]) }))
 	c.ValidArgsFunction = a.completeName
 	return c
 }

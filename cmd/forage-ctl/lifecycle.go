@@ -154,21 +154,17 @@ func restart(s *sandbox.Service, ctx context.Context, name string) error {
 
 func newDown(a *app) *cobra.Command {
 	var all, force bool
-	c := command("down", nil, func(c *cobra.Command, names []string) error {
-		service, err := a.serviceAnyway()
-		if err != nil {
-			return err
-		}
+	c := command("down", nil, a.with(a.serviceAnyway, func(c *cobra.Command, s *sandbox.Service, names []string) error {
 		var failed []error
 		if all { // those whose records can be read, whatever is wrong with others
-			names, err = service.Names()
-			failed = append(failed, err)
+			there, err := s.Names()
+			names, failed = there, append(failed, err)
 		}
 		for _, name := range names {
-			failed = append(failed, service.Down(c.Context(), name, force))
+			failed = append(failed, s.Down(c.Context(), name, force))
 		}
 		return errors.Join(failed...)
-	})
+	}))
 	c.Args = func(c *cobra.Command, args []string) error {
 		if all == (len(args) > 0) {
 			return usageError(c, "give either names or --all")
@@ -183,14 +179,10 @@ func newDown(a *app) *cobra.Command {
 
 func newFork(a *app) *cobra.Command {
 	var f format
-	c := command("fork", nil, func(c *cobra.Command, args []string) error {
-		service, err := a.service()
-		if err != nil {
-			return err
-		}
-		status, err := service.Fork(c.Context(), args[0], args[1])
+	c := command("fork", nil, a.with(a.service, func(c *cobra.Command, s *sandbox.Service, args []string) error {
+		status, err := s.Fork(c.Context(), args[0], args[1])
 		return a.printUp(f, status, err)
-	})
+	}))
 	c.Args = func(c *cobra.Command, args []string) error {
 		if len(args) != 2 {
 			return usageError(c, "which sandbox, and what is the new one called?")

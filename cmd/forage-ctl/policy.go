@@ -23,18 +23,14 @@ func newNetwork(a *app) *cobra.Command {
 	var change plan.NetworkChange
 	var monitor string
 	var f format
-	c := command("network", nil, func(c *cobra.Command, args []string) error {
-		service, err := a.service()
-		if err != nil {
-			return err
-		}
+	c := command("network", nil, a.with(a.service, func(c *cobra.Command, s *sandbox.Service, args []string) error {
 		if len(args) == 2 {
 			change.Mode = forage.NetworkMode(args[1])
 		}
 		if on := monitor == "on"; monitor != "" {
 			change.Monitor = &on
 		}
-		network, err := service.Network(c.Context(), args[0], change)
+		network, err := s.Network(c.Context(), args[0], change)
 		if err != nil {
 			return err
 		}
@@ -56,7 +52,7 @@ func newNetwork(a *app) *cobra.Command {
 			t.Row("RULE", text)
 		}
 		return f.show(a, network, t.printer(a))
-	})
+	}))
 	c.Args = func(c *cobra.Command, args []string) error {
 		var mode string
 		if len(args) > 1 {
@@ -116,12 +112,8 @@ func newPolicyTest(a *app) *cobra.Command {
 	var workspace string
 	var f format
 	args := wants("which template?", "which method, such as GET?", "which URL?")
-	c := command("policy test", args, func(_ *cobra.Command, args []string) error {
-		service, err := a.service()
-		if err != nil {
-			return err
-		}
-		e, err := service.Host.Explain(args[0], args[1], args[2], workspace)
+	c := command("policy test", args, a.with(a.service, func(_ *cobra.Command, s *sandbox.Service, args []string) error {
+		e, err := s.Host.Explain(args[0], args[1], args[2], workspace)
 		if err != nil {
 			return err
 		}
@@ -129,7 +121,7 @@ func newPolicyTest(a *app) *cobra.Command {
 			a.status = forage.ExitCode(forage.ErrDenied)
 		}
 		return f.show(a, explainedJSON(e), func() error { return printExplained(a, args[0], e) })
-	})
+	}))
 	c.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		switch len(args) {
 		case 0:

@@ -77,19 +77,15 @@ func newSSHCmd(a *app) *cobra.Command {
 
 func newSSHConfig(a *app) *cobra.Command {
 	var install bool
-	c := command("ssh-config", names, func(c *cobra.Command, names []string) error {
+	c := command("ssh-config", names, a.with(a.serviceAnyway, func(c *cobra.Command, s *sandbox.Service, names []string) error {
 		if install && len(names) > 0 {
 			return usageError(c, "--install takes no names: it is about all sandboxes that run")
 		}
-		service, err := a.serviceAnyway()
-		if err != nil {
-			return err
-		}
 		if !install {
-			text, err := service.SSHConfig(names)
+			text, err := s.SSHConfig(names)
 			return firstError(a.write(text), err)
 		}
-		path, changed, err := service.InstallSSHConfig(c.Context())
+		path, changed, err := s.InstallSSHConfig(c.Context())
 		if err != nil {
 			return err
 		}
@@ -98,21 +94,18 @@ func newSSHConfig(a *app) *cobra.Command {
 			text = " includes the sandboxes now: one line was added at its beginning"
 		}
 		return a.write(term.Escape(path) + text + "\nnext: ssh forage-NAME\n")
-	})
+	}))
 	c.ValidArgsFunction = a.completeNames
 	c.Flags().BoolVar(&install, "install", false, "have ~/.ssh/config include them, and keep them up to date")
 	return c
 }
 
 func newCp(a *app) *cobra.Command {
-	c := command("cp", wants("copy what, and where to?", "copy what, and where to?"), func(c *cobra.Command, args []string) error {
-		service, err := a.serviceAnyway()
-		if err != nil {
-			return err
-		}
+	what := "copy what, and where to?"
+	c := command("cp", wants(what, what), a.with(a.serviceAnyway, func(c *cobra.Command, s *sandbox.Service, args []string) error {
 		progress := a.progress("copying")
 		defer progress.end()
-		copied, err := service.Copy(c.Context(), args[0], args[1], func(n int64) { progress.say(term.Bytes(n)) })
+		copied, err := s.Copy(c.Context(), args[0], args[1], func(n int64) { progress.say(term.Bytes(n)) })
 		progress.end()
 		for _, skipped := range copied.Skipped {
 			a.note("not copied: " + term.Escape(skipped))
@@ -121,7 +114,7 @@ func newCp(a *app) *cobra.Command {
 			a.note(fmt.Sprintf("not copied: %d more", more))
 		}
 		return err
-	})
+	}))
 	c.ValidArgsFunction = func(c *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 		names, _ := a.completeNames(c, nil, prefix)
 		for i := range names {
@@ -133,7 +126,7 @@ func newCp(a *app) *cobra.Command {
 }
 
 func newForward(a *app) *cobra.Command {
-	c := command("forward", nil, func(c *cobra.Command, args []string) error {
+	c := command("forward", nil, a.with(a.serviceAnyway, func(c *cobra.Command, s *sandbox.Service, args []string) error {
 		name, ports := args[0], args[1:]
 		all := make([]sandbox.Forwarding, len(ports))
 		for i, text := range ports {
@@ -143,14 +136,10 @@ func newForward(a *app) *cobra.Command {
 			}
 			all[i] = forwarding
 		}
-		service, err := a.serviceAnyway()
-		if err != nil {
-			return err
-		}
-		return service.Forward(c.Context(), name, all, func(f sandbox.Forwarding) error {
+		return s.Forward(c.Context(), name, all, func(f sandbox.Forwarding) error {
 			return a.write(fmt.Sprintf("localhost:%d -> %s port %d\n", f.Local, name, f.Remote))
 		})
-	})
+	}))
 	c.Args = func(c *cobra.Command, args []string) error {
 		if len(args) == 1 {
 			return usageError(c, "which port?")

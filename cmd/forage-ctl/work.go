@@ -83,23 +83,19 @@ func (a *app) page(noPager bool, show func(out io.Writer, colour bool) error) er
 func newApply(a *app) *cobra.Command {
 	var o work.ApplyOptions
 	var f format
-	c := command("apply", nameAndPaths, func(c *cobra.Command, args []string) error {
+	c := command("apply", nameAndPaths, a.with(a.serviceAnyway, func(c *cobra.Command, s *sandbox.Service, args []string) error {
 		o.Paths = append(o.Paths, args[1:]...)
 		if err := notEmpty(c, "into", "part"); err != nil {
 			return err
 		}
-		service, err := a.serviceAnyway()
-		if err != nil {
-			return err
-		}
-		done, err := service.Work.Apply(c.Context(), args[0], o)
+		done, err := s.Work.Apply(c.Context(), args[0], o)
 		return firstError(err, f.show(a, done, func() error {
 			for _, d := range done {
 				printApplied(a, d, o.DryRun, len(done) > 1)
 			}
 			return nil
 		}))
-	})
+	}))
 	c.ValidArgsFunction = a.completeName
 	c.Flags().StringVar(&o.Into, "into", "", "bring it to this `BRANCH`, which is made if there is none")
 	c.Flags().StringArrayVar(&o.Paths, "paths", nil, "only what is at or below these `PATHS` of the repository")
@@ -148,16 +144,12 @@ func printApplied(a *app, d review.Applied, dryRun, named bool) {
 func newQuarantine(a *app) *cobra.Command {
 	var o work.QuarantineOptions
 	var f format
-	c := command("quarantine", nameAndPaths, func(c *cobra.Command, args []string) error {
+	c := command("quarantine", nameAndPaths, a.with(a.serviceAnyway, func(c *cobra.Command, s *sandbox.Service, args []string) error {
 		o.Paths = append(o.Paths, args[1:]...)
 		if o.All && len(o.Paths) > 0 {
 			return usageError(c, "--all and --paths exclude one another")
 		}
-		service, err := a.serviceAnyway()
-		if err != nil {
-			return err
-		}
-		moved, err := service.Work.Quarantine(c.Context(), args[0], o)
+		moved, err := s.Work.Quarantine(c.Context(), args[0], o)
 		return firstError(f.show(a, moved, func() error {
 			if len(moved) == 0 && err == nil {
 				a.note("there is nothing to move aside")
@@ -169,7 +161,7 @@ func newQuarantine(a *app) *cobra.Command {
 			}
 			return nil
 		}), err)
-	})
+	}))
 	c.ValidArgsFunction = a.completeName
 	c.Flags().BoolVar(&o.All, "all", false, "also what takes a build, a push or a start by name")
 	c.Flags().StringArrayVar(&o.Paths, "paths", nil, "only what is at or below these `PATHS` of the workspace")
@@ -188,20 +180,16 @@ func newVolumes(a *app) *cobra.Command {
 		return firstError(f.show(a, volumes, t.printer(a)), err)
 	})
 	f.add(list)
-	remove := command("volumes remove", cobra.ArbitraryArgs, func(c *cobra.Command, args []string) error {
+	remove := command("volumes remove", cobra.ArbitraryArgs, a.with(a.serviceAnyway, func(c *cobra.Command, s *sandbox.Service, args []string) error {
 		if len(args) == 0 {
 			return usageError(c, "which volume?")
 		}
-		service, err := a.serviceAnyway()
-		if err != nil {
-			return err
-		}
 		var errs []error
 		for _, name := range args {
-			errs = append(errs, service.RemoveVolume(name))
+			errs = append(errs, s.RemoveVolume(name))
 		}
 		return errors.Join(errs...)
-	})
+	}))
 	remove.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return a.offer(func(s *sandbox.Service) (names []string) {
 			volumes, _ := s.Volumes() // what can be listed is offered
