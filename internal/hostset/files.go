@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/pelletier/go-toml/v2"
 
@@ -93,7 +94,7 @@ func (a *asker) uv(config *pipConfig) error {
 }
 
 // cargoIndex finds the index in what cargo says when it can't reach it.
-var cargoIndex = regexp.MustCompile("`?(https?://[^`\\s]+?)/config\\.json")
+var cargoIndex = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("`?(https?://[^`\\s]+?)/config\\.json") })
 
 // unreachable is a proxy that is not there. Cargo says where it would have gone, and goes nowhere.
 const unreachable = "http://127.0.0.1:9"
@@ -118,7 +119,7 @@ func (a *asker) cargo() error {
 		return errors.New("cargo is not on your PATH")
 	}
 	out, err := a.run([]string{"CARGO_HOME=" + empty, "CARGO_HTTP_PROXY=" + unreachable, "CARGO_NET_RETRY=0"}, "cargo", "search", "forage")
-	found := cargoIndex.FindSubmatch(out.Stderr)
+	found := cargoIndex().FindSubmatch(out.Stderr)
 	if found == nil {
 		return errors.Join(errors.New("cargo does not say which index it uses"), err)
 	}

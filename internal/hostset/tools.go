@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // npm asks npm. Its registries may differ by scope. Inside, npm reads the file as its system-wide
@@ -138,7 +139,7 @@ func texts(value any) (all []string) {
 }
 
 // simpleIndex finds the address of an index in a tool's help (PEP 503).
-var simpleIndex = regexp.MustCompile(`https?://[^\s<>()"'\]]+/simple\b/?`)
+var simpleIndex = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`https?://[^\s<>()"'\]]+/simple\b/?`) })
 
 // pypi asks pip, or else uv. What is configured for uv counts as well.
 func (a *asker) pypi() error {
@@ -166,7 +167,7 @@ func (a *asker) pypi() error {
 		}
 		if config.index == "" {
 			out, _ = a.run([]string{"COLUMNS=400"}, pip, "install", "--help")
-			config.fallback = simpleIndex.FindString(string(out.Stdout))
+			config.fallback = simpleIndex().FindString(string(out.Stdout))
 		}
 		break
 	}
@@ -175,7 +176,7 @@ func (a *asker) pypi() error {
 	}
 	if config.index == "" && config.fallback == "" {
 		if out, err := a.run(nil, "uv", "help", "pip", "install"); err == nil {
-			config.fallback = simpleIndex.FindString(string(out.Stdout))
+			config.fallback = simpleIndex().FindString(string(out.Stdout))
 		}
 	}
 	if config.index+config.fallback+strings.Join(config.extra, "") == "" {
@@ -196,7 +197,7 @@ func (a *asker) pypi() error {
 }
 
 // link finds the links of a page of an index (PEP 503).
-var link = regexp.MustCompile(`(?i)<a\s[^>]*href\s*=\s*["']([^"'#]+)`)
+var link = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?i)<a\s[^>]*href\s*=\s*["']([^"'#]+)`) })
 
 // filesOf adds the hosts that an index serves its files from. No configuration names them: they
 // stand in the page of each package, so that of pip itself is asked for.
@@ -205,7 +206,7 @@ func (a *asker) filesOf(index string) {
 	if err != nil {
 		return
 	}
-	for _, found := range link.FindAllSubmatch(a.get(base.String(), "where "+base.Host+" has its files"), -1) {
+	for _, found := range link().FindAllSubmatch(a.get(base.String(), "where "+base.Host+" has its files"), -1) {
 		if to, err := base.Parse(string(found[1])); err == nil {
 			a.addSaid(to.String(), index)
 		}

@@ -363,11 +363,11 @@ const maxKeptName = 200
 func keptName(ref, id string) string {
 	name := strings.TrimPrefix(ref, "refs/")
 	tooLong := func(part string) bool { return len(part) > maxKeptName }
-	if first, _, _ := strings.Cut(name, "/"); first != workName && plainName.MatchString(name) && !slices.ContainsFunc(strings.Split(name, "/"), tooLong) {
+	if first, _, _ := strings.Cut(name, "/"); first != workName && plainName().MatchString(name) && !slices.ContainsFunc(strings.Split(name, "/"), tooLong) {
 		return name
 	}
 	plain := strings.Map(func(r rune) rune {
-		if r < 0x80 && plainName.MatchString(string(r)) {
+		if r < 0x80 && plainName().MatchString(string(r)) {
 			return r
 		}
 		return '-'

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/google/renameio/v2"
 
@@ -153,7 +154,7 @@ func (state imported) merge(at place, lost []string) (branch, ref string) {
 		if !ok {
 			name, ok = strings.CutPrefix(ref, leftPrefix)
 		}
-		if ok && ref != at.on && plainName.MatchString(name) {
+		if ok && ref != at.on && plainName().MatchString(name) {
 			return name, ref
 		}
 	}
@@ -161,7 +162,7 @@ func (state imported) merge(at place, lost []string) (branch, ref string) {
 }
 
 // plainName are names of branches in which no shell finds anything.
-var plainName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_./-]*$`)
+var plainName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_./-]*$`) })
 
 // FilesOf names what is checked out inside, a branch or a commit, if that is not the commit that
 // was imported last: the sandbox's branch is not followed there, or a rebase is under way. "" is
