@@ -50,6 +50,7 @@ func entries() []entry {
 		{"forward", groupReach, newForward},
 		{"pick", groupReach, newPick},
 		{"gateway", groupReach, newGateway},
+		{"web", groupReach, newWeb},
 		{"diff", groupWork, newDiff},
 		{"apply", groupWork, newApply},
 		{"snapshot", groupWork, newSnapshot},
@@ -73,7 +74,7 @@ func entries() []entry {
 // laterCommands belong to the interface and are not in this version.
 var laterCommands = []string{
 	"requests", "approve", "deny", "grants",
-	"agent", "monitor", "web", "mcp",
+	"agent", "monitor", "mcp",
 }
 
 // tree returns the root command with the one command below it that args asks

@@ -158,6 +158,7 @@ var notRun = []struct{ page, command, why string }{
 	{"docs/how-to/ports.md", "forage-ctl", "needs two terminals; forward.txtar has them"},
 	{"docs/how-to/proxy.md", "curl -x https:", "needs certificates; proxy.txtar has them"},
 	{"docs/how-to/gateway.md", "", "needs another machine and a service manager; gateway.txtar stands for both"},
+	{"docs/how-to/board.md", "", "needs a browser, another machine and a service manager; internal/web and web.txtar stand for them"},
 	{"docs/how-to/git.md", "git push", "needs a forge over TLS; internal/acceptance has one"},
 	{"docs/how-to/jj.md", "git --git-dir", "REF is what down has printed; workspace_jj.txtar follows it"},
 	{"docs/how-to/jj.md", "jj git import", "follows the line before"},

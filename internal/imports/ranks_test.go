@@ -66,6 +66,7 @@ var rooms = []room{
 	{"egressconfig", 3, "the wiring of egress is the same for a sandbox and for the proxy"},
 
 	{"gateway", 4, "leads SSH clients to guests; it knows no records"},
+	{"web", 4, "leads browsers to guests; it knows no records"},
 	{"proxy", 4, "egress as a service of its own: it knows no sandbox"},
 	{"supervisor", 4, "realises a plan, the guest's configuration included; the one place where runtime, egress and guest meet"},
 
@@ -100,6 +101,7 @@ var implementations = []struct{ importer, imported, why string }{
 	{"internal/sandbox/plan", "internal/workspace/", "asks what a repository is, and what git is configured to execute"},
 	{"internal/sandbox/work", "internal/workspace/", "reviews, applies, snapshots and looks through workspaces, whatever their kind"},
 	{"internal/gateway", "internal/guest/", "speaks SSH to the guest for its clients"},
+	{"internal/web", "internal/guest/", "shows a browser the agent's session, as the gateway does"},
 	{"internal/sandbox", "internal/guest/guestclient", "exec, shell and run speak SSH to the guest"},
 }
 
@@ -118,6 +120,7 @@ var starters = map[string]string{
 var confined = []struct{ module, where, why string }{
 	{"github.com/spf13/", "cmd/forage-ctl", "flags are parsed in one place; guest and supervisor never load it"},
 	{"github.com/google/go-containerregistry/", "internal/image", "heavy: only what pulls images pays for it"},
+	{"github.com/coder/websocket", "internal/web", "one place serves browsers"},
 	{"charm.land/", "internal/picker", "screens are drawn in one place; guest and supervisor never run them"},
 	{"github.com/charmbracelet/", "internal/picker", "parts of it"},
 	{"github.com/google/nftables", "internal/netns", "rules of a namespace are made in one place"},

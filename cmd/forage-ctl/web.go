@@ -1,0 +1,262 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"forage"
+	"forage/internal/audit"
+	"forage/internal/guest/guestclient"
+
+	"forage/internal/hostexec"
+	"forage/internal/sandbox"
+	"forage/internal/sandbox/plan"
+	"forage/internal/sandbox/work"
+	"forage/internal/systemd"
+	"forage/internal/term"
+	"forage/internal/web"
+	"forage/internal/workspace/review"
+)
+
+func newWeb(a *app) *cobra.Command {
+	var o webOptions
+	c := command("web", noArgs, func(c *cobra.Command, _ []string) error {
+		if (o.cert == "") != (o.key == "") {
+			return usageError(c, "--tls-cert and --tls-key belong together")
+		}
+		return runWeb(c.Context(), a, o)
+	})
+	c.Flags().StringVar(&o.listen, "listen", "127.0.0.1:8022", "listen on this `ADDRESS`; one that is not loopback needs TLS")
+	c.Flags().StringVar(&o.cert, "tls-cert", "", "certificate `FILE`, with which it serves TLS")
+	c.Flags().StringVar(&o.key, "tls-key", "", "its private key `FILE`")
+	return c
+}
+
+type webOptions struct{ listen, cert, key string }
+
+func runWeb(ctx context.Context, a *app, o webOptions) error {
+	service, err := a.serviceAnyway()
+	if err != nil {
+		return err
+	}
+	var certificate *tls.Certificate
+	if o.cert != "" {
+		pair, err := tls.LoadX509KeyPair(o.cert, o.key)
+		if err != nil {
+			return forage.Errorf(forage.ErrUsage, "reading the certificate: %w", err)
+		}
+		certificate = &pair
+	}
+	listener, err := web.Listen(o.listen, certificate)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	log := a.log(slog.LevelInfo)
+	server, err := web.New(web.Options{
+		Sandboxes: board{a}, Folder: filepath.Dir(service.Host.Store.Paths("any").Record), Log: log, Certificate: certificate,
+		Clipboard: slices.Contains(service.Host.Config.Terminal, "clipboard"), Title: slices.Contains(service.Host.Config.Terminal, "title"),
+	})
+	if err != nil {
+		return err
+	}
+	address := "http://" + listener.Addr().String()
+	if certificate != nil {
+		_, port, _ := net.SplitHostPort(listener.Addr().String())
+		names := append(slices.Clone(certificate.Leaf.DNSNames), "localhost")
+		address = "https://" + net.JoinHostPort(names[0], port)
+	}
+	if err := a.write(fmt.Sprintf("open %s/#token=%s\n", term.Escape(address), server.Token)); err != nil {
+		return err
+	}
+	if err := systemd.Notify(os.Getenv("NOTIFY_SOCKET"), "READY=1"); err != nil {
+		log.Warn("telling the service manager", "error", err)
+	}
+	return server.Serve(ctx, listener)
+}
+
+// board is the user's sandboxes as the board reaches them. Each call reads configuration and records
+// as they are then.
+type board struct{ *app }
+
+// open opens the sandboxes, and collects what there is to say about them.
+func (b board) open() (*sandbox.Service, func() []string, error) {
+	var mu sync.Mutex
+	var notes []string
+	note := func(text string) {
+		mu.Lock()
+		defer mu.Unlock()
+		notes = append(notes, text)
+	}
+	me, err := plan.Me()
+	if err != nil {
+		return nil, nil, err
+	}
+	service, err := sandbox.New(sandbox.Config{ConfigFile: b.configFile, Caller: me, Notify: note, Unconfigured: func(err error) {
+		note("going on without the configuration: " + err.Error())
+	}})
+	return service, func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return notes
+	}, err
+}
+
+func (b board) List(ctx context.Context) ([]web.Row, []string, error) {
+	s, notes, err := b.open()
+	if err != nil {
+		return nil, nil, err
+	}
+	all, err := s.List(ctx)
+	home, _ := os.UserHomeDir() // without one, paths are whole
+	rows := make([]web.Row, len(all))
+	for i, one := range all {
+		rows[i] = web.Row{
+			Name: one.Name, Agent: one.Agent, State: state(one), Running: one.Status == string(forage.PhaseRunning), Reason: one.Reason,
+			Template: one.Template, Workspace: atHome(home, cmp.Or(one.SourceRepo, one.Workspace)), Mode: string(one.Plan.Workspace.Mode),
+			Branch: one.Branch, Unsaved: unsaved(one), Refused: one.Refused, Created: one.CreatedAt,
+		}
+	}
+	return rows, notes(), err
+}
+
+// atHome is a path with ~ for the home folder.
+func atHome(home, path string) string {
+	if below, ok := strings.CutPrefix(path, home+"/"); ok && home != "" {
+		return "~/" + below
+	}
+	return path
+}
+
+func (b board) Refusals(ctx context.Context, name string) ([]web.Refusal, error) {
+	s, _, err := b.open()
+	if err != nil {
+		return nil, err
+	}
+	status, err := s.Status(ctx, name)
+	all := make([]web.Refusal, len(status.Refusals))
+	for i, r := range status.Refusals {
+		what, why, _ := strings.Cut(strings.TrimPrefix(sandbox.RefusalLine(r), "refused: "), "   ")
+		all[i] = web.Refusal{Text: what, Allow: r.Allow, Mode: string(r.Mode)}
+		if r.Allow == "" {
+			all[i].Why = why
+		}
+	}
+	return all, err
+}
+
+// maxPatch bounds what a browser is given to show, in bytes.
+const maxPatch = 2 << 20
+
+func (b board) Review(ctx context.Context, name string) (parts []web.Part, _ []string, err error) {
+	s, notes, err := b.open()
+	if err != nil {
+		return nil, nil, err
+	}
+	err = s.Work.Diff(ctx, name, work.ReviewOptions{}, func(sessions []*review.Session) (whole bool, err error) {
+		whole = true
+		for _, session := range sessions {
+			patch := cut{left: maxPatch}
+			if err := session.Patch(ctx, &patch, false); err != nil && !errors.Is(err, io.ErrShortWrite) {
+				return false, err
+			}
+			whole = whole && patch.left > 0
+			parts = append(parts, web.Part{Review: session.Review, Patch: patch.text.String(), Cut: patch.left <= 0})
+		}
+		return whole, nil
+	})
+	return parts, notes(), err
+}
+
+// cut keeps the beginning of what is written to it.
+type cut struct {
+	text bytes.Buffer
+	left int
+}
+
+func (c *cut) Write(p []byte) (int, error) {
+	if c.left -= len(p); c.left <= 0 {
+		return 0, io.ErrShortWrite
+	}
+	return c.text.Write(p)
+}
+
+func (b board) Loses(ctx context.Context, name string) error {
+	s, _, err := b.open()
+	if err != nil {
+		return err
+	}
+	record, err := s.Host.Store.Load(name)
+	if err != nil {
+		return err
+	}
+	return s.Work.NothingUnsaved(ctx, name, record.Plan.Workspaces())
+}
+
+func (b board) Choices() (choices web.Choices, err error) {
+	s, _, err := b.open()
+	if err != nil {
+		return choices, err
+	}
+	choices.Default = s.Host.Config.DefaultTemplate
+	for _, template := range byName(s.Host.Config) {
+		choices.Templates = append(choices.Templates, web.Template{Name: template.Name, Command: template.Agents[template.Name].Command})
+	}
+	records, _ := s.Host.Readable() // what can be read is offered
+	for _, record := range records {
+		choices.Folders = append(choices.Folders, cmp.Or(record.SourceRepo, record.Workspace))
+	}
+	slices.Sort(choices.Folders)
+	choices.Folders = slices.Compact(choices.Folders)
+	choices.Home, err = os.UserHomeDir()
+	return choices, err
+}
+
+func (b board) Drop(ctx context.Context, name, file string, content io.Reader) (string, error) {
+	s, _, err := b.open()
+	if err != nil {
+		return "", err
+	}
+	return s.Drop(ctx, name, file, content)
+}
+
+func (b board) Connect(ctx context.Context, name string) (*guestclient.Client, error) {
+	s, _, err := b.open()
+	if err != nil {
+		return nil, err
+	}
+	return s.Gateway().Connect(ctx, name)
+}
+
+func (b board) Record(ctx context.Context, name string, event audit.Event) error {
+	s, _, err := b.open()
+	if err != nil {
+		return err
+	}
+	return s.Gateway().Record(ctx, name, event)
+}
+
+func (board) AttachCommand(readOnly bool) []string { return sandbox.Gateway{}.AttachCommand(readOnly) }
+
+// Run runs one of this program's commands beside this process.
+func (b board) Run(args ...string) (string, error) {
+	if b.configFile != "" {
+		args = append([]string{"--config", b.configFile}, args...)
+	}
+	out, err := hostexec.Self(args...).CombinedOutput()
+	return strings.TrimSpace(string(out)), err
+}

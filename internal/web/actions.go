@@ -1,0 +1,212 @@
+package web
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"forage"
+)
+
+// maxFile bounds a file that is dropped, in bytes.
+const maxFile = 1 << 30
+
+// run runs a command of this program's to its end, whether the browser stays or not, and answers
+// with what it printed. It has said why it failed.
+func (s *Server) run(w http.ResponseWriter, args ...string) {
+	said, err := s.Sandboxes.Run(args...)
+	s.soon()
+	if err != nil {
+		fail(w, http.StatusConflict, errors.New(strings.TrimPrefix(said, "forage-ctl: ")))
+		return
+	}
+	answer(w, map[string]string{"said": said})
+}
+
+func (s *Server) simply(command string) func(http.ResponseWriter, *http.Request, string) {
+	return func(w http.ResponseWriter, _ *http.Request, name string) { s.run(w, command, name) }
+}
+
+func (s *Server) choices(w http.ResponseWriter, _ *http.Request) {
+	choices, err := s.Sandboxes.Choices()
+	if err != nil {
+		fail(w, 0, err)
+		return
+	}
+	answer(w, choices)
+}
+
+// modes are the flags that name a workspace.
+var modes = map[string]string{"direct": "--workspace=", "git-worktree": "--git-worktree=", "jj": "--repo=", "clone": "--clone="}
+
+// create makes a sandbox. A task is the last argument of the template's agent, or a line for the
+// shell where it has none.
+func (s *Server) create(w http.ResponseWriter, r *http.Request) {
+	var wanted struct{ Name, Template, Workspace, Mode, Branch, Task string }
+	if !read(w, r, &wanted) {
+		return
+	}
+	choices, err := s.Sandboxes.Choices()
+	if err == nil {
+		err = forage.CheckName(wanted.Name)
+	}
+	at := slices.IndexFunc(choices.Templates, func(t Template) bool { return t.Name == wanted.Template })
+	flag := modes[wanted.Mode]
+	if below, ok := strings.CutPrefix(wanted.Workspace, "~/"); ok { // no shell does it
+		wanted.Workspace = filepath.Join(choices.Home, below)
+	}
+	switch {
+	case err != nil:
+	case at < 0:
+		err = forage.Errorf(forage.ErrTemplateNotFound, "there is no template %q", wanted.Template)
+	case flag == "":
+		err = forage.Errorf(forage.ErrUsage, "there is no mode %q", wanted.Mode)
+	case wanted.Mode != "clone" && !filepath.IsAbs(wanted.Workspace):
+		err = forage.Errorf(forage.ErrUsage, "the folder needs a whole path, with / or ~/ at its beginning")
+	}
+	if err != nil {
+		fail(w, http.StatusBadRequest, err)
+		return
+	}
+	args := []string{"up", "--template=" + wanted.Template, flag + wanted.Workspace}
+	if wanted.Branch != "" {
+		args = append(args, "--branch="+wanted.Branch)
+	}
+	args = append(args, wanted.Name)
+	if wanted.Task != "" {
+		agent := choices.Templates[at].Command
+		if len(agent) == 0 {
+			agent = []string{"sh", "-c"}
+		}
+		args = slices.Concat(args, []string{"--"}, agent, []string{wanted.Task})
+	}
+	s.run(w, args...)
+}
+
+func (s *Server) log(w http.ResponseWriter, _ *http.Request, name string) {
+	s.run(w, "logs", "--lines=500", name)
+}
+
+func (s *Server) refusals(w http.ResponseWriter, r *http.Request, name string) {
+	all, err := s.Sandboxes.Refusals(r.Context(), name)
+	if err != nil {
+		fail(w, 0, err)
+		return
+	}
+	answer(w, map[string]any{"refusals": all})
+}
+
+// allow allows what was refused, and nothing else: the page says what it showed.
+func (s *Server) allow(w http.ResponseWriter, r *http.Request, name string) {
+	var wanted struct{ Allow, Mode string }
+	if !read(w, r, &wanted) {
+		return
+	}
+	all, err := s.Sandboxes.Refusals(r.Context(), name)
+	if err != nil {
+		fail(w, 0, err)
+		return
+	}
+	if wanted.Allow == "" || !slices.ContainsFunc(all, func(one Refusal) bool { return one.Allow == wanted.Allow && one.Mode == wanted.Mode }) {
+		fail(w, http.StatusConflict, fmt.Errorf("%q is not refused, or not so: look again", wanted.Allow))
+		return
+	}
+	args := []string{"network", name, "--allow=" + wanted.Allow}
+	if wanted.Mode != "" {
+		args = append(args, wanted.Mode)
+	}
+	s.run(w, args...)
+}
+
+func (s *Server) review(w http.ResponseWriter, r *http.Request, name string) {
+	parts, notes, err := s.Sandboxes.Review(r.Context(), name)
+	if err != nil {
+		fail(w, 0, err)
+		return
+	}
+	answer(w, map[string]any{"parts": parts, "notes": notes})
+}
+
+// apply brings what was chosen, or says with dryRun what that would do.
+func (s *Server) apply(w http.ResponseWriter, r *http.Request, name string) {
+	var wanted struct {
+		Part   string
+		Paths  []string
+		DryRun bool
+	}
+	if !read(w, r, &wanted) {
+		return
+	}
+	args := []string{"apply"}
+	if wanted.DryRun {
+		args = append(args, "--dry-run")
+	}
+	if wanted.Part != "" {
+		args = append(args, "--part="+wanted.Part)
+	}
+	for _, path := range wanted.Paths {
+		if path == "" || strings.Contains(path, "\x00") {
+			fail(w, http.StatusBadRequest, errors.New("a path is missing"))
+			return
+		}
+		args = append(args, "--paths="+path)
+	}
+	s.run(w, append(args, name)...)
+}
+
+func (s *Server) loses(w http.ResponseWriter, r *http.Request, name string) {
+	if err := s.Sandboxes.Loses(r.Context(), name); err != nil {
+		answer(w, map[string]string{"loses": err.Error()})
+		return
+	}
+	answer(w, map[string]string{})
+}
+
+func (s *Server) down(w http.ResponseWriter, r *http.Request, name string) {
+	var wanted struct{ Force bool }
+	if !read(w, r, &wanted) {
+		return
+	}
+	if wanted.Force {
+		s.run(w, "down", "--force", name)
+		return
+	}
+	s.run(w, "down", name)
+}
+
+// drop puts a file into the workspace. Its name is a name alone.
+func (s *Server) drop(w http.ResponseWriter, r *http.Request, name string) {
+	file := r.URL.Query().Get("name")
+	if err := checkFile(file); err != nil {
+		fail(w, http.StatusBadRequest, err)
+		return
+	}
+	if r.ContentLength < 0 || r.ContentLength > maxFile {
+		fail(w, http.StatusRequestEntityTooLarge, fmt.Errorf("a file may have %d MiB", maxFile>>20))
+		return
+	}
+	at, err := s.Sandboxes.Drop(r.Context(), name, file, http.MaxBytesReader(w, r.Body, maxFile))
+	if err != nil {
+		fail(w, 0, err)
+		return
+	}
+	answer(w, map[string]string{"said": at})
+}
+
+// checkFile refuses what is no plain name of a file: it comes from the user's file manager, and may
+// have been chosen by who sent them the file.
+func checkFile(name string) error {
+	bad := func(c rune) bool { return c == '/' || c == '\\' || c == utf8.RuneError || !unicode.IsPrint(c) }
+	switch {
+	case name == "" || name == "." || name == ".." || len(name) > 255 || strings.ContainsFunc(name, bad):
+		return forage.Errorf(forage.ErrUsage, "%q is no plain name of a file", name)
+	case strings.HasPrefix(name, "."):
+		return forage.Errorf(forage.ErrUsage, "%q: names that begin with a dot say what tools do; put it there with `forage-ctl cp`", name)
+	}
+	return nil
+}

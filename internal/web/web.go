@@ -1,0 +1,214 @@
+// Package web is the board: the user's sandboxes in a browser. It serves a page, a stream of the
+// list, an agent's screen, and what can be done, which it does by this program's own commands. It
+// holds no state but who is logged in. It knows no records: what it shows it is given.
+//
+// Three attackers matter: a page of another origin in the user's browser, whoever can connect, and
+// the agent, whose text is in everything that is shown. guard.go is about the first two.
+package web
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"embed"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"forage"
+	"forage/internal/audit"
+	"forage/internal/deadline"
+	"forage/internal/guest/guestclient"
+)
+
+// Row is a sandbox as the list shows it. Agent, State, Branch and Reason may be the agent's text.
+type Row struct {
+	Name      string    `json:"name"`
+	Agent     string    `json:"agent"`
+	State     string    `json:"state"`
+	Running   bool      `json:"running"`
+	Reason    string    `json:"reason,omitempty"`
+	Template  string    `json:"template"`
+	Workspace string    `json:"workspace"`
+	Mode      string    `json:"mode"`
+	Branch    string    `json:"branch"`
+	Unsaved   string    `json:"unsaved"` // yes, no, ? or -
+	Refused   int       `json:"refused"`
+	Created   time.Time `json:"created"`
+	Ports     []int     `json:"ports,omitempty"` // that servers inside listen on
+}
+
+// Refusal is what a sandbox was refused. Allow and Mode are what `network` takes to allow it.
+type Refusal struct {
+	Text  string `json:"text"`
+	Why   string `json:"why,omitempty"` // what allows it, or why it was refused, where no argument does
+	Allow string `json:"allow,omitempty"`
+	Mode  string `json:"mode,omitempty"`
+}
+
+// Part is what was done in one part of a workspace.
+type Part struct {
+	Review any    `json:"review"` // as `diff -o json` prints it
+	Patch  string `json:"patch"`
+	Cut    bool   `json:"cut,omitempty"` // Patch is not whole
+}
+
+// Choices are what a new sandbox can be made from.
+type Choices struct {
+	Templates []Template `json:"templates"`
+	Default   string     `json:"default"`
+	Folders   []string   `json:"folders"` // that sandboxes work on
+	Home      string     `json:"home"`
+}
+
+// Template is one of them, and the command of its agent, if it has one.
+type Template struct {
+	Name    string   `json:"name"`
+	Command []string `json:"-"`
+}
+
+// Sandboxes is what the board is about. Methods are called at once by many.
+type Sandboxes interface {
+	List(context.Context) (rows []Row, notes []string, err error)
+	Refusals(ctx context.Context, name string) ([]Refusal, error)
+	// Review brings what was done, and counts as having shown it where it is whole.
+	Review(ctx context.Context, name string) (parts []Part, notes []string, err error)
+	// Loses says what would be lost with the sandbox: nil is nothing.
+	Loses(ctx context.Context, name string) error
+	Choices() (Choices, error)
+	// Drop puts a new file into the workspace, from inside, and says where.
+	Drop(ctx context.Context, name, file string, content io.Reader) (string, error)
+	// Record puts an event on a running sandbox's record. When it fails, it must not happen.
+	Record(ctx context.Context, name string, event audit.Event) error
+	Connect(ctx context.Context, name string) (*guestclient.Client, error)
+	AttachCommand(readOnly bool) []string
+	// Run runs one of this program's commands, and returns what it printed.
+	Run(args ...string) (string, error)
+}
+
+// Options is what a Server needs.
+type Options struct {
+	Sandboxes Sandboxes
+	Folder    string // a change in it may change what List says
+	Log       *slog.Logger
+	// Certificate, if set, is what it shows to browsers: names of it are names of the board.
+	Certificate *tls.Certificate
+	// Clipboard and Title are what programs may do to the user's terminal: see term.Controls.
+	Clipboard, Title bool
+}
+
+// Server is the board.
+type Server struct {
+	Options
+	// Token logs in. It is for the fragment of the page's address, which browsers do not send.
+	Token string
+
+	mux    *http.ServeMux
+	events hub
+
+	mu       sync.Mutex
+	sessions map[[32]byte]session     // by the hash of their cookie
+	tried    map[string]*rate.Limiter // by address: logins with a wrong token
+	screens  int
+}
+
+//go:embed static
+var static embed.FS
+
+// pages are the files that are served, to everybody: nothing of the user's is in them.
+var pages = map[string]struct{ file, kind string }{
+	"/{$}":             {"index.html", "text/html; charset=utf-8"},
+	"/board.css":       {"board.css", "text/css; charset=utf-8"},
+	"/board.js":        {"board.js", "text/javascript; charset=utf-8"},
+	"/icon.svg":        {"icon.svg", "image/svg+xml"},
+	"/xterm/xterm.css": {"xterm/xterm.css", "text/css; charset=utf-8"},
+	"/xterm/xterm.mjs": {"xterm/xterm.mjs", "text/javascript; charset=utf-8"},
+	"/xterm/LICENSE":   {"xterm/LICENSE", "text/plain; charset=utf-8"},
+}
+
+// New makes a board with a token of its own.
+func New(o Options) (*Server, error) {
+	if c := o.Certificate; c != nil && c.Leaf == nil {
+		leaf, err := x509.ParseCertificate(c.Certificate[0])
+		if err != nil {
+			return nil, err
+		}
+		c.Leaf = leaf
+	}
+	s := &Server{Options: o, Token: rand.Text() + rand.Text(), sessions: map[[32]byte]session{}, tried: map[string]*rate.Limiter{}}
+	s.mux = http.NewServeMux()
+	for path, page := range pages {
+		s.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
+			content, err := static.ReadFile("static/" + page.file)
+			if err != nil {
+				http.Error(w, "not found", http.StatusNotFound)
+				return
+			}
+			w.Header().Set("Content-Type", page.kind)
+			_, _ = w.Write(content)
+		})
+	}
+	s.mux.HandleFunc("POST /api/login", s.login)
+	s.mux.HandleFunc("GET /api/events", s.inside(s.follow))
+	s.mux.HandleFunc("GET /api/choices", s.inside(s.choices))
+	s.mux.HandleFunc("POST /api/sandboxes", s.inside(s.create))
+	s.mux.HandleFunc("GET /api/sandboxes/{name}/screen", s.named(s.screen))
+	s.mux.HandleFunc("GET /api/sandboxes/{name}/log", s.named(s.log))
+	s.mux.HandleFunc("GET /api/sandboxes/{name}/refusals", s.named(s.refusals))
+	s.mux.HandleFunc("GET /api/sandboxes/{name}/review", s.named(s.review))
+	s.mux.HandleFunc("GET /api/sandboxes/{name}/loses", s.named(s.loses))
+	s.mux.HandleFunc("POST /api/sandboxes/{name}/start", s.named(s.simply("start")))
+	s.mux.HandleFunc("POST /api/sandboxes/{name}/stop", s.named(s.simply("stop")))
+	s.mux.HandleFunc("POST /api/sandboxes/{name}/down", s.named(s.down))
+	s.mux.HandleFunc("POST /api/sandboxes/{name}/allow", s.named(s.allow))
+	s.mux.HandleFunc("POST /api/sandboxes/{name}/apply", s.named(s.apply))
+	s.mux.HandleFunc("PUT /api/sandboxes/{name}/files", s.named(s.drop))
+	return s, nil
+}
+
+// Listen listens on an address. One that others can reach needs a certificate: without TLS they
+// could read the cookie, and all that is shown.
+func Listen(address string, certificate *tls.Certificate) (net.Listener, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, forage.WithHint(forage.Errorf(forage.ErrUsage, "listening: %w", err), "for example 127.0.0.1:8022")
+	}
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) && certificate == nil {
+		return nil, forage.WithHint(
+			forage.Errorf(forage.ErrUsage, "%s is not loopback, and without TLS others could read what is shown and the login", address),
+			"--tls-cert and --tls-key; or listen on 127.0.0.1 and lead there with `ssh -L`")
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, forage.Errorf(forage.ErrNoPort, "listening for browsers: %w", err)
+	}
+	if certificate == nil {
+		return listener, nil
+	}
+	// HTTP/1.1 alone: a WebSocket takes over its connection.
+	return tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{*certificate}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}), nil
+}
+
+// maxHeader bounds the head of a request.
+const maxHeader = 16 << 10
+
+// Serve serves until ctx ends, and all sessions with it.
+func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
+	server := &http.Server{
+		Handler: s, ReadHeaderTimeout: deadline.End, IdleTimeout: deadline.Answer, MaxHeaderBytes: maxHeader,
+		BaseContext: func(net.Listener) context.Context { return ctx },
+		ErrorLog:    slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
+	}
+	defer context.AfterFunc(ctx, func() { server.Close() })()
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
