@@ -27,38 +27,11 @@ func (s *Session) accept(ctx context.Context, t *target, r result) ([]Change, er
 	if err != nil {
 		return nil, err
 	}
-	changes, err := s.acceptTree(ctx, before, after, nil)
-	if err != nil {
-		return nil, err
-	}
-	return changes, s.refusal(t.entered(changes))
-}
-
-// entered are the new submodules in whose folders git of the user's, on git status too, would execute what a repository
-// there says: one that the agent has made, or can still make while the folder is its workspace.
-func (t *target) entered(changes []Change) (refused []string) {
-	if !t.checkedOut || t.repo.WorkTree == "" {
-		return nil
-	}
-	for _, c := range changes {
-		if c.NewMode != modeGitlink || c.OldMode == modeGitlink {
-			continue
-		}
-		_, err := os.Lstat(filepath.Join(t.repo.WorkTree, c.Path, ".git"))
-		if t.direct || !errors.Is(err, fs.ErrNotExist) {
-			refused = append(refused, term.Escape(c.Path)+" (a new submodule: git would execute what a repository in that folder says)")
-		}
-	}
-	return refused
-}
-
-// acceptTree is accept for trees. around are links beside those of the trees.
-func (s *Session) acceptTree(ctx context.Context, before, after string, around map[string]string) ([]Change, error) {
 	changes, err := s.changes(ctx, before, after, false)
 	if err != nil {
 		return nil, err
 	}
-	var refused []string
+	refused := t.entered(changes)
 	links := false
 	for _, c := range changes {
 		if why := wrong(c); why != "" {
@@ -79,22 +52,36 @@ func (s *Session) acceptTree(ctx context.Context, before, after string, around m
 		}
 	}
 	if links {
-		leaving, err := s.leaving(ctx, before, after, around)
+		leaving, err := s.leaving(ctx, before, after)
 		if err != nil {
 			return nil, err
 		}
 		refused = append(refused, leaving...)
 	}
-	return changes, s.refusal(refused)
-}
-
-func (s *Session) refusal(refused []string) error {
 	if len(refused) == 0 {
-		return nil
+		return changes, nil
 	}
-	return forage.WithHint(
+	return nil, forage.WithHint(
 		forage.Errorf(forage.ErrRefused, "this must not come out of a sandbox: %s", listed(refused, 20)),
 		"look at them with `forage-ctl diff "+s.subject.Sandbox+"`, and leave them out: name the others with --paths")
+}
+
+// entered are the new submodules in whose folders git of the user's, on git status too, would execute what a repository
+// there says: one that the agent has made, or can still make while the folder is its workspace.
+func (t *target) entered(changes []Change) (refused []string) {
+	if !t.checkedOut || t.repo.WorkTree == "" {
+		return nil
+	}
+	for _, c := range changes {
+		if c.NewMode != modeGitlink || c.OldMode == modeGitlink {
+			continue
+		}
+		_, err := os.Lstat(filepath.Join(t.repo.WorkTree, c.Path, ".git"))
+		if t.direct || !errors.Is(err, fs.ErrNotExist) {
+			refused = append(refused, term.Escape(c.Path)+" (a new submodule: git would execute what a repository in that folder says)")
+		}
+	}
+	return refused
 }
 
 // listed are the first of many, which are escaped.
@@ -127,7 +114,7 @@ func wrong(c Change) string {
 }
 
 // leaving are the links of after that lead out of the tree or into .git, and did not before.
-func (s *Session) leaving(ctx context.Context, before, after string, around map[string]string) (refused []string, err error) {
+func (s *Session) leaving(ctx context.Context, before, after string) (refused []string, err error) {
 	old, err := s.links(ctx, before)
 	if err != nil {
 		return nil, err
@@ -135,11 +122,6 @@ func (s *Session) leaving(ctx context.Context, before, after string, around map[
 	links, err := s.links(ctx, after)
 	if err != nil {
 		return nil, err
-	}
-	for name, target := range around {
-		if _, there := old[name]; !there { // else it is one that was changed or removed
-			old[name], links[name] = target, target
-		}
 	}
 	for name, target := range links {
 		if why := leads(links, name, 0); why != "" && (old[name] != target || leads(old, name, 0) == "") {

@@ -117,37 +117,29 @@ const maxAsked = 256 << 10
 
 // links are what the links of a tree say, by their path. Of one that is too long for the kernel it is "//".
 func (s *Session) links(ctx context.Context, tree string) (map[string]string, error) {
-	list, err := s.staging.Git(ctx, gitrepo.Call{Args: []string{"ls-tree", "-r", "-z", tree}})
+	list, err := s.staging.Git(ctx, gitrepo.Call{Args: []string{"ls-tree", "-r", "-l", "-z", tree}})
 	if err != nil {
 		return nil, err
 	}
 	found := make(map[string]string)
-	var names []string
-	var ids, short strings.Builder
+	var asked []string
+	var ids strings.Builder
 	for _, entry := range split(list) {
-		if head, name, _ := strings.Cut(entry, "\t"); strings.HasPrefix(head, "120000 blob ") {
-			names = append(names, name)
-			ids.WriteString(head[len("120000 blob "):] + "\n")
+		head, name, _ := strings.Cut(entry, "\t")
+		is := strings.Fields(head) // MODE blob ID SIZE
+		if len(is) < 4 || is[0] != "120000" {
+			continue
+		}
+		found[name] = "//"
+		if size, err := strconv.Atoi(is[3]); err == nil && size <= maxTarget {
+			asked = append(asked, name)
+			ids.WriteString(is[2] + "\n")
 		}
 	}
-	if len(names) == 0 {
+	if len(asked) == 0 {
 		return found, nil
 	}
-	sizes, err := s.staging.Git(ctx, gitrepo.Call{Args: []string{"cat-file", "--batch-check=%(objectsize) %(objectname)"}, Stdin: []byte(ids.String())})
-	if err != nil {
-		return nil, err
-	}
-	asked := names[:0:0]
-	for line := range strings.Lines(string(sizes)) {
-		size, id, _ := strings.Cut(line, " ")
-		if n, err := strconv.Atoi(size); err == nil && n <= maxTarget {
-			short.WriteString(id)
-			asked = append(asked, names[0])
-		}
-		found[names[0]] = "//"
-		names = names[1:]
-	}
-	text, err := s.staging.Git(ctx, gitrepo.Call{Args: []string{"cat-file", "--batch"}, Stdin: []byte(short.String())})
+	text, err := s.staging.Git(ctx, gitrepo.Call{Args: []string{"cat-file", "--batch"}, Stdin: []byte(ids.String())})
 	if err != nil {
 		return nil, err
 	}

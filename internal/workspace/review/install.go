@@ -23,7 +23,7 @@ import (
 
 // journal says what an apply is about to do. It is there from before the first change until after the last one.
 //
-//	{"gitDir": "/repo/.git", "branch": "main", "from": "COMMIT", "to": "COMMIT", "before": "TREE", "after": "TREE", "index": "INODE SIZE TIME"}
+//	{"gitDir": "/repo/.git", "branch": "main", "from": "COMMIT", "to": "COMMIT", "before": "TREE", "after": "TREE"}
 type journal struct {
 	GitDir string `json:"gitDir"`
 	Branch string `json:"branch,omitempty"`
@@ -31,7 +31,6 @@ type journal struct {
 	To     string `json:"to,omitempty"`
 	Before string `json:"before,omitempty"` // the tree of the folder's files; "": no folder changes
 	After  string `json:"after,omitempty"`  // what it becomes
-	Index  string `json:"index,omitempty"`  // the folder's index then: see stamp
 	Mark   mark   `json:"mark"`             // what is remembered once it is done
 }
 
@@ -47,17 +46,8 @@ func readJournal(folder string) (*journal, error) {
 	return &j, err
 }
 
-// stamp tells one state of a file from others; "" is none.
-func stamp(name string) string {
-	var stat unix.Stat_t
-	if unix.Lstat(name, &stat) != nil {
-		return ""
-	}
-	return fmt.Sprint(stat.Ino, stat.Size, stat.Mtim.Nano())
-}
-
 // installation is the one way in which work comes to the user: first the journal, then the files and the index of a folder, then the
-// branch, then what is remembered. Each part may be absent. An error before the branch has moved takes the files back.
+// branch, then what is remembered. Each part may be absent. An error before the branch has moved takes back what was done to the files.
 type installation struct {
 	*target
 	journal
@@ -79,38 +69,32 @@ func (i *installation) run(ctx context.Context, index string, stdin []byte, args
 }
 
 func (i *installation) install(ctx context.Context) error {
-	if err := i.write(); err != nil {
-		return err
-	}
-	if err := i.do(ctx); err != nil {
-		undone := i.undo(context.WithoutCancel(ctx))
-		if undone == nil {
-			undone = i.end()
+	err := i.write()
+	if err == nil && i.After != "" {
+		if err = i.still(ctx); err == nil {
+			i.refresh(ctx, i.index)
+			err = i.free(ctx, i.index)
 		}
-		return errors.Join(err, undone)
 	}
-	return i.settle(ctx)
-}
-
-func (i *installation) write() error {
-	i.Index = stamp(i.index)
-	return store.WriteJSON(journalFile(i.subject.folder()), i.journal)
-}
-
-func (i *installation) do(ctx context.Context) error {
+	if err != nil {
+		return errors.Join(err, i.end())
+	}
 	if i.After != "" {
-		if err := i.still(ctx); err != nil {
-			return err
-		}
-		i.refresh(ctx, i.index)
-		if err := i.free(ctx, i.index); err != nil {
-			return err
-		}
-		if _, err := i.run(ctx, i.index, nil, i.readTree(i.Before, i.After)...); err != nil {
-			return fmt.Errorf("updating %s: %w", i.repo.WorkTree, err)
+		if _, err = i.run(ctx, i.index, nil, i.readTree(i.Before, i.After)...); err != nil {
+			err = fmt.Errorf("updating %s: %w", i.repo.WorkTree, err)
 		}
 	}
-	return i.finish(ctx)
+	if err == nil {
+		err = i.finish(ctx)
+	}
+	if err == nil {
+		return i.settle(ctx)
+	}
+	undone := i.undo(context.WithoutCancel(ctx))
+	if undone == nil {
+		undone = i.end()
+	}
+	return errors.Join(err, undone)
 }
 
 // finish does what is left once the files and the index are as they are to be.
@@ -144,13 +128,11 @@ func (i *installation) settle(ctx context.Context) error {
 	return i.end()
 }
 
-func (i *installation) end() error {
-	err := os.Remove(journalFile(i.subject.folder()))
-	if errors.Is(err, fs.ErrNotExist) { // there was nothing to do but to remember
-		return nil
-	}
-	return err
+func (i *installation) write() error {
+	return store.WriteJSON(journalFile(i.subject.folder()), i.journal)
 }
+
+func (i *installation) end() error { return os.RemoveAll(journalFile(i.subject.folder())) }
 
 // still refuses when another branch was checked out meanwhile.
 func (i *installation) still(ctx context.Context) error {
@@ -321,29 +303,22 @@ func (i *installation) repair(ctx context.Context, quiet func(folder string) err
 			return i.end()
 		}
 	}
-	if err := errors.Join(i.unlock(), i.finish(ctx)); err != nil {
+	if i.After != "" {
+		if err := i.unlock(); err != nil {
+			return err
+		}
+	}
+	if err := i.finish(ctx); err != nil {
 		return err
 	}
 	return i.settle(ctx)
 }
 
 // unlock takes away the lock of a git of ours that was killed. While the lock is there no other git changes the index.
-func (i *installation) unlock() error {
-	if i.After == "" {
-		return nil
-	}
-	err := os.Remove(i.index + ".lock")
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
-}
+func (i *installation) unlock() error { return os.RemoveAll(i.index + ".lock") }
 
 // indexed says whether git came to write the index, which is the last that it does with files.
 func (i *installation) indexed(ctx context.Context) (bool, error) {
-	if stamp(i.index) == i.Index {
-		return false, nil
-	}
 	changes, err := i.changes(ctx)
 	if err != nil {
 		return false, err
