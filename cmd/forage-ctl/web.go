@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -159,8 +158,8 @@ func (b board) Refusals(ctx context.Context, name string) ([]web.Refusal, error)
 	return all, err
 }
 
-// maxPatch bounds what a browser is given to show, in bytes.
-const maxPatch = 2 << 20
+// Bounds on what a browser is given to show, in bytes.
+const maxPatch, maxSaid = 2 << 20, 1 << 20
 
 func (b board) Review(ctx context.Context, name string) (parts []web.Part, _ []string, err error) {
 	s, notes, err := b.open()
@@ -170,29 +169,78 @@ func (b board) Review(ctx context.Context, name string) (parts []web.Part, _ []s
 	err = s.Work.Diff(ctx, name, work.ReviewOptions{}, func(sessions []*review.Session) (whole bool, err error) {
 		whole = true
 		for _, session := range sessions {
-			patch := cut{left: maxPatch}
-			if err := session.Patch(ctx, &patch, false); err != nil && !errors.Is(err, io.ErrShortWrite) {
+			patch := beginning{left: maxPatch}
+			if err := session.Patch(ctx, &patch, false); err != nil {
 				return false, err
 			}
-			whole = whole && patch.left > 0
-			parts = append(parts, web.Part{Review: session.Review, Patch: patch.text.String(), Cut: patch.left <= 0})
+			whole = whole && !patch.cut
+			parts = append(parts, web.Part{Part: session.Part, Content: session.All().Content, Review: session.Review, Patch: patch.String(), Cut: patch.cut})
 		}
 		return whole, nil
 	})
 	return parts, notes(), err
 }
 
-// cut keeps the beginning of what is written to it.
-type cut struct {
-	text bytes.Buffer
+// beginning keeps the first bytes of what is written to it.
+type beginning struct {
+	bytes.Buffer
 	left int
+	cut  bool
 }
 
-func (c *cut) Write(p []byte) (int, error) {
-	if c.left -= len(p); c.left <= 0 {
-		return 0, io.ErrShortWrite
+func (b *beginning) Write(p []byte) (int, error) {
+	n := min(len(p), b.left)
+	b.left, b.cut = b.left-n, b.cut || n < len(p)
+	b.Buffer.Write(p[:n])
+	return len(p), nil
+}
+
+func (b board) Apply(ctx context.Context, name string, chosen []web.Chosen, dryRun bool) (string, error) {
+	s, notes, err := b.open()
+	if err != nil {
+		return "", err
 	}
-	return c.text.Write(p)
+	changed := forage.Errorf(forage.ErrRefused, "the work has changed since you looked: look again")
+	picks := map[string]*review.Pick{}
+	err = s.Work.Diff(ctx, name, work.ReviewOptions{}, func(sessions []*review.Session) (bool, error) {
+		for _, session := range sessions {
+			at := slices.IndexFunc(chosen, func(c web.Chosen) bool { return c.Part == session.Part })
+			if at < 0 {
+				continue
+			}
+			all := session.All()
+			if chosen[at].Content != all.Content {
+				return false, changed
+			}
+			pick := &review.Pick{}
+			for _, path := range chosen[at].Paths {
+				i := slices.IndexFunc(session.Changes, func(c review.Change) bool { return c.Path == path })
+				if i < 0 {
+					return false, changed
+				}
+				pick.Files = append(pick.Files, review.Picked{Change: session.Changes[i]})
+			}
+			if picks[session.Part] = pick; len(pick.Files) == 0 {
+				picks[session.Part] = &all
+			}
+		}
+		return false, nil // it is not shown
+	})
+	if err == nil && len(picks) < max(1, len(chosen)) {
+		err = changed
+	}
+	if err != nil {
+		return "", err
+	}
+	done, err := s.Work.Apply(ctx, name, work.ApplyOptions{Picks: picks, DryRun: dryRun})
+	var said bytes.Buffer
+	for _, d := range done {
+		printApplied(&app{out: &said, err: &said}, d, dryRun, len(done) > 1)
+	}
+	for _, note := range notes() {
+		fmt.Fprintf(&said, "note: %s\n", term.Escape(note))
+	}
+	return strings.TrimSpace(said.String()), err
 }
 
 func (b board) Loses(ctx context.Context, name string) error {
@@ -257,6 +305,9 @@ func (b board) Run(args ...string) (string, error) {
 	if b.configFile != "" {
 		args = append([]string{"--config", b.configFile}, args...)
 	}
-	out, err := hostexec.Self(args...).CombinedOutput()
-	return strings.TrimSpace(string(out)), err
+	said := beginning{left: maxSaid}
+	cmd := hostexec.Self(args...)
+	cmd.Stdout, cmd.Stderr = &said, &said
+	err := cmd.Run()
+	return strings.TrimSpace(said.String()), err
 }

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -132,31 +133,23 @@ func (s *Server) review(w http.ResponseWriter, r *http.Request, name string) {
 	answer(w, map[string]any{"parts": parts, "notes": notes})
 }
 
-// apply brings what was chosen, or says with dryRun what that would do.
+// apply brings what was chosen of what the page has shown, to its end, whether the browser stays or
+// not. With dryRun it says what that would do.
 func (s *Server) apply(w http.ResponseWriter, r *http.Request, name string) {
 	var wanted struct {
-		Part   string
-		Paths  []string
+		Parts  []Chosen
 		DryRun bool
 	}
 	if !read(w, r, &wanted) {
 		return
 	}
-	args := []string{"apply"}
-	if wanted.DryRun {
-		args = append(args, "--dry-run")
+	said, err := s.Sandboxes.Apply(context.WithoutCancel(r.Context()), name, wanted.Parts, wanted.DryRun)
+	if err != nil {
+		fail(w, 0, err)
+		return
 	}
-	if wanted.Part != "" {
-		args = append(args, "--part="+wanted.Part)
-	}
-	for _, path := range wanted.Paths {
-		if path == "" || strings.Contains(path, "\x00") {
-			fail(w, http.StatusBadRequest, errors.New("a path is missing"))
-			return
-		}
-		args = append(args, "--paths="+path)
-	}
-	s.run(w, append(args, name)...)
+	s.soon()
+	answer(w, map[string]string{"said": said})
 }
 
 func (s *Server) loses(w http.ResponseWriter, r *http.Request, name string) {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"forage"
+	"forage/internal/deadline"
 	"forage/internal/term"
 )
 
@@ -24,7 +25,7 @@ const (
 	maxTried    = 1024
 	tries       = 5
 	retryAfter  = 10 * time.Second
-	maxBody     = 64 << 10
+	maxBody     = 1 << 20
 )
 
 // session is who is logged in: a cookie, and a key that the page keeps. The cookie alone is worth
@@ -202,6 +203,9 @@ func (s *Server) named(h func(w http.ResponseWriter, r *http.Request, name strin
 
 // read reads what a request says; if it can't, it has answered.
 func read(w http.ResponseWriter, r *http.Request, into any) bool {
+	connection := http.NewResponseController(w)
+	_ = connection.SetReadDeadline(time.Now().Add(deadline.Answer))
+	defer connection.SetReadDeadline(time.Time{})
 	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(into); err != nil {

@@ -55,9 +55,17 @@ type Refusal struct {
 
 // Part is what was done in one part of a workspace.
 type Part struct {
-	Review any    `json:"review"` // as `diff -o json` prints it
-	Patch  string `json:"patch"`
-	Cut    bool   `json:"cut,omitempty"` // Patch is not whole
+	Part    string `json:"part"`
+	Content string `json:"content"` // names what was shown
+	Review  any    `json:"review"`  // as `diff -o json` prints it
+	Patch   string `json:"patch"`
+	Cut     bool   `json:"cut,omitempty"` // Patch is not whole
+}
+
+// Chosen is what of a part is to be applied, of what was shown.
+type Chosen struct {
+	Part, Content string
+	Paths         []string // none: all of it
 }
 
 // Choices are what a new sandbox can be made from.
@@ -80,6 +88,9 @@ type Sandboxes interface {
 	Refusals(ctx context.Context, name string) ([]Refusal, error)
 	// Review brings what was done, and counts as having shown it where it is whole.
 	Review(ctx context.Context, name string) (parts []Part, notes []string, err error)
+	// Apply applies what was chosen, or says with dryRun what that does. It refuses if the work is
+	// another by now.
+	Apply(ctx context.Context, name string, chosen []Chosen, dryRun bool) (said string, err error)
 	// Loses says what would be lost with the sandbox: nil is nothing.
 	Loses(ctx context.Context, name string) error
 	Choices() (Choices, error)

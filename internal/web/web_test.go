@@ -49,7 +49,10 @@ func (f *fake) Refusals(context.Context, string) ([]Refusal, error) {
 	return []Refusal{{Text: "a.example:443", Allow: "a.example"}}, nil
 }
 func (f *fake) Review(context.Context, string) ([]Part, []string, error) { return nil, nil, nil }
-func (f *fake) Loses(context.Context, string) error                      { return errors.New("1 commit") }
+func (f *fake) Apply(_ context.Context, name string, chosen []Chosen, dryRun bool) (string, error) {
+	return f.Run(fmt.Sprint("apply ", name, " ", chosen, " ", dryRun))
+}
+func (f *fake) Loses(context.Context, string) error { return errors.New("1 commit") }
 func (f *fake) Choices() (Choices, error) {
 	return Choices{Templates: []Template{{"claude", []string{"claude"}}, {"shell", nil}}, Home: "/home/me"}, nil
 }
@@ -360,9 +363,8 @@ func TestCommands(t *testing.T) {
 		{"work/allow", `{"allow":"b.example"}`, ""},               // it was not refused
 		{"work/allow", `{"allow":"a.example","mode":"full"}`, ""}, // not so
 		{"work/allow", `{"allow":""}`, ""},
-		{"work/apply", `{"paths":["-x","a,b","../c"],"dryRun":true}`, "apply|--dry-run|--paths=-x|--paths=a,b|--paths=../c|work"},
-		{"work/apply", `{"paths":[""]}`, ""},
-		{"work/apply", `{"paths":["a\u0000"]}`, ""},
+		{"work/apply", `{"parts":[{"part":"main","content":"c","paths":["-x"]}],"dryRun":true}`, "apply work [{main c [-x]}] true"},
+		{"work/apply", `{"paths":["x"]}`, ""},
 		{"", `{"name":"new","template":"claude","mode":"git-worktree","workspace":"~/p","branch":"b","task":"--do it"}`, "up|--template=claude|--git-worktree=/home/me/p|--branch=b|new|--|claude|--do it"},
 		{"", `{"name":"new","template":"shell","mode":"direct","workspace":"/p","task":"make"}`, "up|--template=shell|--workspace=/p|new|--|sh|-c|make"},
 		{"", `{"name":"--all","template":"shell","mode":"direct","workspace":"/p"}`, ""},

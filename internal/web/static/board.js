@@ -330,7 +330,7 @@ const pages = {
         const found = blocks.filter((b) => b.slice(0, b.indexOf('\n')).endsWith(' b/' + c.path))
         blocks.splice(0, blocks.length, ...blocks.filter((b) => !found.includes(b)))
         const box = el('input', {type: 'checkbox', change: changed})
-        boxes.push({box, path: c.path, part: said.parts.length > 1 ? r.part : ''})
+        boxes.push({box, path: c.path, part})
         page.append(file([box, el('span', {}, (c.oldPath ? c.oldPath + ' → ' : '') + c.path), el('span', {class: 'soft'}, c.status + (r.uncommitted?.includes(c.path) ? ', not committed' : '')),
           c.binary ? el('span', {class: 'soft'}, 'binary') : el('span', {}, el('span', {class: 'plus'}, '+' + c.added), ' ', el('span', {class: 'minus'}, '−' + c.removed))], found.join('')))
       }
@@ -373,20 +373,20 @@ function dialog(title, ...content) {
 }
 
 async function apply(name, boxes) {
-  const some = boxes.filter((b) => b.box.checked), parts = [...new Set(some.map((b) => b.part))]
-  if (parts.length > 1) return toast('Choose files of one part at a time.')
-  const wanted = {part: parts[0] ?? '', paths: some.map((b) => b.path)}
+  const some = boxes.filter((b) => b.box.checked)
+  const parts = [...new Set((some.length ? some : boxes).map((b) => b.part))].map((part) =>
+    ({part: part.part, content: part.content, paths: some.filter((b) => b.part === part).map((b) => b.path)}))
   const text = el('pre', {}, 'checking …'), go = button('Apply', null, 'primary')
   go.disabled = true
   const asked = dialog(`Apply the work of ${name}`, el('p', {class: 'soft'}, some.length ? count(some.length, 'file') + ' of your choice' : 'Everything that is shown'), text,
     el('div', {class: 'bar'}, button('Cancel', () => asked.close()), go))
   try {
-    text.textContent = clean((await call('POST', about(name, 'apply'), {...wanted, dryRun: true})).said)
+    text.textContent = clean((await call('POST', about(name, 'apply'), {parts, dryRun: true})).said)
     go.disabled = false
   } catch (e) { text.textContent = clean(e.message) }
   go.addEventListener('click', async () => {
     go.disabled = true
-    try { text.textContent = clean((await call('POST', about(name, 'apply'), {...wanted, dryRun: false})).said) } catch (e) { text.textContent = clean(e.message) }
+    try { text.textContent = clean((await call('POST', about(name, 'apply'), {parts, dryRun: false})).said) } catch (e) { text.textContent = clean(e.message) }
     go.replaceWith(button('Close', () => asked.close(), 'primary'))
   })
 }
@@ -399,7 +399,7 @@ async function down(name) {
   try {
     const {loses} = await call('GET', about(name, 'loses'))
     force = Boolean(loses)
-    text.textContent = clean(loses ? `Work would be lost: ${loses}. If you take it down all the same, Forage keeps that work for 30 days.` : 'Its work is saved, or in your own folder. Nothing is lost.')
+    text.textContent = clean(loses ? `${loses[0].toUpperCase() + loses.slice(1)}. If you take it down all the same, Forage keeps that work for 30 days.` : 'Its work is saved, or in your own folder. Nothing is lost.')
     if (force) go.textContent = 'Take down, keep the work 30 days'
     go.disabled = false
   } catch (e) { text.textContent = clean(e.message) }
