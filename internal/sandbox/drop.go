@@ -8,8 +8,10 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"time"
 
 	"forage"
+	"forage/internal/deadline"
 )
 
 // Drop writes a new file into the workspace of a running sandbox, and returns where it is inside. It
@@ -21,7 +23,7 @@ func (s *Service) Drop(ctx context.Context, name, file string, content io.Reader
 		return "", err
 	}
 	defer closed()
-	defer context.AfterFunc(ctx, func() { client.Close() })()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(deadline.End, func() { client.Close() }) })() // what is there is removed meanwhile
 	files, err := client.SFTP(ctx)
 	if err != nil {
 		return "", err

@@ -302,6 +302,9 @@ printf '\033c\033[mall was printed: %s\n' "$name"
 	chromium.press("Take over")
 	chromium.shows("You type")
 	chromium.shows("all was printed")
+	// Past tmux, to the terminal that leads to the browser.
+	b.run(`forage-ctl exec evil -- sh -c 'for tty in $(tmux list-clients -F "#{client_tty}"); do printf "\033]52;c;aGFja2Vk\007\033]0;TITLE\007past-tmux" >$tty; done'`)
+	chromium.shows("past-tmux")
 	chromium.eval("location.hash = '/evil/review'")
 	chromium.shows("forged")
 	chromium.shows(`\u{202e}`)

@@ -233,6 +233,11 @@ const pages = {
     terminal.open(box)
     leaving.push(() => { open = false; socket?.close(); terminal.dispose() })
     const bytes = new TextEncoder()
+    // The server lets it pass where the configuration allows it. Who only looks keeps their clipboard.
+    terminal.parser.registerOscHandler(52, (text) => {
+      if (taken) try { navigator.clipboard?.writeText(new TextDecoder().decode(Uint8Array.from(atob(text.split(';')[1]), (c) => c.charCodeAt(0)))) } catch { /* it is no text */ }
+      return true
+    })
     terminal.onData((text) => { if (taken && socket.readyState === 1) for (let at = 0; at < text.length; at += 8192) socket.send(bytes.encode(text.slice(at, at + 8192))) })
     terminal.onResize(({cols, rows}) => { if (taken && socket.readyState === 1) socket.send(JSON.stringify({columns: cols, rows})) })
     // How many characters the box has room for, at the size of the font that is used to write.
