@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -243,16 +244,20 @@ func (b board) Apply(ctx context.Context, name string, chosen []web.Chosen, dryR
 	return strings.TrimSpace(said.String()), err
 }
 
-func (b board) Loses(ctx context.Context, name string) error {
+func (b board) Loses(ctx context.Context, name string) (string, error) {
 	s, _, err := b.open()
 	if err != nil {
-		return err
+		return "", err
 	}
 	record, err := s.Host.Store.Load(name)
 	if err != nil {
-		return err
+		return "", err
 	}
-	return s.Work.NothingUnsaved(ctx, name, record.Plan.Workspaces())
+	err = s.Work.NothingUnsaved(ctx, name, record.Plan.Workspaces())
+	if errors.Is(err, forage.ErrRefused) {
+		return err.Error(), nil
+	}
+	return "", err
 }
 
 func (b board) Choices() (choices web.Choices, err error) {

@@ -29,17 +29,23 @@ func (s *Server) run(w http.ResponseWriter, args ...string) {
 	answer(w, map[string]string{"said": said})
 }
 
-func (s *Server) simply(command string) func(http.ResponseWriter, *http.Request, string) {
-	return func(w http.ResponseWriter, _ *http.Request, name string) { s.run(w, command, name) }
+// runs runs a command on the sandbox.
+func (s *Server) runs(command ...string) func(http.ResponseWriter, *http.Request, string) {
+	return func(w http.ResponseWriter, _ *http.Request, name string) {
+		s.run(w, append(slices.Clone(command), name)...)
+	}
 }
 
-func (s *Server) choices(w http.ResponseWriter, _ *http.Request) {
-	choices, err := s.Sandboxes.Choices()
-	if err != nil {
-		fail(w, 0, err)
-		return
+// asks answers with what ask says of the sandbox.
+func asks(ask func(ctx context.Context, name string) (any, error)) func(http.ResponseWriter, *http.Request, string) {
+	return func(w http.ResponseWriter, r *http.Request, name string) {
+		said, err := ask(r.Context(), name)
+		if err != nil {
+			fail(w, 0, err)
+			return
+		}
+		answer(w, said)
 	}
-	answer(w, choices)
 }
 
 // modes are the flags that name a workspace.
@@ -89,19 +95,6 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request) {
 	s.run(w, args...)
 }
 
-func (s *Server) log(w http.ResponseWriter, _ *http.Request, name string) {
-	s.run(w, "logs", "--lines=500", name)
-}
-
-func (s *Server) refusals(w http.ResponseWriter, r *http.Request, name string) {
-	all, err := s.Sandboxes.Refusals(r.Context(), name)
-	if err != nil {
-		fail(w, 0, err)
-		return
-	}
-	answer(w, map[string]any{"refusals": all})
-}
-
 // allow allows what was refused, and nothing else: the page says what it showed.
 func (s *Server) allow(w http.ResponseWriter, r *http.Request, name string) {
 	var wanted struct{ Allow, Mode string }
@@ -124,15 +117,6 @@ func (s *Server) allow(w http.ResponseWriter, r *http.Request, name string) {
 	s.run(w, args...)
 }
 
-func (s *Server) review(w http.ResponseWriter, r *http.Request, name string) {
-	parts, notes, err := s.Sandboxes.Review(r.Context(), name)
-	if err != nil {
-		fail(w, 0, err)
-		return
-	}
-	answer(w, map[string]any{"parts": parts, "notes": notes})
-}
-
 // apply brings what was chosen of what the page has shown, to its end, whether the browser stays or
 // not. With dryRun it says what that would do.
 func (s *Server) apply(w http.ResponseWriter, r *http.Request, name string) {
@@ -152,24 +136,12 @@ func (s *Server) apply(w http.ResponseWriter, r *http.Request, name string) {
 	answer(w, map[string]string{"said": said})
 }
 
-func (s *Server) loses(w http.ResponseWriter, r *http.Request, name string) {
-	if err := s.Sandboxes.Loses(r.Context(), name); err != nil {
-		answer(w, map[string]string{"loses": err.Error()})
-		return
-	}
-	answer(w, map[string]string{})
-}
-
 func (s *Server) down(w http.ResponseWriter, r *http.Request, name string) {
 	var wanted struct{ Force bool }
 	if !read(w, r, &wanted) {
 		return
 	}
-	if wanted.Force {
-		s.run(w, "down", "--force", name)
-		return
-	}
-	s.run(w, "down", name)
+	s.run(w, "down", fmt.Sprintf("--force=%t", wanted.Force), name)
 }
 
 // drop puts a file into the workspace. Its name is a name alone.

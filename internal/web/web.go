@@ -91,8 +91,8 @@ type Sandboxes interface {
 	// Apply applies what was chosen, or says with dryRun what that does. It refuses if the work is
 	// another by now.
 	Apply(ctx context.Context, name string, chosen []Chosen, dryRun bool) (said string, err error)
-	// Loses says what would be lost with the sandbox: nil is nothing.
-	Loses(ctx context.Context, name string) error
+	// Loses says what would be lost with the sandbox: "" is nothing.
+	Loses(ctx context.Context, name string) (string, error)
 	Choices() (Choices, error)
 	// Drop puts a new file into the workspace, from inside, and says where.
 	Drop(ctx context.Context, name, file string, content io.Reader) (string, error)
@@ -168,15 +168,26 @@ func New(o Options) (*Server, error) {
 	}
 	s.mux.HandleFunc("POST /api/login", s.login)
 	s.mux.HandleFunc("GET /api/events", s.inside(s.follow))
-	s.mux.HandleFunc("GET /api/choices", s.inside(s.choices))
+	s.mux.HandleFunc("GET /api/choices", s.inside(func(w http.ResponseWriter, r *http.Request) {
+		asks(func(context.Context, string) (any, error) { return o.Sandboxes.Choices() })(w, r, "")
+	}))
 	s.mux.HandleFunc("POST /api/sandboxes", s.inside(s.create))
 	s.mux.HandleFunc("GET /api/sandboxes/{name}/screen", s.named(s.screen))
-	s.mux.HandleFunc("GET /api/sandboxes/{name}/log", s.named(s.log))
-	s.mux.HandleFunc("GET /api/sandboxes/{name}/refusals", s.named(s.refusals))
-	s.mux.HandleFunc("GET /api/sandboxes/{name}/review", s.named(s.review))
-	s.mux.HandleFunc("GET /api/sandboxes/{name}/loses", s.named(s.loses))
-	s.mux.HandleFunc("POST /api/sandboxes/{name}/start", s.named(s.simply("start")))
-	s.mux.HandleFunc("POST /api/sandboxes/{name}/stop", s.named(s.simply("stop")))
+	s.mux.HandleFunc("GET /api/sandboxes/{name}/log", s.named(s.runs("logs", "--lines=500")))
+	s.mux.HandleFunc("GET /api/sandboxes/{name}/refusals", s.named(asks(func(ctx context.Context, name string) (any, error) {
+		all, err := o.Sandboxes.Refusals(ctx, name)
+		return map[string]any{"refusals": all}, err
+	})))
+	s.mux.HandleFunc("GET /api/sandboxes/{name}/review", s.named(asks(func(ctx context.Context, name string) (any, error) {
+		parts, notes, err := o.Sandboxes.Review(ctx, name)
+		return map[string]any{"parts": parts, "notes": notes}, err
+	})))
+	s.mux.HandleFunc("GET /api/sandboxes/{name}/loses", s.named(asks(func(ctx context.Context, name string) (any, error) {
+		loses, err := o.Sandboxes.Loses(ctx, name)
+		return map[string]string{"loses": loses}, err
+	})))
+	s.mux.HandleFunc("POST /api/sandboxes/{name}/start", s.named(s.runs("start")))
+	s.mux.HandleFunc("POST /api/sandboxes/{name}/stop", s.named(s.runs("stop")))
 	s.mux.HandleFunc("POST /api/sandboxes/{name}/down", s.named(s.down))
 	s.mux.HandleFunc("POST /api/sandboxes/{name}/allow", s.named(s.allow))
 	s.mux.HandleFunc("POST /api/sandboxes/{name}/apply", s.named(s.apply))

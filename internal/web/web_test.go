@@ -52,7 +52,7 @@ func (f *fake) Review(context.Context, string) ([]Part, []string, error) { retur
 func (f *fake) Apply(_ context.Context, name string, chosen []Chosen, dryRun bool) (string, error) {
 	return f.Run(fmt.Sprint("apply ", name, " ", chosen, " ", dryRun))
 }
-func (f *fake) Loses(context.Context, string) error { return errors.New("1 commit") }
+func (f *fake) Loses(context.Context, string) (string, error) { return "1 commit", nil }
 func (f *fake) Choices() (Choices, error) {
 	return Choices{Templates: []Template{{"claude", []string{"claude"}}, {"shell", nil}}, Home: "/home/me"}, nil
 }
@@ -356,8 +356,8 @@ func TestCommands(t *testing.T) {
 	s := newSite(t)
 	for _, c := range []struct{ path, body, want string }{
 		{"work/start", "{}", "start|work"},
-		{"work/down", `{"force":false}`, "down|work"},
-		{"work/down", `{"force":true}`, "down|--force|work"},
+		{"work/down", `{"force":false}`, "down|--force=false|work"},
+		{"work/down", `{"force":true}`, "down|--force=true|work"},
 		{"work/down", `{"all":true}`, ""},
 		{"work/allow", `{"allow":"a.example"}`, "network|work|--allow=a.example"},
 		{"work/allow", `{"allow":"b.example"}`, ""},               // it was not refused
