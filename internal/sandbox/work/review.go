@@ -203,7 +203,8 @@ func (k *Keeper) notBrought(ctx context.Context, record store.Record) error {
 		if w.Problem != "" {
 			return forage.WithHint(
 				forage.Errorf(forage.ErrRefused, "there is nothing else to apply, and what was committed inside could not be brought out: %s", w.Problem),
-				"`forage-ctl exec "+record.Name+" -- git fsck` looks at it; make the commit anew without that, or get at the files with `forage-ctl cp`")
+				cmp.Or(forage.Hint(k.Update(ctx, record.Plan)),
+					"`forage-ctl exec "+record.Name+" -- git fsck` looks at it; make the commit anew without that, or get at the files with `forage-ctl cp`"))
 		}
 	}
 	return nil
@@ -305,7 +306,7 @@ func (k *Keeper) shownFirst(ctx context.Context, record store.Record, sessions [
 		if len(paths) > 0 {
 			return forage.WithHint(
 				forage.Errorf(forage.ErrRefused, "changed, and not shown yet: %s; %s", term.Escape(strings.Join(paths, ", ")), why),
-				"look with `forage-ctl diff "+record.Name+"`, and apply then; --paths chooses other files")
+				"look with `forage-ctl diff "+record.Name+"`, without --stat, and apply then; --paths chooses other files")
 		}
 	}
 	return nil

@@ -410,7 +410,7 @@ func kill(t *testing.T, b *box, moment string) {
 	_, err = i.run(t.Context(), index, nil, i.readTree(i.Before, i.After)...)
 	check(err)
 	if moment == "branch" {
-		check(i.move(t.Context(), s.tip))
+		check(i.move(t.Context(), s.tip, "apply"))
 	}
 }
 

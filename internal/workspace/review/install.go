@@ -100,7 +100,7 @@ func (i *installation) install(ctx context.Context) error {
 // finish does what is left once the files and the index are as they are to be.
 func (i *installation) finish(ctx context.Context) error {
 	if i.To != i.From && i.commit == i.From {
-		if err := i.move(ctx, i.To); err != nil {
+		if err := i.move(ctx, i.To, "forage: apply "+i.subject.Sandbox); err != nil {
 			return err
 		}
 	}

@@ -3,7 +3,6 @@ package review
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -50,19 +49,8 @@ func (s *Session) jjTarget(ctx context.Context, bookmark string) (*target, error
 	if _, err := jj.Git.Line(ctx, "check-ref-format", "refs/heads/"+bookmark); err != nil {
 		return nil, forage.Errorf(forage.ErrUsage, "%q is no name for a bookmark", bookmark)
 	}
-	t := bookmarkTarget(jj, s.subject, bookmark)
-	t.repo, t.commit = s.store, refs.Values["refs/heads/"+bookmark]
+	t := &target{repo: s.store, git: jj.Git, jj: jj, branch: bookmark, commit: refs.Values["refs/heads/"+bookmark], direct: s.subject.direct()}
 	return t, s.aim(ctx, bookmark, t.commit)
-}
-
-func bookmarkTarget(jj *jjrepo.Shadow, subject Subject, bookmark string) *target {
-	t := &target{repo: jj.Git.Repository, git: jj.Git, branch: bookmark, direct: subject.direct(), close: jj.Close}
-	t.at = func(ctx context.Context) (string, error) {
-		refs, err := jj.Refs(ctx)
-		return refs.Values["refs/heads/"+bookmark], err
-	}
-	t.move = func(ctx context.Context, to string) error { return setBookmark(ctx, jj, subject, bookmark, to) }
-	return t
 }
 
 // bookmarkAt is the commit of a bookmark; "" when there is none.
@@ -100,55 +88,14 @@ func (s *Session) bookmark(refs gitrepo.Refs) (string, error) {
 		"choose one with --into "+some(at[:1])+"; or "+hint)
 }
 
-// setBookmark has jj take the commit in, by a bookmark that is there for no longer, and then moves the user's. What jj did is
-// undone as a whole when it fails: `jj undo` of the user's does the same.
-func setBookmark(ctx context.Context, jj *jjrepo.Shadow, subject Subject, bookmark, commit string) error {
-	before, err := jj.JJ(ctx, "--ignore-working-copy", "operation", "log", "--no-graph", "--limit", "1", "--template", "id")
-	if err != nil {
-		return err
-	}
-	if err := jj.Git.MoveBranch(ctx, "refs/heads/"+passingBookmark(subject), "", commit, "forage: apply"); err != nil {
-		return err
-	}
-	err = jj.GitImport(ctx)
-	if err == nil {
-		err = jj.Change(ctx, "bookmark", "set", "--revision", commit, "--", bookmark)
-	}
-	clean := context.WithoutCancel(ctx)
-	if err != nil {
-		err = forage.WithHint(
-			forage.Errorf(forage.ErrRefused, "the bookmark %s can't be moved: %w", bookmark, err), "look at it with `jj bookmark list`, and apply again")
-		err = errors.Join(err, jj.Change(clean, "operation", "restore", strings.TrimSpace(before)))
-	}
-	return errors.Join(err, passed(clean, jj, subject))
-}
-
-// passingBookmark is there for as long as jj takes a commit in.
-func passingBookmark(subject Subject) string { return "forage-apply-" + subject.Sandbox }
-
-// passed takes the passing bookmark away, if it is there.
-func passed(ctx context.Context, jj *jjrepo.Shadow, subject Subject) error {
-	name := passingBookmark(subject)
-	at, err := jj.Git.Branch(ctx, "refs/heads/"+name)
-	if err == nil && at != "" {
-		if err = jj.Git.DeleteBranch(ctx, name, at); err == nil {
-			err = jj.GitImport(ctx)
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("taking away the bookmark %s: %w", name, err)
-	}
-	return nil
-}
-
-// repairJJ opens the bookmark of an apply that was killed. All else that it did is one operation of jj's each.
+// repairJJ opens the bookmark of an apply that was killed. jj may have to take in yet that git's branch moved.
 func repairJJ(ctx context.Context, subject Subject, bookmark string) (*target, error) {
 	jj, err := openJJ(ctx, subject)
 	if err != nil {
 		return nil, err
 	}
-	t := bookmarkTarget(jj, subject, bookmark)
-	if err = passed(ctx, jj, subject); err == nil {
+	t := &target{repo: jj.Git.Repository, git: jj.Git, jj: jj, branch: bookmark, direct: subject.direct(), close: jj.Close}
+	if err = jj.GitImport(ctx); err == nil {
 		t.commit, err = t.at(ctx)
 	}
 	if err != nil {

@@ -60,8 +60,12 @@ func TestApplyAgainToABookmark(t *testing.T) {
 	if got := jj("file", "show", "-r", "main", "new"); got != "1\n2\n3\n4" {
 		t.Errorf("new is %q", got)
 	}
-	if list := jj("bookmark", "list", "--all"); strings.Contains(list, "forage-apply") {
-		t.Errorf("bookmarks: %s", list)
+	if at, tip := b.user.Git("rev-parse", "main"), jj("log", "--no-graph", "-r", "main", "-T", "commit_id"); at != tip {
+		t.Errorf("git has main at %s, jj at %s", at, tip)
+	}
+	jj("undo")
+	if got := jj("file", "show", "-r", "main", "new"); got != "1\n2\n3" {
+		t.Errorf("taken back, new is %q", got)
 	}
 }
 
@@ -72,7 +76,7 @@ func TestApplyAgainToABookmarkAfterAKill(t *testing.T) {
 	b, jj := newJJBox(t)
 	b.write(b.work.Dir, "new", "1\n")
 	tip := b.commit("work")
-	lock := filepath.Join(b.user.Dir, ".git/refs/heads", passingBookmark(b.subject)+".lock")
+	lock := filepath.Join(b.user.Dir, ".git/refs/heads", "main.lock")
 	b.write(filepath.Dir(lock), filepath.Base(lock), "")
 	if _, err := b.apply(Options{}); err == nil {
 		t.Fatal("a locked bookmark was made")

@@ -13,6 +13,7 @@ import (
 	"forage/internal/term"
 	"forage/internal/workspace"
 	"forage/internal/workspace/gitrepo"
+	"forage/internal/workspace/jjrepo"
 )
 
 // target is where the work is brought to: a branch or bookmark, and the folder in which it is checked out.
@@ -25,8 +26,7 @@ type target struct {
 	direct     bool                // the user's folder is the workspace: its files are as they are to be
 	index      string              // of the folder
 	close      func() error
-	at         func(context.Context) (string, error)
-	move       func(ctx context.Context, to string) error
+	jj         *jjrepo.Shadow // of a bookmark: the branch is jj's
 }
 
 // openTarget opens the user's repository, with what is staged for it.
@@ -36,19 +36,60 @@ func openTarget(repo *gitrepo.Repository, subject Subject, branch string) (*targ
 		return nil, err
 	}
 	t := &target{repo: repo, git: git, branch: branch, direct: subject.direct(), index: filepath.Join(repo.GitDir, "index"), close: git.Close}
-	t.at = func(ctx context.Context) (string, error) { return git.Branch(ctx, "refs/heads/"+branch) }
-	t.move = func(ctx context.Context, to string) error {
-		if err := git.MoveBranch(ctx, "refs/heads/"+branch, t.commit, to, "forage: apply "+subject.Sandbox); err != nil {
-			return forage.WithHint(
-				forage.Errorf(forage.ErrRefused, "the branch %s can't be moved: %w", branch, err),
-				"it may have changed meanwhile: look at it, and apply again")
-		}
-		return nil
-	}
 	if err := git.Sparse(); err != nil {
 		return nil, errors.Join(err, git.Close())
 	}
 	return t, nil
+}
+
+// at is where the branch is now.
+func (t *target) at(ctx context.Context) (string, error) {
+	if t.jj == nil {
+		return t.git.Branch(ctx, "refs/heads/"+t.branch)
+	}
+	refs, err := t.jj.Refs(ctx)
+	return refs.Values["refs/heads/"+t.branch], err
+}
+
+// move moves the branch. For jj, which first says where it is, that is one operation: `jj undo` takes it back.
+func (t *target) move(ctx context.Context, to, why string) (err error) {
+	ref := "refs/heads/" + t.branch
+	if t.jj != nil {
+		err = errors.Join(t.jj.Change(ctx, "git", "export"), t.detach(ctx))
+	}
+	if err == nil {
+		err = t.git.MoveBranch(ctx, ref, t.commit, to, why)
+	}
+	if err == nil && t.jj != nil {
+		if err = t.jj.GitImport(ctx); err != nil {
+			args := []string{"update-ref", ref, t.commit, to}
+			if t.commit == "" {
+				args = []string{"update-ref", "-d", ref, to}
+			}
+			_, undone := t.git.Line(context.WithoutCancel(ctx), args...)
+			err = errors.Join(err, undone)
+		}
+	}
+	if err != nil {
+		return forage.WithHint(
+			forage.Errorf(forage.ErrRefused, "%s can't be moved: %w", t.branch, err),
+			"it may have changed meanwhile: look at it, and apply again")
+	}
+	return nil
+}
+
+// detach does to a HEAD of git's that is on the branch what jj does before it moves one: else the move is one of the files too.
+func (t *target) detach(ctx context.Context) error {
+	git := t.jj.Repository.Git
+	if git.Head != t.branch {
+		return nil
+	}
+	args := []string{"update-ref", "--no-deref", "HEAD", t.commit, t.commit}
+	if t.commit == "" {
+		args = []string{"symbolic-ref", "HEAD", "refs/jj/root"}
+	}
+	_, err := t.git.Line(ctx, append([]string{"--git-dir=" + git.GitDir, "-c", "core.hooksPath=/dev/null"}, args...)...)
+	return err
 }
 
 // folder is the folder whose files change with the branch.
