@@ -203,8 +203,8 @@ func (k *Keeper) notBrought(ctx context.Context, record store.Record) error {
 		if w.Problem != "" {
 			return forage.WithHint(
 				forage.Errorf(forage.ErrRefused, "there is nothing else to apply, and what was committed inside could not be brought out: %s", w.Problem),
-				cmp.Or(forage.Hint(k.Update(ctx, record.Plan)),
-					"`forage-ctl exec "+record.Name+" -- git fsck` looks at it; make the commit anew without that, or get at the files with `forage-ctl cp`"))
+				cmp.Or(forage.Hint(k.Update(ctx, record.Plan)), "`forage-ctl exec "+record.Name+" -- git fsck` looks at it; make the commit anew without that")+
+					"; `forage-ctl cp` gets at the files")
 		}
 	}
 	return nil

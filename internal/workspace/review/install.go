@@ -118,7 +118,7 @@ func (i *installation) finish(ctx context.Context) error {
 // settle remembers what the branch has got, and ends.
 func (i *installation) settle(ctx context.Context) error {
 	m := i.Mark
-	err := i.subject.update(ctx, func(state *state) { state.remember(m, i.subject) })
+	err := i.subject.update(ctx, func(state *state) { state.remember(m) })
 	if err == nil && m.Whole && m.After != "" {
 		err = gitrepo.NoteTaken(i.subject.Workspace, m.After, m.Tip)
 	}

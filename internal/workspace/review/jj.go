@@ -42,7 +42,7 @@ func (s *Session) jjTarget(ctx context.Context, bookmark string) (*target, error
 		return nil, err
 	}
 	if bookmark == "" {
-		if bookmark, err = s.bookmark(refs); err != nil {
+		if bookmark, err = s.bookmark(ctx, refs); err != nil {
 			return nil, err
 		}
 	}
@@ -63,28 +63,34 @@ func (s *Session) bookmarkAt(ctx context.Context, branch string) (string, error)
 }
 
 // bookmark is where the work goes if the user says nothing: the bookmark of the last time, or else the one that stands where the
-// work began. Bookmarks of sandboxes don't count.
-func (s *Session) bookmark(refs gitrepo.Refs) (string, error) {
+// work began, or went on from there. Bookmarks of sandboxes don't count.
+func (s *Session) bookmark(ctx context.Context, refs gitrepo.Refs) (string, error) {
 	const heads, ours = "refs/heads/", "forage-"
-	if refs.Values[heads+s.state.Bookmark] != "" {
-		return s.state.Bookmark, nil
+	if last := s.state.bookmark(); refs.Values[heads+last] != "" {
+		return last, nil
 	}
-	var at []string
+	var at, after []string
 	for _, ref := range slices.Sorted(maps.Keys(refs.Values)) {
-		name, ok := strings.CutPrefix(ref, heads)
-		if ok && refs.Values[ref] == s.Base && !strings.HasPrefix(name, ours) {
+		switch name, ok := strings.CutPrefix(ref, heads); {
+		case !ok || strings.HasPrefix(name, ours):
+		case refs.Values[ref] == s.Base:
 			at = append(at, name)
+		case s.Base != "" && s.isAncestor(ctx, s.Base, refs.Values[ref]):
+			after = append(after, name)
 		}
+	}
+	if len(at) == 0 {
+		at = after
 	}
 	if len(at) == 1 {
 		return at[0], nil
 	}
 	hint := "--into " + s.Branch + " makes a new one, from which `jj new " + s.Branch + "` goes on"
 	if len(at) == 0 {
-		return "", forage.WithHint(forage.Errorf(forage.ErrRefused, "no bookmark stands where the work of %s began", s.subject.Sandbox), "name one with --into; or "+hint)
+		return "", forage.WithHint(forage.Errorf(forage.ErrRefused, "no bookmark stands where the work of %s began, or after that", s.subject.Sandbox), "name one with --into; or "+hint)
 	}
 	return "", forage.WithHint(
-		forage.Errorf(forage.ErrRefused, "several bookmarks stand where the work of %s began: %s", s.subject.Sandbox, some(at)),
+		forage.Errorf(forage.ErrRefused, "several bookmarks stand where the work of %s began, or after that: %s", s.subject.Sandbox, some(at)),
 		"choose one with --into "+some(at[:1])+"; or "+hint)
 }
 

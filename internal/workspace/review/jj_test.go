@@ -85,8 +85,8 @@ func TestApplyAgainToABookmarkAfterAKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := b.open()
-	if s.state.Bookmark != "" {
-		t.Errorf("the bookmark %s, which has got nothing, is gone on with", s.state.Bookmark)
+	if s.state.bookmark() != "" {
+		t.Errorf("the bookmark %s, which has got nothing, is gone on with", s.state.bookmark())
 	}
 	i := installation{target: &target{}, subject: b.subject, journal: journal{
 		Branch: "main", From: b.subject.Workspace.Base, To: tip, Mark: mark{Branch: "main", Work: tip, Tip: tip, After: tip},

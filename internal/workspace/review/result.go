@@ -213,7 +213,7 @@ func (s *Session) conflict(ours string, paths []string) error {
 	if w := s.subject.Workspace; w.Repository != nil && w.Repository.Kind == forage.RepositoryGit {
 		rebase += " with `git rebase " + ours[:min(len(ours), 12)] + "`" // which is found inside by its id: the branches there are older
 	} else if w.Repository != nil {
-		rebase = "bring the two together with `jj new " + term.Escape(cmp.Or(s.into, s.state.Bookmark, "main")) + " " + s.Branch + "`, and resolve what conflicts there"
+		rebase = "bring the two together with `jj new " + term.Escape(cmp.Or(s.into, s.state.bookmark(), "main")) + " " + s.Branch + "`, and resolve what conflicts there"
 	}
 	return forage.WithHint(
 		forage.Errorf(forage.ErrRefused, "these files conflict: %s", some(paths)),

@@ -204,7 +204,7 @@ func (s *Session) has(ctx context.Context, commit string) bool {
 func (s *Session) findTheirs(ctx context.Context) (err error) {
 	switch {
 	case s.subject.Workspace.Repository.Kind == forage.RepositoryJJ:
-		s.at, err = s.bookmarkAt(ctx, s.state.Bookmark)
+		s.at, err = s.bookmarkAt(ctx, s.state.bookmark())
 	case s.source != nil && s.source.Head != "":
 		s.at, err = s.branchAt(ctx, s.source.Head)
 	}
@@ -212,19 +212,11 @@ func (s *Session) findTheirs(ctx context.Context) (err error) {
 }
 
 // branchAt is the commit of a branch of the user's; "" when there is none.
-func (s *Session) branchAt(ctx context.Context, branch string) (commit string, err error) {
+func (s *Session) branchAt(ctx context.Context, branch string) (string, error) {
 	if branch == "" { // nothing is checked out
 		return "", nil
 	}
-	if s.source.Common == s.store.Common {
-		return s.staging.Branch(ctx, "refs/heads/"+branch)
-	}
-	shadow, err := s.source.Shadow(s.subject.Places.Scratch)
-	if err != nil {
-		return "", err
-	}
-	defer func() { err = errors.Join(err, shadow.Close()) }()
-	return shadow.Branch(ctx, "refs/heads/"+branch)
+	return (&gitrepo.Shadow{Repository: s.source}).Branch(ctx, "refs/heads/"+branch) // which starts no git
 }
 
 // aim compares the work with another branch of the user's, or with the same one if that has moved meanwhile.

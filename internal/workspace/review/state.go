@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"forage"
 	"forage/internal/store"
 )
 
@@ -20,8 +19,14 @@ type state struct {
 	Files []string `json:"files,omitempty"` // that were shown one by one: see mark
 	// Applied is what branches of the user's have got, one mark for each branch, newest first.
 	Applied []mark `json:"applied,omitempty"`
-	// Bookmark is where the last apply went in a jj repository.
-	Bookmark string `json:"bookmark,omitempty"`
+}
+
+// bookmark is where the last apply went.
+func (s state) bookmark() string {
+	if len(s.Applied) == 0 {
+		return ""
+	}
+	return s.Applied[0].Branch
 }
 
 // mark says what a branch of the user's has got.
@@ -38,12 +43,9 @@ type mark struct {
 const maxMarks = 4
 
 // remember takes in a mark.
-func (s *state) remember(m mark, subject Subject) {
+func (s *state) remember(m mark) {
 	marks := slices.DeleteFunc(s.Applied, func(old mark) bool { return old.Branch == m.Branch })
 	s.Applied = append([]mark{m}, marks[:min(len(marks), maxMarks-1)]...)
-	if subject.Workspace.Repository.Kind == forage.RepositoryJJ {
-		s.Bookmark = m.Branch
-	}
 }
 
 func stateFile(folder string) string { return filepath.Join(folder, "state.json") }
