@@ -179,29 +179,38 @@ func (p Provider) Create(ctx context.Context, w forage.Workspace) error {
 	if err := gitrepo.RemovePrivate(*w.Repository); err != nil { // what a crash left; to Plan, nobody had it
 		return err
 	}
+	err := p.create(ctx, w)
+	if err == nil {
+		err = gitrepo.NoteRules(w)
+	}
+	if err != nil {
+		err = errors.Join(err, gitrepo.RemovePrivate(*w.Repository))
+	}
+	return err
+}
+
+// create makes the private .git of each part, and the private .jj; for a repository that jj alone
+// has, the git directory below it as well.
+func (p Provider) create(ctx context.Context, w forage.Workspace) error {
 	for _, part := range parts(w) {
 		if isJJ(w) {
 			break
 		}
-		if err := createPart(ctx, part, p.Places.Scratch); err != nil {
-			return errors.Join(err, gitrepo.RemovePrivate(*w.Repository))
+		r, err := gitrepo.OpenToRead(ctx, part.Path)
+		if err != nil {
+			return err
+		}
+		if err := gitrepo.CreatePrivate(ctx, r, gitrepo.Private{
+			Repository: *part.Repository, Branch: part.Repository.Head, Base: part.Base,
+			Index: filepath.Join(r.GitDir, "index"), Unfinished: true, Remotes: true, Scratch: p.Places.Scratch,
+		}); err != nil {
+			return err
 		}
 	}
-	if err := errors.Join(p.createJJ(ctx, w), gitrepo.NoteRules(w)); err != nil {
-		return errors.Join(err, gitrepo.RemovePrivate(*w.Repository))
+	if !jjrepo.Has(w.Repository) {
+		return nil
 	}
-	return nil
-}
-
-func createPart(ctx context.Context, w forage.Workspace, scratch string) error {
-	r, err := gitrepo.OpenToRead(ctx, w.Path)
-	if err != nil {
-		return err
-	}
-	return gitrepo.CreatePrivate(ctx, r, gitrepo.Private{
-		Repository: *w.Repository, Branch: w.Repository.Head, Base: w.Base,
-		Index: filepath.Join(r.GitDir, "index"), Unfinished: true, Remotes: true, Scratch: scratch,
-	})
+	return jjrepo.In(ctx, w, p.Places.Scratch, func(s *jjrepo.Shadow) error { return s.CreatePrivate(ctx, w) })
 }
 
 // parts are w and the submodules in it, each as a workspace of its own.

@@ -52,14 +52,3 @@ func planJJ(ctx context.Context, request workspace.Request, w *forage.Workspace)
 func isJJ(w forage.Workspace) bool {
 	return w.Repository != nil && w.Repository.Kind == forage.RepositoryJJ
 }
-
-// createJJ makes the private .jj; for a repository that jj alone has, the git directory below it as
-// well.
-func (p Provider) createJJ(ctx context.Context, w forage.Workspace) error {
-	if !jjrepo.Has(w.Repository) {
-		return nil
-	}
-	return jjrepo.In(ctx, w, p.Places.Scratch, func(s *jjrepo.Shadow) error {
-		return s.CreatePrivate(ctx, w)
-	})
-}

@@ -127,8 +127,12 @@ func (s *Shadow) initPrivate(ctx context.Context, work string, w forage.Workspac
 			return err
 		}
 	}
-	if err := s.track(ctx, jj); err != nil {
+	if tracked, err := s.tracked(ctx); err != nil {
 		return err
+	} else if len(tracked) > 0 { // the remotes that the bookmarks follow on the host
+		if err := jj(append([]string{"bookmark", "track", "--"}, tracked...)...); err != nil {
+			return err
+		}
 	}
 	if err := jj("sparse", "set", "--clear"); err != nil {
 		return err
@@ -154,15 +158,6 @@ func (s *Shadow) moveSettings(repo string) error {
 		return err
 	}
 	return errors.Join(os.Rename(kept[0], filepath.Join(repo, "config.toml")), os.Remove(filepath.Join(repo, "config-id")))
-}
-
-// track has the bookmarks follow the remotes that they follow on the host.
-func (s *Shadow) track(ctx context.Context, jj func(...string) error) error {
-	tracked, err := s.tracked(ctx)
-	if err != nil || len(tracked) == 0 {
-		return err
-	}
-	return jj(append([]string{"bookmark", "track", "--"}, tracked...)...)
 }
 
 // copyExtra copies what jj keeps beside git's objects: change ids of commits that say none

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	gopath "path"
 	"slices"
 
 	"forage"
+	"forage/internal/term"
 	"forage/internal/workspace/gitrepo"
 )
 
@@ -164,7 +166,10 @@ func (s *Session) plan(ctx context.Context, t *target, o Options, done *Applied)
 		done.Left = len(left)
 	}
 	notes, err := s.filtered(ctx, t, result, changes)
-	done.Notes = append(append(notes, s.unsignedNote()...), done.Notes...)
+	if s.unsigned != "" {
+		notes = append(notes, fmt.Sprintf("not signed, as commit.gpgSign wants it: %s; `git commit --amend -S` signs the last commit", term.Escape(s.unsigned)))
+	}
+	done.Notes = append(notes, done.Notes...)
 	return result, err
 }
 

@@ -1,10 +1,12 @@
 package review
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"strings"
 
+	"forage"
 	"forage/internal/workspace/gitrepo"
 )
 
@@ -142,7 +144,8 @@ func (s *Session) edit(ctx context.Context, tree string, changes []Change) (stri
 	return strings.TrimSpace(string(out)), nil
 }
 
-// merge brings a commit of the work together with the user's branch. It refuses where they conflict. mixed: see joined.
+// merge brings a commit of the work together with the user's branch, without any working folder: git-merge-tree(1). It refuses where
+// they conflict. mixed: see joined.
 func (s *Session) merge(ctx context.Context, ours, work string, mixed bool) (tree string, err error) {
 	from := ours
 	if mixed { // git finds the base by history, so history has to say it
@@ -156,5 +159,13 @@ func (s *Session) merge(ctx context.Context, ours, work string, mixed bool) (tre
 			}
 		}
 	}
-	return s.mergeTree(ctx, from, ours, work)
+	out, err := s.staging.Git(ctx, gitrepo.Call{Args: []string{"merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", ours, work}})
+	parts := split(bytes.TrimRight(out, "\x00"))
+	switch {
+	case len(parts) > 1:
+		return "", s.conflict(from, parts[1:])
+	case err != nil: // it didn't get as far as files
+		return "", forage.Errorf(forage.ErrRefused, "merging: %w", err)
+	}
+	return parts[0], nil
 }

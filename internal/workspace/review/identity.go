@@ -3,11 +3,9 @@ package review
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"strings"
 
 	"forage/internal/hostexec"
-	"forage/internal/term"
 	"forage/internal/workspace/gitrepo"
 )
 
@@ -90,12 +88,4 @@ func (s *Session) commitTree(ctx context.Context, who identity, tree, message st
 	}
 	id, err := s.staging.Git(ctx, call)
 	return strings.TrimSpace(string(id)), err
-}
-
-// unsignedNote says why what was committed is not signed, though the user wants that.
-func (s *Session) unsignedNote() []string {
-	if s.unsigned == "" {
-		return nil
-	}
-	return []string{fmt.Sprintf("not signed, as commit.gpgSign wants it: %s; `git commit --amend -S` signs the last commit", term.Escape(s.unsigned))}
 }

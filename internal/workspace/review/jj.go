@@ -53,15 +53,6 @@ func (s *Session) jjTarget(ctx context.Context, bookmark string) (*target, error
 	return t, s.aim(ctx, bookmark, t.commit)
 }
 
-// bookmarkAt is the commit of a bookmark; "" when there is none.
-func (s *Session) bookmarkAt(ctx context.Context, branch string) (string, error) {
-	if branch == "" {
-		return "", nil
-	}
-	_, refs, err := s.openJJ(ctx)
-	return refs.Values["refs/heads/"+branch], err
-}
-
 // bookmark is where the work goes if the user says nothing: the bookmark of the last time, or else the one that stands where the
 // work began, or went on from there. Bookmarks of sandboxes don't count.
 func (s *Session) bookmark(ctx context.Context, refs gitrepo.Refs) (string, error) {

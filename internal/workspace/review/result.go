@@ -1,7 +1,6 @@
 package review
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 
 	"forage"
 	"forage/internal/term"
-	"forage/internal/workspace/gitrepo"
 )
 
 // result is what a branch becomes.
@@ -192,19 +190,6 @@ func (s *Session) selectTree(ctx context.Context, paths []string) (string, error
 // below says whether a file is what a user names, or in it.
 func below(file, path string) bool {
 	return file == path || strings.HasPrefix(file, path+"/") || path == "."
-}
-
-// mergeTree merges two commits without any working folder: git-merge-tree(1). Where they conflict it refuses, and says in which files.
-func (s *Session) mergeTree(ctx context.Context, from, ours, theirs string) (string, error) {
-	out, err := s.staging.Git(ctx, gitrepo.Call{Args: []string{"merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", ours, theirs}})
-	parts := split(bytes.TrimRight(out, "\x00"))
-	switch {
-	case len(parts) > 1:
-		return "", s.conflict(from, parts[1:])
-	case err != nil: // it didn't get as far as files
-		return "", forage.Errorf(forage.ErrRefused, "merging: %w", err)
-	}
-	return parts[0], nil
 }
 
 // conflict says which files conflict with those of a commit of the user's.

@@ -63,7 +63,7 @@ type Session struct {
 	noSource error               // why there is none: it is gone, or at a URL
 	tip      string              // the commit that was imported last
 	into     string              // the branch of the user's that the work is compared with; "" is the one that is checked out
-	at       string              // its commit; "": there is none
+	at       string              // its commit, or of the bookmark to which the last apply went; "": there is none
 	base     string              // the tree that the work is compared with: of Base, with what earlier applies brought
 	mixed    bool                // base is not the tree of Base
 	brought  []string            // commits whose work the branch has: its own, and tips that were applied as a whole
@@ -131,7 +131,14 @@ func Open(ctx context.Context, subject Subject) (_ *Session, err error) {
 		}
 	}
 	s.findApart()
-	if err := s.findTheirs(ctx); err != nil {
+	if last := s.state.bookmark(); last != "" && w.Repository.Kind == forage.RepositoryJJ {
+		var refs gitrepo.Refs
+		_, refs, err = s.openJJ(ctx)
+		s.at = refs.Values["refs/heads/"+last]
+	} else if s.source != nil {
+		s.at, err = s.branchAt(ctx, s.source.Head)
+	}
+	if err != nil {
 		return nil, err
 	}
 	if err := s.against(ctx); err != nil {
@@ -200,17 +207,6 @@ func (s *Session) has(ctx context.Context, commit string) bool {
 	return err == nil
 }
 
-// findTheirs finds where the branch of the user's is that the work goes to if nobody says another.
-func (s *Session) findTheirs(ctx context.Context) (err error) {
-	switch {
-	case s.subject.Workspace.Repository.Kind == forage.RepositoryJJ:
-		s.at, err = s.bookmarkAt(ctx, s.state.bookmark())
-	case s.source != nil && s.source.Head != "":
-		s.at, err = s.branchAt(ctx, s.source.Head)
-	}
-	return err
-}
-
 // branchAt is the commit of a branch of the user's; "" when there is none.
 func (s *Session) branchAt(ctx context.Context, branch string) (string, error) {
 	if branch == "" { // nothing is checked out
@@ -235,23 +231,18 @@ func (s *Session) against(ctx context.Context) (err error) {
 	}
 	s.Commits, s.CommitsCount = nil, 0
 	if s.tip != "" && s.tip != s.Base {
-		if s.Commits, s.CommitsCount, err = s.staging.Commits(ctx, s.sinceBase()); err != nil {
+		revisions := []string{s.tip}
+		for _, not := range append([]string{s.Base}, s.brought...) {
+			if not != "" {
+				revisions = append(revisions, "^"+not)
+			}
+		}
+		if s.Commits, s.CommitsCount, err = s.staging.Commits(ctx, append(revisions, "--")); err != nil {
 			return err
 		}
 		slices.Reverse(s.Commits)
 	}
 	return s.compare(ctx)
-}
-
-// sinceBase selects the commits of the work.
-func (s *Session) sinceBase() []string {
-	revisions := []string{s.tip}
-	for _, not := range append([]string{s.Base}, s.brought...) {
-		if not != "" {
-			revisions = append(revisions, "^"+not)
-		}
-	}
-	return append(revisions, "--")
 }
 
 func (s *Session) isAncestor(ctx context.Context, ancestor, of string) bool {

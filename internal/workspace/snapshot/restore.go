@@ -259,12 +259,6 @@ func (o *outlet) sweep(present []*entry) {
 	})
 }
 
-func errInTheWay() error {
-	return forage.WithHint(
-		forage.Errorf(forage.ErrRefused, "something is in the way that is ignored, can't be read, or was made meanwhile"),
-		"move it aside, and restore again")
-}
-
 // one makes what is called name what e says.
 func (o *outlet) one(dir int, name string, e *entry) error {
 	if e.Kind == kindLeft || e.Kind == kindSpecial || e.Path == "" {
@@ -274,7 +268,9 @@ func (o *outlet) one(dir int, name string, e *entry) error {
 	there := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil
 	now := o.present[e.Path]
 	if there && (now == nil || now.Kind != e.Kind) {
-		return errInTheWay()
+		return forage.WithHint(
+			forage.Errorf(forage.ErrRefused, "something is in the way that is ignored, can't be read, or was made meanwhile"),
+			"move it aside, and restore again")
 	}
 	switch {
 	case e.Kind == kindFolder && there:
