@@ -69,6 +69,23 @@ func TestApplyAgainToABookmark(t *testing.T) {
 	}
 }
 
+// The bookmark at which the work began is found, too, where the user went on with it before the first apply.
+func TestApplyToABookmarkThatWentOn(t *testing.T) {
+	t.Parallel()
+	b, jj := newJJBox(t)
+	b.write(b.work.Dir, "new", "1\n")
+	b.commit("work")
+	jj("new", "main", "-m", "mine")
+	b.write(b.user.Dir, "other", "1\n")
+	jj("bookmark", "set", "main", "-r", "@")
+	if done := b.mustApply(Options{}); done.Branch != "main" || !done.Merged {
+		t.Errorf("it went to %q, merged: %v", done.Branch, done.Merged)
+	}
+	if list := jj("file", "list", "-r", "main"); list != "a\nnew\nother" {
+		t.Errorf("main has %q", list)
+	}
+}
+
 // Killed after the bookmark has moved, apply finds it all the same, though it stands no longer where the work began. One that can't be
 // moved is not gone on with.
 func TestApplyAgainToABookmarkAfterAKill(t *testing.T) {
