@@ -90,6 +90,18 @@ func TestApplyToABookmarkThatWentOn(t *testing.T) {
 // moved is not gone on with.
 func TestApplyAgainToABookmarkAfterAKill(t *testing.T) {
 	t.Parallel()
+	for name, move := range map[string]func(b *box, jj func(...string) string, tip string){
+		"jj has moved it":        func(_ *box, jj func(...string) string, tip string) { jj("bookmark", "set", "main", "-r", tip) },
+		"git alone has moved it": func(b *box, _ func(...string) string, tip string) { b.user.Git("update-ref", "refs/heads/main", tip) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			killedAtABookmark(t, move)
+		})
+	}
+}
+
+func killedAtABookmark(t *testing.T, move func(b *box, jj func(...string) string, tip string)) {
 	b, jj := newJJBox(t)
 	b.write(b.work.Dir, "new", "1\n")
 	tip := b.commit("work")
@@ -111,7 +123,7 @@ func TestApplyAgainToABookmarkAfterAKill(t *testing.T) {
 	if err := i.write(); err != nil {
 		t.Fatal(err)
 	}
-	jj("bookmark", "set", "main", "-r", tip)
+	move(b, jj, tip)
 	if done := b.mustApply(Options{}); done.Changes() {
 		t.Errorf("it was applied again: %+v", done)
 	}
