@@ -74,6 +74,11 @@ type Plan struct {
 	// AuthorizedKeys are OpenSSH public keys (authorized_keys lines) that may
 	// log in, beside the state folder's own key.
 	AuthorizedKeys []string `json:"authorizedKeys,omitempty"`
+	// Terminal is what programs inside may do to a terminal beside writing on its screen:
+	// "clipboard", "title".
+	Terminal []string `json:"terminal,omitempty"`
+	// ForwardAuto forwards each port that a server inside listens on to the host's loopback.
+	ForwardAuto bool `json:"forwardAuto,omitempty"`
 }
 
 // Spec is what a runtime is asked to build and hold: plain data, printed by
@@ -237,6 +242,8 @@ type Template struct {
 	Agents        map[string]Agent  `json:"agents,omitempty"`
 	// ClaudeSettings are settings of Claude Code's, as its settings file has them.
 	ClaudeSettings map[string]any `json:"claudeSettings,omitempty"`
+	Terminal       []string       `json:"terminal,omitempty"`    // see Plan
+	ForwardAuto    bool           `json:"forwardAuto,omitempty"` // see Plan
 }
 
 // Skills are what a template adds to what its agents are told.

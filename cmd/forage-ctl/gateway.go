@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -53,7 +52,6 @@ func runGateway(ctx context.Context, a *app, listen string) error {
 			}
 			return append(now.Host.Config.AuthorizedKeys, sshkeys.Line(own.PublicKey())), nil
 		},
-		Clipboard: slices.Contains(service.Host.Config.Terminal, "clipboard"), Title: slices.Contains(service.Host.Config.Terminal, "title"),
 	})
 	log.Info("listening", "address", listener.Addr().String(), "hostKey", sshkeys.Line(hostKey.PublicKey()))
 	if err := systemd.Notify(os.Getenv("NOTIFY_SOCKET"), "READY=1"); err != nil {

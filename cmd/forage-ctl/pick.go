@@ -15,6 +15,7 @@ import (
 	"forage"
 	"forage/internal/picker"
 	"forage/internal/sandbox"
+	"forage/internal/term"
 )
 
 func newPick(a *app) *cobra.Command {
@@ -69,7 +70,7 @@ func (a *app) pick(ctx context.Context, s *sandbox.Service, plain bool) error {
 		for i, one := range all {
 			rows[i] = picker.Row{
 				Name: one.Name, Agent: dash(one.Agent), State: state(one), Branch: dash(one.Branch), Unsaved: unsaved(one),
-				Refused: dash(positive(one.Refused)), Created: one.CreatedAt,
+				Refused: dash(positive(one.Refused)), Traffic: traffic(one), Ports: ports(one.Ports), Created: one.CreatedAt,
 			}
 		}
 		noted.Lock()
@@ -82,6 +83,14 @@ func (a *app) pick(ctx context.Context, s *sandbox.Service, plain bool) error {
 		return picker.Plain(ctx, o)
 	}
 	return picker.Run(ctx, o)
+}
+
+// traffic is what a sandbox sent and received.
+func traffic(s sandbox.Status) string {
+	if s.Bytes == 0 {
+		return "-"
+	}
+	return term.Bytes(s.Bytes)
 }
 
 // refusalsOf are what a sandbox was refused, as status shows it.

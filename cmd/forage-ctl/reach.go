@@ -127,23 +127,26 @@ func newCp(a *app) *cobra.Command {
 
 func newForward(a *app) *cobra.Command {
 	c := command("forward", nil, a.with(a.serviceAnyway, func(c *cobra.Command, s *sandbox.Service, args []string) error {
-		name, ports := args[0], args[1:]
-		all := make([]sandbox.Forwarding, len(ports))
-		for i, text := range ports {
+		name := args[0]
+		var all []sandbox.Forwarding
+		for _, text := range args[1:] {
 			forwarding, err := sandbox.ParseForwarding(text)
 			if err != nil {
 				return forage.WithHint(usageError(c, "%w", err), forage.Hint(err))
 			}
-			all[i] = forwarding
+			all = append(all, forwarding)
+		}
+		if len(all) == 0 {
+			var err error
+			if all, err = s.Listening(c.Context(), name); err != nil {
+				return err
+			}
 		}
 		return s.Forward(c.Context(), name, all, func(f sandbox.Forwarding) error {
 			return a.write(fmt.Sprintf("localhost:%d -> %s port %d\n", f.Local, name, f.Remote))
 		})
 	}))
 	c.Args = func(c *cobra.Command, args []string) error {
-		if len(args) == 1 {
-			return usageError(c, "which port?")
-		}
 		return oneName(c, args[:min(len(args), 1)])
 	}
 	c.ValidArgsFunction = a.completeName

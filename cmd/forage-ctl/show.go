@@ -15,6 +15,7 @@ import (
 	"forage/internal/agent"
 	"forage/internal/sandbox"
 	"forage/internal/sandbox/work"
+	"forage/internal/supervisor"
 	"forage/internal/term"
 )
 
@@ -191,6 +192,7 @@ func printStatus(a *app, s sandbox.Status) error {
 	}
 	t.Row("TMUX", s.Tmux)
 	t.Row("PORT", dash(positive(s.Port))) // those of run have none
+	t.field("LISTENING", ports(s.Ports))
 	t.Row("NETWORK", networkLine(s.Network))
 	t.field("SECRETS", strings.Join(secrets, " "))
 	t.Row("CREATED", s.CreatedAt.Format(time.RFC3339))
@@ -201,6 +203,18 @@ func printStatus(a *app, s sandbox.Status) error {
 		t.Row("KEPT UNTIL", s.Expires.Format(time.DateOnly))
 	}
 	return t.print(a)
+}
+
+// ports are those inside, with the host's that leads to each.
+func ports(all []supervisor.Port) string {
+	texts := make([]string, len(all))
+	for i, p := range all {
+		texts[i] = strconv.Itoa(p.Port)
+		if p.Local != 0 {
+			texts[i] += fmt.Sprintf(" (http://localhost:%d)", p.Local)
+		}
+	}
+	return strings.Join(texts, ", ")
 }
 
 // networkLine is a network policy in one line.

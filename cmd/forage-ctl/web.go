@@ -26,6 +26,7 @@ import (
 	"forage/internal/sandbox"
 	"forage/internal/sandbox/plan"
 	"forage/internal/sandbox/work"
+	"forage/internal/supervisor"
 	"forage/internal/systemd"
 	"forage/internal/term"
 	"forage/internal/web"
@@ -69,7 +70,6 @@ func runWeb(ctx context.Context, a *app, o webOptions) error {
 	log := a.log(slog.LevelInfo)
 	server, err := web.New(web.Options{
 		Sandboxes: board{a}, Folder: filepath.Dir(service.Host.Store.Paths("any").Record), Log: log, Certificate: certificate,
-		Clipboard: slices.Contains(service.Host.Config.Terminal, "clipboard"), Title: slices.Contains(service.Host.Config.Terminal, "title"),
 	})
 	if err != nil {
 		return err
@@ -129,6 +129,7 @@ func (b board) List(ctx context.Context) ([]web.Row, []string, error) {
 			Name: one.Name, Agent: one.Agent, State: state(one), Running: one.Status == string(forage.PhaseRunning), Reason: one.Reason,
 			Template: one.Template, Workspace: atHome(home, cmp.Or(one.SourceRepo, one.Workspace)), Mode: string(one.Plan.Workspace.Mode),
 			Branch: one.Branch, Unsaved: unsaved(one), Refused: one.Refused, Created: one.CreatedAt,
+			Ports: numbers(one.Ports),
 		}
 	}
 	return rows, notes(), err
@@ -140,6 +141,14 @@ func atHome(home, path string) string {
 		return "~/" + below
 	}
 	return path
+}
+
+// numbers are the ports alone.
+func numbers(all []supervisor.Port) (ports []int) {
+	for _, p := range all {
+		ports = append(ports, p.Port)
+	}
+	return ports
 }
 
 func (b board) Refusals(ctx context.Context, name string) ([]web.Refusal, error) {
@@ -301,6 +310,14 @@ func (b board) Record(ctx context.Context, name string, event audit.Event) error
 		return err
 	}
 	return s.Gateway().Record(ctx, name, event)
+}
+
+func (b board) Screen(name string, out io.Writer) *term.Controls {
+	s, _, err := b.open()
+	if err != nil {
+		return &term.Controls{Out: out}
+	}
+	return s.Gateway().Screen(name, out)
 }
 
 func (board) AttachCommand(readOnly bool) []string { return sandbox.Gateway{}.AttachCommand(readOnly) }

@@ -55,6 +55,7 @@ var checks = sync.OnceValue(func() map[string]check {
 		"duration":      parsed(parseDuration),
 		"flag":          known("a flag that can be forbidden", forbiddableFlags[:]),
 		"forbidNetwork": oneOf("full", "restricted", "none", string(MonitorNetwork)),
+		"forward":       oneOf("auto"),
 		"format": is(func(text string) bool {
 			return strings.Count(text, "{}") == 1 && !strings.ContainsFunc(text, isControl) && len(text) <= 1024
 		}, `%.80q: expected text with {} once, in the place of the value, such as "Bearer {}"`),

@@ -30,7 +30,6 @@ type Config struct {
 	Unsupported map[string][]KeyUse
 	Forbid      Forbid
 	Notify      forage.Notify
-	Terminal    []string // what programs inside may do to the user's terminal: "clipboard", "title"
 	Proxy       *Proxy   // of `forage-ctl proxy`; nil is none
 	Files       []string // what was read, in order; later ones go over earlier ones
 

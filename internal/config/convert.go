@@ -24,7 +24,7 @@ type converter struct {
 // convert makes c of what the files say over what is built in.
 func (v converter) convert() {
 	c, raw := v.config, &v.config.raw
-	c.User, c.AuthorizedKeys, c.Terminal = raw.User, raw.AuthorizedKeys, raw.Terminal
+	c.User, c.AuthorizedKeys = raw.User, raw.AuthorizedKeys
 	c.SSHListen, c.DefaultTemplate, c.ContainerPrefix = raw.SSHListen, raw.DefaultTemplate, raw.ContainerPrefix
 	c.KeptRunsMax, _ = parseSize(raw.KeptRunsMax)
 	c.PortRange = PortRange(raw.PortRange)
@@ -128,6 +128,10 @@ func (v converter) template(name string, raw rawTemplate) {
 	t.Rootfs = forage.Rootfs{Kind: forage.RootfsKind(kind), Ref: ref}
 	if raw.Caches != nil {
 		t.Caches = *raw.Caches
+	}
+	t.Terminal, t.ForwardAuto = v.config.raw.Terminal, raw.Forward != ""
+	if raw.Terminal != nil {
+		t.Terminal = *raw.Terminal
 	}
 	if raw.SecretMode == string(forage.SecretsWrapped) {
 		t.SecretMode = forage.SecretsWrapped

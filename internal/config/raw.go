@@ -171,6 +171,10 @@ type rawTemplate struct {
 	// How agents get secrets: inject (on the host, into requests) or wrapper (files inside, which
 	// is weaker).
 	SecretMode string `json:"secretMode,omitempty" check:"secretMode"`
+	// auto forwards each port that a server inside listens on to this machine's loopback.
+	Forward string `json:"forward,omitempty" check:"forward"`
+	// What programs inside may do to your terminal, in place of what the file says for all.
+	Terminal *[]string `json:"terminal,omitempty" check:"terminal"`
 	// Parts that the workspace is composed of.
 	Workspace rawWorkspace `json:"workspace,omitempty"`
 }

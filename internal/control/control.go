@@ -87,8 +87,8 @@ type StopBody struct {
 	GraceMillis int64 `json:"graceMillis"` // between SIGTERM and SIGKILL
 }
 
-// QueryBody is the body of Query; What is "session" (state of the tmux session) or
-// "window" (start the agent's window again if it has ended).
+// QueryBody is the body of Query; What is "session" (state of the tmux session, and the ports),
+// "ports" or "window" (start the agent's window again if it has ended).
 type QueryBody struct {
 	What string `json:"what"`
 }
@@ -98,5 +98,6 @@ type AnswerBody struct {
 	Session string `json:"session,omitempty"` // "attached", "detached" or "none"
 	Ended   bool   `json:"ended,omitempty"`   // the agent has
 	Status  *int   `json:"status,omitempty"`  // its exit status, where that is known
+	Ports   []int  `json:"ports,omitempty"`   // TCP ports that something inside listens on, in order
 	Error   string `json:"error,omitempty"`   // untrusted text
 }

@@ -209,9 +209,8 @@ func (c *client) start(ctx context.Context, channel ssh.Channel, requests <-chan
 		c.join(channel, channel, channel.Stderr(), requests, guest, fromGuest)
 		return nil
 	}
-	screen := &term.Controls{Out: channel, Clipboard: c.server.Clipboard, Title: c.server.Title}
-	errs := &term.Controls{Out: channel.Stderr(), Clipboard: c.server.Clipboard, Title: c.server.Title}
-	c.join(channel, screen, errs, requests, guest, fromGuest)
+	screen := c.server.Sandboxes.Screen
+	c.join(channel, screen(name, channel), screen(name, channel.Stderr()), requests, guest, fromGuest)
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"net"
@@ -27,6 +28,7 @@ import (
 	"forage/internal/guest/guestclient"
 	"forage/internal/guest/wire"
 	"forage/internal/sshkeys"
+	"forage/internal/term"
 )
 
 // AnySandbox is the user name of who names no sandbox by it.
@@ -63,6 +65,8 @@ type Sandboxes interface {
 	Connect(ctx context.Context, name string) (*guestclient.Client, error)
 	// Dial connects to a running sandbox's SSH server, for who logs in there with a key of their own.
 	Dial(ctx context.Context, name string) (net.Conn, error)
+	// Screen lets through what programs inside may do to the terminal that out is.
+	Screen(name string, out io.Writer) *term.Controls
 	// AttachCommand is the program inside that shows the agent's session.
 	AttachCommand(readOnly bool) []string
 }
@@ -74,8 +78,6 @@ type Options struct {
 	Sandboxes Sandboxes
 	Picker    []string // arguments of this program that show the screen of all sandboxes; none: no screen
 	Log       *slog.Logger
-	Clipboard bool // what is inside may set the client's clipboard
-	Title     bool // and the title of its window
 }
 
 // Server serves clients.

@@ -119,9 +119,9 @@ func (g *guest) query(frame control.Frame) (control.Frame, error) {
 	}
 	ctx, cancel := deadline.Within(g.ctx, deadline.End, "tmux") // a command of its own, which ends
 	defer cancel()
-	answer := control.AnswerBody{Session: session.None}
+	answer := control.AnswerBody{Session: session.None, Ports: listening()}
 	var err error
-	if g.session != nil {
+	if g.session != nil && query.What != "ports" {
 		if query.What == "window" {
 			err = g.session.Start(ctx)
 		}

@@ -346,9 +346,10 @@ func (m *model) downKey(key string) tea.Cmd {
 
 // form is what a new sandbox is made from.
 type form struct {
-	name, folder, task string
-	template           int
-	worktree           bool
+	name, folder, branch, task string
+
+	template int
+	mode     int // of folderModes
 }
 
 // Fields of the form, from top to bottom.
@@ -357,9 +358,18 @@ const (
 	fieldTemplate
 	fieldFolder
 	fieldMode
+	fieldBranch
 	fieldTask
 	fields
 )
+
+// folderModes are the ways in which a folder becomes a workspace: flags of `up`.
+var folderModes = []struct{ flag, text string }{
+	{"workspace", "the folder itself"},
+	{"git-worktree", "a git worktree of it"},
+	{"repo", "a jj workspace of it"},
+	{"clone", "a clone of it"},
+}
 
 func newForm(o Options) form {
 	return form{folder: o.Here, template: max(0, slices.IndexFunc(o.Templates, func(t Template) bool { return t.Name == o.Default }))}
@@ -367,7 +377,7 @@ func newForm(o Options) form {
 
 // text is what is typed into in a field; nil in one that is chosen.
 func (f *form) text(field int) *string {
-	return map[int]*string{fieldName: &f.name, fieldFolder: &f.folder, fieldTask: &f.task}[field]
+	return map[int]*string{fieldName: &f.name, fieldFolder: &f.folder, fieldBranch: &f.branch, fieldTask: &f.task}[field]
 }
 
 func (m *model) formKey(key string) tea.Cmd {
@@ -382,7 +392,7 @@ func (m *model) formKey(key string) tea.Cmd {
 	case "left", "right", "space":
 		switch by := map[string]int{"left": -1, "right": 1, "space": 1}[key]; m.cursor {
 		case fieldMode:
-			f.worktree = !f.worktree
+			f.mode = (f.mode + len(folderModes) + by) % len(folderModes)
 		case fieldTemplate:
 			f.template = (f.template + len(m.Templates) + by) % max(1, len(m.Templates))
 		}
@@ -410,15 +420,15 @@ func (f form) args(templates []Template, home string) []string {
 		args = append(args, "--template="+templates[f.template].Name)
 		agent = templates[f.template].Command
 	}
-	where := "--workspace="
-	if f.worktree {
-		where = "--git-worktree="
-	}
 	folder := f.folder
 	if below, ok := strings.CutPrefix(folder, "~/"); ok { // no shell does it
 		folder = filepath.Join(home, below)
 	}
-	args = append(args, where+folder, f.name)
+	args = append(args, "--"+folderModes[f.mode].flag+"="+folder)
+	if f.branch != "" {
+		args = append(args, "--branch="+f.branch)
+	}
+	args = append(args, f.name)
 	if f.task == "" {
 		return args
 	}

@@ -24,7 +24,9 @@ import (
 
 // Row is a sandbox as it is shown.
 type Row struct {
-	Name, Agent, State, Branch, Unsaved, Refused string
+	Name, Agent, State, Branch, Unsaved, Refused, Traffic string
+
+	Ports string // that servers inside listen on, for the line of what is chosen
 
 	Created time.Time
 }
@@ -131,9 +133,9 @@ func Plain(ctx context.Context, o Options) error {
 			fmt.Fprintf(&text, "note: %s\n", term.Escape(note))
 		}
 		for i, r := range rows {
-			fmt.Fprintf(&text, "%d. %s: agent %s, %s, %s old, branch %s, unsaved %s, refused %s\n", i+1,
+			fmt.Fprintf(&text, "%d. %s: agent %s, %s, %s old, branch %s, unsaved %s, refused %s, traffic %s\n", i+1,
 				term.Escape(r.Name), term.Escape(r.Agent), term.Escape(r.State), o.Age(time.Since(r.Created)),
-				term.Escape(r.Branch), r.Unsaved, r.Refused)
+				term.Escape(r.Branch), r.Unsaved, r.Refused, r.Traffic)
 		}
 		text.WriteString("Number to attach to, Enter for the list, q to leave: ")
 		if _, err := io.WriteString(o.Out, text.String()); err != nil {

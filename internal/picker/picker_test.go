@@ -107,19 +107,19 @@ func (s *screen) wantText(want ...string) {
 
 func three() []Row {
 	return []Row{
-		{Name: "api", Agent: "claude", State: "waiting", Branch: "forage-api", Unsaved: "yes", Refused: "2"},
-		{Name: "docs", Agent: "codex", State: "working", Branch: "forage-docs", Unsaved: "no", Refused: "-"},
-		{Name: "日本", Agent: "ウサギ", State: "stopped", Branch: "-", Unsaved: "-", Refused: "-"},
+		{Name: "api", Agent: "claude", State: "waiting", Branch: "forage-api", Unsaved: "yes", Refused: "2", Traffic: "3.1 MiB", Ports: "3000"},
+		{Name: "docs", Agent: "codex", State: "working", Branch: "forage-docs", Unsaved: "no", Refused: "-", Traffic: "-"},
+		{Name: "日本", Agent: "ウサギ", State: "stopped", Branch: "-", Unsaved: "-", Refused: "-", Traffic: "-"},
 	}
 }
 
 func TestTheListAtBothSizes(t *testing.T) {
 	want := []string{
 		"  Sandboxes: 3",
-		"  NAME  AGENT   STATE    AGE  BRANCH       UNSAVED  REFUSED",
-		"> api   claude  waiting  1h   forage-api   yes      2",
-		"  docs  codex   working  1h   forage-docs  no       -",
-		"  日本  ウサギ  stopped  1h   -            -        -",
+		"  NAME  AGENT   STATE    AGE  BRANCH       UNSAVED  REFUSED  TRAFFIC",
+		"> api   claude  waiting  1h   forage-api   yes      2        3.1 MiB",
+		"  docs  codex   working  1h   forage-docs  no       -        -",
+		"  日本  ウサギ  stopped  1h   -            -        -        -",
 	}
 	for _, size := range [][2]int{{80, 24}, {200, 60}, {20, 5}, {1, 1}} {
 		s := newScreen(t, size[0], size[1], three()...)
@@ -129,6 +129,9 @@ func TestTheListAtBothSizes(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, lines[:len(want)]); diff != "" {
 			t.Errorf("%v: %s", size, diff)
+		}
+		if ports := lines[len(lines)-2]; ports != "  listening: 3000" {
+			t.Errorf("%v: the last line but one is %q", size, ports)
 		}
 		if last := lines[len(lines)-1]; !strings.Contains(last, "enter attach") || !strings.HasSuffix(last, "? q") {
 			t.Errorf("%v: the last line is %q", size, last)
@@ -250,16 +253,16 @@ func TestDownSaysWhatWouldBeLost(t *testing.T) {
 
 func TestTheForm(t *testing.T) {
 	s := newScreen(t, 80, 24, three()...)
-	s.keys("n", "fix", "enter", "enter", "enter", "enter", "enter")
+	s.keys("n", "fix", "enter", "enter", "enter", "enter", "enter", "enter")
 	s.wantRan(`["up" "--template=generic" "--workspace=/here" "fix"] true`)
-	s.keys("n", "tab", "tab", "tab", "tab", "make a", "enter")
+	s.keys("n", "tab", "tab", "tab", "tab", "tab", "make a", "enter")
 	s.wantRan()
 	s.wantText("a sandbox needs a name")
-	s.keys("fix", "tab", "tab", "tab", "right", "tab", "enter")
-	s.wantRan(`["up" "--template=generic" "--git-worktree=/here" "fix" "--" "sh" "-c" "make a"] true`)
+	s.keys("fix", "tab", "tab", "tab", "right", "tab", "main", "tab", "enter")
+	s.wantRan(`["up" "--template=generic" "--git-worktree=/here" "--branch=main" "fix" "--" "sh" "-c" "make a"] true`)
 	s.keys("n", "x", "tab", "left", "tab", "backspace", "backspace", "backspace", "backspace", "backspace")
 	s.Update(tea.PasteMsg{Content: "~/a b\n"})
-	s.keys("tab", "tab", "-- it's", "enter")
+	s.keys("tab", "tab", "tab", "-- it's", "enter")
 	s.wantRan(`["up" "--template=claude" "--workspace=/home/me/a b" "x" "--" "claude" "--x" "-- it's"] true`)
 	s.keys("n", "q", "esc")
 	s.wantText("Sandboxes: 3")

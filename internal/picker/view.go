@@ -1,6 +1,7 @@
 package picker
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -81,9 +82,18 @@ func (m *model) frame(head, body []string, mark int, keys string) string {
 	for len(lines) < m.height-2 {
 		lines = append(lines, "")
 	}
-	add("  ", yellow, m.message)
+	add("  ", yellow, cmp.Or(m.message, m.portsText()))
 	add("  ", "", keys)
 	return strings.Join(lines[max(0, len(lines)-max(1, m.height)):], "\n")
+}
+
+// portsText says which ports servers inside the chosen sandbox listen on.
+func (m *model) portsText() string {
+	shown := m.shown()
+	if place := m.place(); m.mode == inList && place >= 0 && place < len(shown) && shown[place].Ports != "" {
+		return "listening: " + term.Escape(shown[place].Ports)
+	}
+	return ""
 }
 
 // listText is the table, within the width of the screen.
@@ -93,9 +103,9 @@ func (m *model) listText() (head, body []string, mark int) {
 	if m.filter != "" {
 		title += ", filter: " + term.Escape(m.filter)
 	}
-	cells := [][]string{{"NAME", "AGENT", "STATE", "AGE", "BRANCH", "UNSAVED", "REFUSED"}}
+	cells := [][]string{{"NAME", "AGENT", "STATE", "AGE", "BRANCH", "UNSAVED", "REFUSED", "TRAFFIC"}}
 	for _, r := range shown {
-		row := []string{r.Name, r.Agent, r.State, m.Age(time.Since(r.Created)), r.Branch, r.Unsaved, r.Refused}
+		row := []string{r.Name, r.Agent, r.State, m.Age(time.Since(r.Created)), r.Branch, r.Unsaved, r.Refused, r.Traffic}
 		for i := range row {
 			row[i] = term.Escape(row[i])
 		}
@@ -159,17 +169,15 @@ func (m *model) downText() (head, body []string, keys string) {
 }
 
 func (m *model) formText() (head, body []string, mark int, keys string) {
-	f, template, mode := m.form, "", "the folder itself"
+	f, template, mode := m.form, "", folderModes[m.form.mode].text
 	if f.template < len(m.Templates) {
 		template = m.Templates[f.template].Name
-	}
-	if f.worktree {
-		mode = "a git worktree of it"
 	}
 	body = []string{
 		fieldName: "name      " + term.Escape(f.name), fieldTemplate: "template  < " + term.Escape(template) + " >",
 		fieldFolder: "folder    " + term.Escape(f.folder), fieldMode: "it gets   < " + mode + " >",
-		fieldTask: "task      " + term.Escape(f.task),
+		fieldBranch: "branch    " + term.Escape(f.branch),
+		fieldTask:   "task      " + term.Escape(f.task),
 	}
 	if f.text(m.cursor) != nil {
 		body[m.cursor] += "_"

@@ -14,6 +14,7 @@ import (
 
 	"forage"
 	"forage/internal/guest/guestclient"
+	"forage/internal/supervisor"
 	"forage/internal/workspace/autorun"
 )
 
@@ -149,7 +150,11 @@ func (s *Service) reachFiles(ctx context.Context, name, method, what string) (*g
 }
 
 // Forwarding is a port of the host's loopback that leads to one of a sandbox's.
-type Forwarding struct{ Local, Remote int } // Local 0: any that is free
+type Forwarding struct {
+	Local, Remote int
+	// Elsewhere takes a port that is free where Local is taken.
+	Elsewhere bool
+}
 
 // ParseForwarding reads LOCAL[:REMOTE].
 func ParseForwarding(text string) (Forwarding, error) {
@@ -162,7 +167,25 @@ func ParseForwarding(text string) (Forwarding, error) {
 	if err != nil || fromErr != nil || to == 0 {
 		return Forwarding{}, forage.WithHint(forage.Errorf(forage.ErrUsage, "%q: expected a port, or two: LOCAL:REMOTE", text), "for example 3000, or 8080:3000")
 	}
-	return Forwarding{int(from), int(to)}, nil
+	return Forwarding{Local: int(from), Remote: int(to)}, nil
+}
+
+// Listening forwards the ports that servers inside listen on; there is one at least.
+func (s *Service) Listening(ctx context.Context, name string) (all []Forwarding, _ error) {
+	if _, err := s.running(name); err != nil {
+		return nil, err
+	}
+	answer, err := s.client(name).Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range answer.Ports {
+		all = append(all, Forwarding{Local: p.Port, Remote: p.Port, Elsewhere: true})
+	}
+	if len(all) == 0 {
+		return nil, forage.WithHint(fmt.Errorf("nothing in %s listens on a port yet", name), "name the port: one may be forwarded before its server starts")
+	}
+	return all, nil
 }
 
 // Forward has ports of the host's loopback lead to servers inside, until ctx or the sandbox ends.
@@ -184,7 +207,11 @@ func (s *Service) Forward(ctx context.Context, name string, all []Forwarding, re
 		}
 	}()
 	for i, f := range all {
-		listener, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: f.Local})
+		listen := supervisor.ListenAt
+		if f.Elsewhere {
+			listen = supervisor.ListenNear
+		}
+		listener, err := listen(f.Local)
 		if err != nil {
 			return forage.WithHint(fmt.Errorf("listening on port %d of this machine: it is taken, or not yours", f.Local),
 				fmt.Sprintf("forage-ctl forward %s 0:%d takes one that is free", name, f.Remote))

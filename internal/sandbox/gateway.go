@@ -2,12 +2,15 @@ package sandbox
 
 import (
 	"context"
+	"io"
 	"net"
+	"slices"
 
 	"forage"
 	"forage/internal/audit"
 	"forage/internal/guest/guestclient"
 	"forage/internal/supervisor"
+	"forage/internal/term"
 )
 
 // Gateway is the user's sandboxes as the gateway reaches them.
@@ -42,6 +45,16 @@ func (g Gateway) Dial(ctx context.Context, name string) (net.Conn, error) {
 		return nil, err
 	}
 	return guestclient.DialSSH(ctx, supervisor.SSHSocket(g.of.Host.Places.Of(name).Dir))
+}
+
+// Screen lets through what programs inside may do to the terminal that out is.
+func (g Gateway) Screen(name string, out io.Writer) *term.Controls {
+	record, err := g.of.Host.Store.Load(name)
+	if err != nil { // it has ended
+		return &term.Controls{Out: out}
+	}
+	allowed := record.Plan.Terminal
+	return &term.Controls{Out: out, Clipboard: slices.Contains(allowed, "clipboard"), Title: slices.Contains(allowed, "title")}
 }
 
 // AttachCommand is the program inside that shows the agent's session. Who may only look does not

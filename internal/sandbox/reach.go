@@ -86,7 +86,7 @@ func (s *Service) reach(ctx context.Context, name, method string, argv []string,
 		defer still()
 		s.ring(ringing, record, stdio.Out)
 	}
-	exit, err := s.runOver(ctx, client, record.Plan.Spec.Dir, argv, stdio)
+	exit, err := runOver(ctx, client, record.Plan, argv, stdio)
 	if ctx.Err() == nil {
 		s.Work.BringSoon(ctx, record.Plan)
 	}

@@ -127,8 +127,8 @@ func (s *Service) Run(ctx context.Context, opts plan.Options, stdio Stdio) (exit
 
 // runIn runs the plan's command in a sandbox that has just been started.
 func (s *Service) runIn(ctx context.Context, sandbox *supervisor.Sandbox, record store.Record, opts plan.Options, stdio Stdio) (int, error) {
-	spec := record.Plan.Spec
-	if err := sandbox.Record(execEvent("run", spec.Command)); err != nil {
+	command := record.Plan.Spec.Command
+	if err := sandbox.Record(execEvent("run", command)); err != nil {
 		return 0, err
 	}
 	client, err := s.connect(ctx, record)
@@ -150,7 +150,7 @@ func (s *Service) runIn(ctx context.Context, sandbox *supervisor.Sandbox, record
 		ctx, cancel = context.WithTimeoutCause(ctx, opts.Timeout, errTimeout)
 		defer cancel()
 	}
-	exit, err := s.runOver(ctx, client, spec.Dir, spec.Command, stdio)
+	exit, err := runOver(ctx, client, record.Plan, command, stdio)
 	switch {
 	case errors.Is(context.Cause(ctx), errTimeout):
 		return timeoutExit, fmt.Errorf("the command took longer than the %v that it was given", opts.Timeout)
@@ -170,12 +170,11 @@ func (s *Service) runIn(ctx context.Context, sandbox *supervisor.Sandbox, record
 var errTimeout = errors.New("out of time")
 
 // runOver runs a command over an open connection.
-func (s *Service) runOver(ctx context.Context, client *guestclient.Client, dir string, argv []string, stdio Stdio) (int, error) {
-	command := guestclient.Command{Argv: argv, Dir: dir, TTY: stdio.TTY}
-	if s.Host.Config != nil {
-		command.Clipboard, command.Title = slices.Contains(s.Host.Config.Terminal, "clipboard"), slices.Contains(s.Host.Config.Terminal, "title")
-	}
-	exit, err := client.Run(ctx, command, guestclient.Stdio{In: stdio.In, Out: stdio.Out, Err: stdio.Err})
+func runOver(ctx context.Context, client *guestclient.Client, plan forage.Plan, argv []string, stdio Stdio) (int, error) {
+	exit, err := client.Run(ctx, guestclient.Command{
+		Argv: argv, Dir: plan.Spec.Dir, TTY: stdio.TTY,
+		Clipboard: slices.Contains(plan.Terminal, "clipboard"), Title: slices.Contains(plan.Terminal, "title"),
+	}, guestclient.Stdio{In: stdio.In, Out: stdio.Out, Err: stdio.Err})
 	if err != nil {
 		return 0, err
 	}

@@ -9,6 +9,7 @@ import (
 	"forage/internal/sandbox/plan"
 	"forage/internal/sandbox/work"
 	"forage/internal/store"
+	"forage/internal/supervisor"
 )
 
 // Config is what a Service is made from.
@@ -91,4 +92,8 @@ type Status struct {
 	// Refusals are those.
 	Refused  int       `json:"refused,omitempty"`
 	Refusals []Refusal `json:"refusals,omitempty"`
+	// Ports are those that servers inside listen on, as the guest says. Bytes are what it sent and
+	// received over all its starts, while it runs.
+	Ports []supervisor.Port `json:"ports,omitempty"`
+	Bytes int64             `json:"bytes,omitempty"`
 }

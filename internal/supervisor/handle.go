@@ -53,10 +53,16 @@ func (s *Sandbox) status(ctx context.Context) Response {
 	response := Response{Ready: s.ready, Tmux: "none", Agent: agent.Running, GuestPID: s.instance.PID()}
 	s.mu.Unlock()
 	response.Refused = s.Refused()
-	if !response.Ready || !s.setup.Plan.Spec.Session {
+	response.Bytes = s.account.Totals().Bytes
+	if !response.Ready {
 		return response
 	}
-	if answer, err := s.query(ctx, "session"); err == nil {
+	answer, err := s.query(ctx, "session")
+	if err != nil {
+		return response
+	}
+	response.Ports = s.forwards.shown(answer.Ports)
+	if s.setup.Plan.Spec.Session {
 		response.Tmux = answer.Session
 		response.Agent, response.ExitCode = s.activity.state(answer)
 	}

@@ -40,6 +40,8 @@ type Response struct {
 	// Refused is what the sandbox was refused since its start and may still not have, the last one
 	// first (OpStatus).
 	Refused []egress.Refused `json:"refused,omitempty"`
+	Ports   []Port           `json:"ports,omitempty"` // OpStatus
+	Bytes   int64            `json:"bytes,omitempty"` // sent and received over all its starts (OpStatus)
 	Failure *Failure         `json:"failure,omitempty"`
 }
 

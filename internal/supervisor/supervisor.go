@@ -65,6 +65,7 @@ type Sandbox struct {
 	engine    *egress.Engine
 	guest     *guestLink
 	activity  *activity
+	forwards  forwards
 	undo      undo
 	done      chan struct{}
 	clock     *time.Timer // nil without a wall-clock limit
@@ -111,6 +112,7 @@ func Start(ctx context.Context, setup Setup) (_ *Sandbox, err error) {
 		return nil, err
 	}
 	s.importCommits()
+	s.forwardPorts()
 	if err := s.settle(); err != nil {
 		return nil, err
 	}

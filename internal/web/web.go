@@ -26,6 +26,7 @@ import (
 	"forage/internal/audit"
 	"forage/internal/deadline"
 	"forage/internal/guest/guestclient"
+	"forage/internal/term"
 )
 
 // Row is a sandbox as the list shows it. Agent, State, Branch and Reason may be the agent's text.
@@ -99,6 +100,8 @@ type Sandboxes interface {
 	// Record puts an event on a running sandbox's record. When it fails, it must not happen.
 	Record(ctx context.Context, name string, event audit.Event) error
 	Connect(ctx context.Context, name string) (*guestclient.Client, error)
+	// Screen lets through what programs inside may do to the terminal that out is.
+	Screen(name string, out io.Writer) *term.Controls
 	AttachCommand(readOnly bool) []string
 	// Run runs one of this program's commands, and returns what it printed.
 	Run(args ...string) (string, error)
@@ -111,8 +114,6 @@ type Options struct {
 	Log       *slog.Logger
 	// Certificate, if set, is what it shows to browsers: names of it are names of the board.
 	Certificate *tls.Certificate
-	// Clipboard and Title are what programs may do to the user's terminal: see term.Controls.
-	Clipboard, Title bool
 }
 
 // Server is the board.
