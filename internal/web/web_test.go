@@ -21,6 +21,7 @@ import (
 	"forage"
 	"forage/internal/audit"
 	"forage/internal/guest/guestclient"
+	"forage/internal/term"
 	"forage/internal/testprogram"
 )
 
