@@ -152,7 +152,8 @@ func TestBoard(t *testing.T) {
 		chromium.await("!location.hash.includes('token')")
 		shot("empty")
 
-		// It is made.
+		// It is made. Nothing moves by itself from here on.
+		chromium.eval("window.moved = []; new PerformanceObserver((l) => l.getEntries().forEach((e) => e.hadRecentInput || window.moved.push(e.value))).observe({type: 'layout-shift', buffered: false})")
 		chromium.press("New sandbox")
 		chromium.await("document.querySelector('dialog form')")
 		chromium.eval(fmt.Sprintf(`(() => { const f = document.querySelector('dialog form').elements
@@ -167,6 +168,11 @@ func TestBoard(t *testing.T) {
 		chromium.await("[...document.querySelectorAll('tbody tr')].find(r => r.innerText.includes('cart')).cells[5].textContent === '1'")
 		chromium.await("[...document.querySelectorAll('tbody tr')].find(r => r.innerText.includes('cart')).cells[4].textContent === 'yes'")
 		shot("list")
+		chromium.eval("location.hash = '/cart/refused'")
+		chromium.shows("registry.example.com")
+		if moved := chromium.eval("window.moved.reduce((a, b) => a + b, 0) < 0.1"); moved != "true" {
+			t.Errorf("%s: the page moved by itself: %s", c.size, chromium.eval("JSON.stringify(window.moved)"))
+		}
 
 		// Who looks only looks; who has taken it over types.
 		chromium.eval("location.hash = '/cart'")
@@ -266,6 +272,21 @@ func TestBoard(t *testing.T) {
 		if chromium.eval("document.documentElement.scrollWidth <= innerWidth") != "true" {
 			t.Errorf("%s: the page is wider than its window", c.size)
 		}
+	}
+	// By keys alone.
+	b.run("forage-ctl up first -t box -w shop -- sleep 1000; forage-ctl up second -t box -w shop -- sleep 1000")
+	chromium.open(b.url, 1280, 800, true)
+	chromium.await("document.querySelectorAll('tbody tr').length === 2")
+	for key, want := range map[string]string{"j": "document.activeElement.textContent === 'first'", "n": "document.querySelector('dialog form')"} {
+		chromium.eval("document.querySelector('dialog')?.close(); document.activeElement.blur(); document.body.dispatchEvent(new KeyboardEvent('keydown', {key: '" + key + "', bubbles: true}))")
+		chromium.await(want)
+	}
+	chromium.eval("document.querySelector('dialog')?.close()")
+	for key, want := range map[string]string{"1": "#/first/screen", "j": "#/second", "Escape": "#/"} {
+		chromium.eval("location.hash = '/first/review'")
+		chromium.await("document.querySelector('.chosen')?.textContent.startsWith('first') && document.querySelector('[aria-selected=true]')?.textContent === 'Review'")
+		chromium.eval("document.body.dispatchEvent(new KeyboardEvent('keydown', {key: '" + key + "', bubbles: true}))")
+		chromium.await("location.hash === '" + want + "'")
 	}
 	if log := b.run("cat s/sandboxes/*.audit.jsonl 2>/dev/null || true"); strings.Contains(log, "while-looking") {
 		t.Error("typed text is in the log")
