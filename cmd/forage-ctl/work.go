@@ -19,11 +19,14 @@ import (
 
 func newDiff(a *app) *cobra.Command {
 	var o work.ReviewOptions
-	var stat, noPager bool
+	var stat, noPager, noScreen bool
 	var f format
 	c := a.named("diff", a.serviceAnyway, func(c *cobra.Command, s *sandbox.Service, name string) error {
 		if err := notEmpty(c, "part"); err != nil {
 			return err
+		}
+		if a.interactive() && !stat && !noPager && !noScreen && !f.json(a) && os.Getenv("TERM") != "dumb" {
+			return a.reviewOnScreen(c.Context(), s, name, o)
 		}
 		return s.Work.Diff(c.Context(), name, o, func(sessions []*review.Session) (bool, error) {
 			reviews := make([]review.Review, len(sessions))
@@ -55,7 +58,8 @@ func newDiff(a *app) *cobra.Command {
 	})
 	c.Flags().BoolVar(&stat, "stat", false, "only the names of the files, and how many lines were changed")
 	c.Flags().StringVar(&o.Part, "part", "", "only this `PART` of a composed workspace")
-	c.Flags().BoolVar(&noPager, "no-pager", false, "write to the terminal itself")
+	c.Flags().BoolVar(&noScreen, "no-screen", false, "no screen: print to the pager")
+	c.Flags().BoolVar(&noPager, "no-pager", false, "no screen and no pager: write to the terminal itself")
 	f.add(c)
 	return c
 }
@@ -107,7 +111,14 @@ func newApply(a *app) *cobra.Command {
 }
 
 func printApplied(a *app, d review.Applied, dryRun, named bool) {
-	defer a.notes(d.Notes)
+	for _, line := range appliedLines(d, dryRun, named) {
+		fmt.Fprintln(a.out, line)
+	}
+	a.notes(d.Notes)
+}
+
+// appliedLines say what was done, escaped.
+func appliedLines(d review.Applied, dryRun, named bool) (lines []string) {
 	part := ""
 	if named {
 		part = term.Escape(d.Part) + ": "
@@ -124,21 +135,20 @@ func printApplied(a *app, d review.Applied, dryRun, named bool) {
 	}
 	switch {
 	case !d.Changes():
-		fmt.Fprintf(a.out, "%sthere is nothing to apply\n", part)
-		return
+		return []string{part + "there is nothing to apply"}
 	case d.Branch == "":
-		fmt.Fprintf(a.out, "%s%s %s %s changed\n", part, term.Escape(d.Folder), has, term.Count(d.Files, "file"))
-		return
+		return []string{fmt.Sprintf("%s%s %s %s changed", part, term.Escape(d.Folder), has, term.Count(d.Files, "file"))}
 	case d.Left > 0:
-		fmt.Fprintf(a.out, "%s%s in %s not committed\n", part, term.Count(d.Left, "changed file"), term.Escape(d.Folder))
+		lines = append(lines, fmt.Sprintf("%s%s in %s not committed", part, term.Count(d.Left, "changed file"), term.Escape(d.Folder)))
 	}
 	if d.After == d.Before {
-		return
+		return lines
 	}
-	fmt.Fprintf(a.out, "%s%s %s %.10s (%s, %s)\n", part, term.Escape(d.Branch), did, d.After, how, term.Count(d.Files, "file"))
+	lines = append(lines, fmt.Sprintf("%s%s %s %.10s (%s, %s)", part, term.Escape(d.Branch), did, d.After, how, term.Count(d.Files, "file")))
 	if d.Before != "" && d.Folder != "" && !dryRun {
-		fmt.Fprintf(a.out, "to take it back: git -C %s reset --keep %.10s\n", term.Escape(term.ShellWord(d.Folder)), d.Before)
+		lines = append(lines, fmt.Sprintf("to take it back: git -C %s reset --keep %.10s", term.Escape(term.ShellWord(d.Folder)), d.Before))
 	}
+	return lines
 }
 
 func newQuarantine(a *app) *cobra.Command {

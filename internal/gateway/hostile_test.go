@@ -21,6 +21,7 @@ import (
 	"forage/internal/guest/guestclient"
 	"forage/internal/guest/wire"
 	"forage/internal/sshkeys"
+	"forage/internal/term"
 )
 
 // sandboxes has one, with a hostile guest that does what serve says with each channel.

@@ -59,6 +59,8 @@ var rooms = []room{
 
 	{"picker", 1, "a screen over rows and commands that it is given: it knows no sandbox"},
 
+	{"reviewscreen", 3, "a screen over a review that it is given: it knows no sandbox and no command"},
+
 	{"notify", 2, "tells the user what was decided above"},
 
 	{"guest", 3, "runs inside: what it links, the sandbox's first process carries"},
@@ -100,6 +102,7 @@ var implementations = []struct{ importer, imported, why string }{
 	{"internal/sandbox", "internal/workspace/", "forks, and takes copies of folders away again"},
 	{"internal/sandbox/plan", "internal/workspace/", "asks what a repository is, and what git is configured to execute"},
 	{"internal/sandbox/work", "internal/workspace/", "reviews, applies, snapshots and looks through workspaces, whatever their kind"},
+	{"internal/reviewscreen", "internal/workspace/review", "draws what a review says, in its words"},
 	{"internal/gateway", "internal/guest/", "speaks SSH to the guest for its clients"},
 	{"internal/web", "internal/guest/", "shows a browser the agent's session, as the gateway does"},
 	{"internal/sandbox", "internal/guest/guestclient", "exec, shell and run speak SSH to the guest"},
@@ -121,8 +124,8 @@ var confined = []struct{ module, where, why string }{
 	{"github.com/spf13/", "cmd/forage-ctl", "flags are parsed in one place; guest and supervisor never load it"},
 	{"github.com/google/go-containerregistry/", "internal/image", "heavy: only what pulls images pays for it"},
 	{"github.com/coder/websocket", "internal/web", "one place serves browsers"},
-	{"charm.land/", "internal/picker", "screens are drawn in one place; guest and supervisor never run them"},
-	{"github.com/charmbracelet/", "internal/picker", "parts of it"},
+	{"charm.land/", "internal/picker internal/reviewscreen", "screens are drawn there; guest and supervisor never run them"},
+	{"github.com/charmbracelet/", "internal/picker internal/reviewscreen", "parts of it"},
 	{"github.com/google/nftables", "internal/netns", "rules of a namespace are made in one place"},
 	{"github.com/libp2p/go-yamux/", "internal/mux", "how much the other side can make us keep is decided in one place"},
 	{"github.com/vishvananda/netlink", "internal/netns", "links and routes of a namespace are made in one place"},

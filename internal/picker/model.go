@@ -277,7 +277,7 @@ func (m *model) listKey(key string) tea.Cmd {
 	case "l":
 		return m.show(true, "logs", name)
 	case "v":
-		return m.show(true, "diff", "--no-pager", name)
+		return m.show(false, "diff", name)
 	case "a":
 		return m.look(inRefused, name, m.Refused)
 	case "d":

@@ -163,7 +163,7 @@ func TestHostileText(t *testing.T) {
 func TestKeysOfTheList(t *testing.T) {
 	s := newScreen(t, 80, 24, three()...)
 	s.keys("enter", "j", "s", "l", "v", "end", "enter", "k", "k", "k", "enter")
-	s.wantRan(`["ssh" "api"] false`, `["shell" "docs"] false`, `["logs" "docs"] true`, `["diff" "--no-pager" "docs"] true`,
+	s.wantRan(`["ssh" "api"] false`, `["shell" "docs"] false`, `["logs" "docs"] true`, `["diff" "docs"] false`,
 		`["ssh" "日本"] false`, `["ssh" "api"] false`)
 
 	// The cursor stays on its sandbox, else on its place.

@@ -189,7 +189,7 @@ const help = `
 enter         attach to the agent; Ctrl-b d comes back
 s             a shell beside the agent
 l             what the agent printed
-v             what it changed
+v             review what it changed, and apply it
 a             what it was refused; a again allows what the cursor is on
 d             take down; first you see what would be lost
 n             a new sandbox; without a task the template's agent starts

@@ -59,7 +59,7 @@ func (s *Session) All() Pick { return Pick{Content: s.content()} }
 
 // Divisible says whether hunks of a file can be chosen.
 func (c Change) Divisible() bool {
-	return !c.Binary && c.OldMode&^0o777 == modeFile && c.NewMode&^0o777 == modeFile && c.oldID != c.newID
+	return !c.Binary && c.OldMode&^0o777 == modeFile && c.NewMode&^0o777 == modeFile
 }
 
 // FileDiff compares the content of a file that was changed. It reads objects, which never change.
