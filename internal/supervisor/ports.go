@@ -35,6 +35,7 @@ type Port struct {
 type forwards struct {
 	mu   sync.Mutex
 	open map[int]forward // by port inside
+	told map[int]bool    // ports that are in the audit log: an agent can open and close one for ever
 }
 
 type forward struct {
@@ -62,7 +63,7 @@ func (s *Sandbox) forwardPorts() {
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	s.forwards.open = map[int]forward{}
+	s.forwards.open, s.forwards.told = map[int]forward{}, map[int]bool{}
 	var running sync.WaitGroup
 	running.Go(func() {
 		for ctx.Err() == nil {
@@ -96,9 +97,11 @@ func (s *Sandbox) follow(ctx context.Context, running *sync.WaitGroup, ports []P
 		if p.Local != 0 || len(s.forwards.open) == maxForwards {
 			continue
 		}
-		if s.Record(audit.Event{Kind: audit.Exec, Verdict: "allow", Method: "forward", Path: "localhost:" + strconv.Itoa(p.Port), Reason: "forward = auto"}) != nil {
+		event := audit.Event{Kind: audit.Exec, Verdict: "allow", Method: "forward", Path: "localhost:" + strconv.Itoa(p.Port), Reason: "forward = auto"}
+		if !s.forwards.told[p.Port] && s.Record(event) != nil {
 			return
 		}
+		s.forwards.told[p.Port] = true
 		listener, err := ListenNear(p.Port)
 		if err != nil {
 			return // the next look tries again
@@ -112,6 +115,11 @@ func (s *Sandbox) follow(ctx context.Context, running *sync.WaitGroup, ports []P
 			if err == nil {
 				_ = client.Forward(ctx, listener, p.Port) // until one side has ended
 				client.Close()
+			}
+			s.forwards.mu.Lock()
+			defer s.forwards.mu.Unlock()
+			if ctx.Err() == nil { // nothing else has ended it: the next look tries again
+				delete(s.forwards.open, p.Port)
 			}
 		})
 	}
