@@ -168,21 +168,23 @@ func (r *screenReview) apply(ctx context.Context, chosen []reviewscreen.Choice, 
 		lines = append(lines, appliedLines(d, rehearse, len(done) > 1)...)
 		if rehearse {
 			left := slices.ContainsFunc(r.sessions, func(s *review.Session) bool { return s.Part == d.Part && len(s.Uncommitted) > 0 })
-			lines = append(lines, becomes(d, all, plain || !left)...)
+			lines = append(lines, becomes(d, all, left && !plain)...)
 		}
 		lines = append(lines, d.Notes...)
 	}
 	return append(lines, r.said()...), err
 }
 
-// becomes says how what is applied arrives. as: no commit is made of what the agent left uncommitted.
-func becomes(d review.Applied, all, as bool) (lines []string) {
+// becomes says how what is applied arrives. more: beside the agent's commits one is made of the rest.
+func becomes(d review.Applied, all, more bool) (lines []string) {
 	switch {
 	case d.After == d.Before:
-	case all && d.Commits > 0 && as:
-		lines = append(lines, "commits of the agent that come as they are: "+strconv.Itoa(d.Commits))
 	case all && d.Commits > 0:
-		lines = append(lines, "commits of the agent that come as they are: "+strconv.Itoa(d.Commits)+"; what is not committed becomes one more")
+		text := "commits of the agent that come as they are: " + strconv.Itoa(d.Commits)
+		if more {
+			text += "; what is not committed becomes one more"
+		}
+		lines = append(lines, text)
 	default:
 		lines = append(lines, "it becomes one commit")
 	}

@@ -21,7 +21,6 @@ import (
 	"forage"
 	"forage/internal/audit"
 	"forage/internal/guest/guestclient"
-
 	"forage/internal/hostexec"
 	"forage/internal/sandbox"
 	"forage/internal/sandbox/plan"
@@ -312,12 +311,12 @@ func (b board) Record(ctx context.Context, name string, event audit.Event) error
 	return s.Gateway().Record(ctx, name, event)
 }
 
-func (b board) Screen(name string, out io.Writer) *term.Controls {
+func (b board) Screen(name string) func(io.Writer) *term.Controls {
 	s, _, err := b.open()
 	if err != nil {
-		return &term.Controls{Out: out}
+		return func(out io.Writer) *term.Controls { return &term.Controls{Out: out} }
 	}
-	return s.Gateway().Screen(name, out)
+	return s.Gateway().Screen(name)
 }
 
 func (board) AttachCommand(readOnly bool) []string { return sandbox.Gateway{}.AttachCommand(readOnly) }

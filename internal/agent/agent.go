@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"path"
+	"slices"
 	"strings"
 
 	"forage"
@@ -108,6 +109,15 @@ func Lookup(command string) (Agent, bool) {
 		}
 	}
 	return Agent{}, false
+}
+
+// WithTask is a template's agent with a task as its last argument; where there is no agent, a shell
+// with the task as its line.
+func WithTask(agent []string, task string) []string {
+	if len(agent) == 0 {
+		agent = []string{"sh", "-c"}
+	}
+	return append(slices.Clip(agent), task)
 }
 
 // jsonFile is a settings file of JSON. One below the home is the agent's own, who may write to it.

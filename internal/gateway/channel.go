@@ -209,8 +209,8 @@ func (c *client) start(ctx context.Context, channel ssh.Channel, requests <-chan
 		c.join(channel, channel, channel.Stderr(), requests, guest, fromGuest)
 		return nil
 	}
-	screen := c.server.Sandboxes.Screen
-	c.join(channel, screen(name, channel), screen(name, channel.Stderr()), requests, guest, fromGuest)
+	screen := c.server.Sandboxes.Screen(name)
+	c.join(channel, screen(channel), screen(channel.Stderr()), requests, guest, fromGuest)
 	return nil
 }
 

@@ -66,7 +66,7 @@ type Sandboxes interface {
 	// Dial connects to a running sandbox's SSH server, for who logs in there with a key of their own.
 	Dial(ctx context.Context, name string) (net.Conn, error)
 	// Screen lets through what programs inside may do to the terminal that out is.
-	Screen(name string, out io.Writer) *term.Controls
+	Screen(name string) func(out io.Writer) *term.Controls
 	// AttachCommand is the program inside that shows the agent's session.
 	AttachCommand(readOnly bool) []string
 }

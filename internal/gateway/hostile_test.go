@@ -39,7 +39,9 @@ func (s sandboxes) Record(context.Context, string, audit.Event) error {
 	}
 	return s.err
 }
-func (sandboxes) Screen(_ string, out io.Writer) *term.Controls  { return &term.Controls{Out: out} }
+func (sandboxes) Screen(string) func(io.Writer) *term.Controls {
+	return func(out io.Writer) *term.Controls { return &term.Controls{Out: out} }
+}
 func (sandboxes) AttachCommand(bool) []string                    { return []string{"tmux"} }
 func (sandboxes) Dial(context.Context, string) (net.Conn, error) { return nil, net.ErrClosed }
 func (s sandboxes) Connect(context.Context, string) (*guestclient.Client, error) {

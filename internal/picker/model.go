@@ -9,6 +9,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"forage/internal/agent"
 	"forage/internal/tail"
 	"forage/internal/term"
 )
@@ -412,13 +413,12 @@ func (m *model) formKey(key string) tea.Cmd {
 	return nil
 }
 
-// args are the arguments that make the sandbox. A task is the last argument of the template's agent,
-// or a line for the shell where it has none.
+// args are the arguments that make the sandbox.
 func (f form) args(templates []Template, home string) []string {
-	args, agent := []string{"up"}, []string(nil)
+	args, command := []string{"up"}, []string(nil)
 	if f.template < len(templates) {
 		args = append(args, "--template="+templates[f.template].Name)
-		agent = templates[f.template].Command
+		command = templates[f.template].Command
 	}
 	folder := f.folder
 	if below, ok := strings.CutPrefix(folder, "~/"); ok { // no shell does it
@@ -432,8 +432,5 @@ func (f form) args(templates []Template, home string) []string {
 	if f.task == "" {
 		return args
 	}
-	if len(agent) == 0 {
-		agent = []string{"sh", "-c"}
-	}
-	return slices.Concat(args, []string{"--"}, agent, []string{f.task})
+	return slices.Concat(args, []string{"--"}, agent.WithTask(command, f.task))
 }

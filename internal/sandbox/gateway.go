@@ -48,13 +48,17 @@ func (g Gateway) Dial(ctx context.Context, name string) (net.Conn, error) {
 }
 
 // Screen lets through what programs inside may do to the terminal that out is.
-func (g Gateway) Screen(name string, out io.Writer) *term.Controls {
-	record, err := g.of.Host.Store.Load(name)
-	if err != nil { // it has ended
-		return &term.Controls{Out: out}
+func (g Gateway) Screen(name string) func(out io.Writer) *term.Controls {
+	record, _ := g.of.Host.Store.Load(name) // one that is gone may do nothing
+	clipboard, title := terminalOf(record.Plan)
+	return func(out io.Writer) *term.Controls {
+		return &term.Controls{Out: out, Clipboard: clipboard, Title: title}
 	}
-	allowed := record.Plan.Terminal
-	return &term.Controls{Out: out, Clipboard: slices.Contains(allowed, "clipboard"), Title: slices.Contains(allowed, "title")}
+}
+
+// terminalOf is what programs inside may do to a terminal beside writing on its screen.
+func terminalOf(plan forage.Plan) (clipboard, title bool) {
+	return slices.Contains(plan.Terminal, "clipboard"), slices.Contains(plan.Terminal, "title")
 }
 
 // AttachCommand is the program inside that shows the agent's session. Who may only look does not

@@ -171,10 +171,9 @@ var errTimeout = errors.New("out of time")
 
 // runOver runs a command over an open connection.
 func runOver(ctx context.Context, client *guestclient.Client, plan forage.Plan, argv []string, stdio Stdio) (int, error) {
-	exit, err := client.Run(ctx, guestclient.Command{
-		Argv: argv, Dir: plan.Spec.Dir, TTY: stdio.TTY,
-		Clipboard: slices.Contains(plan.Terminal, "clipboard"), Title: slices.Contains(plan.Terminal, "title"),
-	}, guestclient.Stdio{In: stdio.In, Out: stdio.Out, Err: stdio.Err})
+	command := guestclient.Command{Argv: argv, Dir: plan.Spec.Dir, TTY: stdio.TTY}
+	command.Clipboard, command.Title = terminalOf(plan)
+	exit, err := client.Run(ctx, command, guestclient.Stdio{In: stdio.In, Out: stdio.Out, Err: stdio.Err})
 	if err != nil {
 		return 0, err
 	}

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"forage"
+	"forage/internal/agent"
 )
 
 // maxFile bounds a file that is dropped, in bytes.
@@ -51,8 +52,7 @@ func asks(ask func(ctx context.Context, name string) (any, error)) func(http.Res
 // modes are the flags that name a workspace.
 var modes = map[string]string{"direct": "--workspace=", "git-worktree": "--git-worktree=", "jj": "--repo=", "clone": "--clone="}
 
-// create makes a sandbox. A task is the last argument of the template's agent, or a line for the
-// shell where it has none.
+// create makes a sandbox.
 func (s *Server) create(w http.ResponseWriter, r *http.Request) {
 	var wanted struct{ Name, Template, Workspace, Mode, Branch, Task string }
 	if !read(w, r, &wanted) {
@@ -86,11 +86,7 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request) {
 	}
 	args = append(args, wanted.Name)
 	if wanted.Task != "" {
-		agent := choices.Templates[at].Command
-		if len(agent) == 0 {
-			agent = []string{"sh", "-c"}
-		}
-		args = slices.Concat(args, []string{"--"}, agent, []string{wanted.Task})
+		args = slices.Concat(args, []string{"--"}, agent.WithTask(choices.Templates[at].Command, wanted.Task))
 	}
 	s.run(w, args...)
 }

@@ -161,7 +161,7 @@ func (s *Server) mayTry(address string, wrong bool) bool {
 	return limiter.Tokens() >= 1
 }
 
-// isIn says whether a request is of somebody who is logged in. A WebSocket brings the key as a
+// isIn says whether a request is logged in. A WebSocket brings the key as a
 // subprotocol, since browsers let it bring nothing else.
 func (s *Server) isIn(r *http.Request) bool {
 	cookie, err := r.Cookie(cookieName(r))

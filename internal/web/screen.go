@@ -118,7 +118,7 @@ func (s *Server) show(ctx context.Context, socket *websocket.Conn, name string, 
 		guest.Close() // the browser is gone
 	}()
 	go func() { _, _ = io.Copy(io.Discard, channel.Stderr()) }()
-	_, _ = io.Copy(s.Sandboxes.Screen(name, toBrowser{ctx, socket}), channel)
+	_, _ = io.Copy(s.Sandboxes.Screen(name)(toBrowser{ctx, socket}), channel)
 	return nil
 }
 

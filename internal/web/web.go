@@ -2,7 +2,7 @@
 // list, an agent's screen, and what can be done, which it does by this program's own commands. It
 // holds no state but who is logged in. It knows no records: what it shows it is given.
 //
-// Three attackers matter: a page of another origin in the user's browser, whoever can connect, and
+// Three attackers matter: a page of another origin in the user's browser, a client that can connect, and
 // the agent, whose text is in everything that is shown. guard.go is about the first two.
 package web
 
@@ -101,7 +101,7 @@ type Sandboxes interface {
 	Record(ctx context.Context, name string, event audit.Event) error
 	Connect(ctx context.Context, name string) (*guestclient.Client, error)
 	// Screen lets through what programs inside may do to the terminal that out is.
-	Screen(name string, out io.Writer) *term.Controls
+	Screen(name string) func(out io.Writer) *term.Controls
 	AttachCommand(readOnly bool) []string
 	// Run runs one of this program's commands, and returns what it printed.
 	Run(args ...string) (string, error)

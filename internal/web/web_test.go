@@ -79,8 +79,10 @@ func (f *fake) Record(context.Context, string, audit.Event) error {
 func (f *fake) Connect(context.Context, string) (*guestclient.Client, error) {
 	return nil, errors.New("not recorded")
 }
-func (f *fake) Screen(_ string, out io.Writer) *term.Controls { return &term.Controls{Out: out} }
-func (f *fake) AttachCommand(bool) []string                   { return []string{"tmux"} }
+func (f *fake) Screen(string) func(io.Writer) *term.Controls {
+	return func(out io.Writer) *term.Controls { return &term.Controls{Out: out} }
+}
+func (f *fake) AttachCommand(bool) []string { return []string{"tmux"} }
 func (f *fake) Run(args ...string) (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

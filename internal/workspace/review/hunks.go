@@ -280,10 +280,11 @@ func (s *Session) pickedTree(ctx context.Context, o Options) (tree string, paths
 		return tree, o.Paths, err
 	}
 	tree, err = s.pickTree(ctx, *o.Pick)
-	return tree, o.Pick.paths(), err
+	return tree, o.Pick.Paths(), err
 }
 
-func (p Pick) paths() (paths []string) {
+// Paths are the files that are chosen, under their old names too; nil is all.
+func (p Pick) Paths() (paths []string) {
 	for _, f := range p.Files {
 		paths = append(paths, f.Change.Path)
 		if f.Change.OldPath != "" {
@@ -292,9 +293,6 @@ func (p Pick) paths() (paths []string) {
 	}
 	return paths
 }
-
-// Paths are the files that are chosen; nil is all.
-func (p Pick) Paths() []string { return p.paths() }
 
 // selects says whether only a part is to be brought.
 func (o Options) selects() bool { return len(o.Paths) > 0 || o.Pick != nil && o.Pick.Content == "" }
