@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -43,7 +44,7 @@ func (r *Runtime) Check(ctx context.Context) []runtime.Finding {
 	} else if f, needed := checkGroups(command.Helper); needed {
 		findings = append(findings, f)
 	}
-	return append(findings, checkLimit("memoryMax", forage.Limits{MemoryMax: 1 << 30}), checkLimit("cpuQuota", forage.Limits{CPUQuota: 100}))
+	return append(findings, checkCrashes(hostFiles), checkLimit("memoryMax", forage.Limits{MemoryMax: 1 << 30}), checkLimit("cpuQuota", forage.Limits{CPUQuota: 100}))
 }
 
 func checkNamespaces(err error) runtime.Finding {
@@ -135,6 +136,19 @@ func checkGroups(helper bool) (f runtime.Finding, needed bool) {
 		f.Fix = "the runtime native can drop them"
 	}
 	return f, true
+}
+
+// checkCrashes says whether a crash inside starts the host's handler of core dumps (core(5), "Piping
+// core dumps to a program").
+func checkCrashes(read func(path string) (string, bool)) runtime.Finding {
+	f := runtime.Finding{Name: "crashes inside start no program on the host", OK: true}
+	var core unix.Rlimit
+	pattern, _ := read("/proc/sys/kernel/core_pattern")
+	if err := unix.Getrlimit(unix.RLIMIT_CORE, &core); err == nil && core.Max == 0 && strings.HasPrefix(pattern, "|") {
+		f.OK, f.Detail = false, "your hard limit of core dumps is 0, with which the kernel starts "+pattern[1:]
+		f.Fix = "allow a hard limit of 1 or more (limits.conf(5), core)"
+	}
+	return f
 }
 
 func checkLimit(name string, l forage.Limits) runtime.Finding {

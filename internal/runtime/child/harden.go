@@ -26,11 +26,16 @@ const defaultTasks = 8192
 // confinement's function, which needs one of them.
 func (b *builder) harden() error {
 	// No core dumps: with a limit of 1 the kernel starts no handler on the host either (core(5),
-	// "Piping core dumps to a program"; a limit of 0 doesn't keep it from that).
-	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1, Max: 1}); err != nil {
+	// "Piping core dumps to a program"; a limit of 0 doesn't keep it from that). Who was given 0 can't
+	// have 1: doctor says so.
+	var now unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_CORE, &now); err != nil {
 		return fmt.Errorf("RLIMIT_CORE: %w", err)
 	}
-	var now unix.Rlimit
+	most := min(1, now.Max)
+	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: most, Max: most}); err != nil {
+		return fmt.Errorf("RLIMIT_CORE: %w", err)
+	}
 	if err := unix.Getrlimit(unix.RLIMIT_NPROC, &now); err != nil {
 		return fmt.Errorf("RLIMIT_NPROC: %w", err)
 	}
