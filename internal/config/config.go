@@ -17,6 +17,7 @@ type Config struct {
 	PortRange       PortRange // of sandboxes' SSH ports
 	SSHListen       string    // a literal address
 	DefaultTemplate string
+	RuntimeOrder    []string // what is chosen from where none is named, best first; empty is every runtime
 	ContainerPrefix string
 	KeptRunsMax     int64 // bytes on disk that the results of runs may take together
 	Network         forage.NetworkFacts

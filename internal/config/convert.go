@@ -26,6 +26,7 @@ func (v converter) convert() {
 	c, raw := v.config, &v.config.raw
 	c.User, c.AuthorizedKeys = raw.User, raw.AuthorizedKeys
 	c.SSHListen, c.DefaultTemplate, c.ContainerPrefix = raw.SSHListen, raw.DefaultTemplate, raw.ContainerPrefix
+	c.RuntimeOrder = raw.RuntimeOrder
 	c.KeptRunsMax, _ = parseSize(raw.KeptRunsMax)
 	c.PortRange = PortRange(raw.PortRange)
 	if r := c.PortRange; r.From > r.To {

@@ -20,6 +20,8 @@ type rawFile struct {
 	SSHListen string `json:"sshListen,omitempty" check:"address"`
 	// Template of a sandbox that names none and whose command has none.
 	DefaultTemplate string `json:"defaultTemplate,omitempty"`
+	// Runtimes to choose from where none is named, best first.
+	RuntimeOrder []string `json:"runtimeOrder,omitempty" check:"runtime"`
 	// What the names of containers begin with, where the runtime has containers.
 	ContainerPrefix string `json:"containerPrefix,omitempty" check:"prefix"`
 	// How much room on disk the results of runs may take together: beyond it gc removes the oldest

@@ -49,6 +49,13 @@ type Preparer interface {
 	Prepare(ctx context.Context, who forage.Identity)
 }
 
+// Environment is what detection looks at: this host, or a test's.
+type Environment struct {
+	UID      int
+	LookPath func(file string) (string, error)
+	ReadFile func(path string) ([]byte, error)
+}
+
 // Capabilities is what a runtime can enforce. The zero value can nothing.
 type Capabilities struct {
 	Rootfs           []forage.RootfsKind `json:"rootfs"`

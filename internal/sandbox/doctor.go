@@ -11,6 +11,7 @@ import (
 
 	"forage/internal/hostexec"
 	"forage/internal/runtime"
+	"forage/internal/supervisor"
 )
 
 // Report is what doctor found about one thing that Forage relies on, or one runtime.
@@ -37,12 +38,14 @@ func (s *Service) Doctor(ctx context.Context) ([]Report, error) {
 		s.tryLogout(),
 		s.upstreamProxy(),
 	}}, {About: "tools", Findings: s.Host.Tools()}}
+	chosen, passed := s.Host.Runtimes.Choose(supervisor.ThisHost(), s.Host.Config.Forbid.CheckRuntime)
+	reports = append(reports, Report{About: "choice", Findings: append(passed, runtime.Finding{Name: chosen, OK: true, Detail: "used where no runtime is named"})})
 	for _, name := range s.Host.Runtimes.Names() {
 		rt, err := s.Host.Runtimes.New(name)
 		if err != nil {
 			return nil, err
 		}
-		reports = append(reports, Report{About: name, Findings: rt.Check(ctx), Spare: name != s.Host.Runtimes.Default()})
+		reports = append(reports, Report{About: name, Findings: rt.Check(ctx), Spare: name != chosen})
 	}
 	return reports, nil
 }

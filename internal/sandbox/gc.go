@@ -198,7 +198,7 @@ func (c *collector) traces(ctx context.Context, errs *[]error) map[string]string
 	}
 	for _, entry := range entries {
 		if entry.IsDir() && forage.CheckName(entry.Name()) == nil {
-			found[entry.Name()] = c.Host.Runtimes.Default()
+			found[entry.Name()] = c.Host.Runtimes.Names()[0]
 		}
 	}
 	for _, runtimeName := range c.Host.Runtimes.Names() {

@@ -1,11 +1,14 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
 	"os"
+	"slices"
 	"strings"
 
 	"forage"
+	"forage/internal/hostexec"
 	"forage/internal/runtime"
 	"forage/internal/runtime/bwrap"
 	"forage/internal/runtime/child"
@@ -20,10 +23,26 @@ import (
 // planned are the runtimes that Forage knows by name and this version is without.
 var planned = [...]string{"oci", "docker", "podman", "nspawn", "vm", "kubernetes", "apple"}
 
+// knownRuntime is a runtime of this version.
+type knownRuntime struct {
+	name string
+	make func(dir string) runtime.Runtime
+	// detect says, after a quick look at the host, what the runtime lacks there. Every start that
+	// names no runtime asks.
+	detect func(runtime.Environment) error
+}
+
+// known are the runtimes of this version, best first.
+var known = []knownRuntime{
+	{native.Name, func(dir string) runtime.Runtime { return native.New(dir, "") }, child.Detect},
+	{bwrap.Name, func(dir string) runtime.Runtime { return bwrap.New(dir, "") }, bwrap.Detect},
+}
+
 // Runtimes makes runtimes by name, for the run-time folder Dir.
 type Runtimes struct {
 	Dir   string
-	Early *child.Early // for the first sandbox of the default runtime; nil is none
+	Order []string     // the user's order of choice; those that it doesn't name are not chosen
+	Early *child.Early // for the first native sandbox; nil is none
 }
 
 // Begin begins a guest of the default runtime, for Runtimes.Early. It ends with ctx if no sandbox
@@ -36,26 +55,56 @@ func Begin(ctx context.Context) *child.Early {
 }
 
 // Names are the runtimes of this version, best first.
-func (r Runtimes) Names() []string { return []string{native.Name, bwrap.Name} }
+func (r Runtimes) Names() (names []string) {
+	for _, one := range known {
+		names = append(names, one.name)
+	}
+	return names
+}
 
-// Default is the runtime that is used where none is named.
-func (r Runtimes) Default() string { return native.Name }
+// Choose is the first runtime of the order that may be used and that the host seems to have what it
+// needs for, and why those before it are not. Where there is none, it is the first of the order: to
+// use that says what to do.
+func (r Runtimes) Choose(env runtime.Environment, forbidden func(name string) error) (name string, passed []runtime.Finding) {
+	order := r.Order
+	if len(order) == 0 {
+		order = r.Names()
+	}
+	for _, name := range order {
+		err := forage.Errorf(forage.ErrUnsupported, "this version is without it")
+		for _, one := range known {
+			if one.name == name {
+				err = cmp.Or(forbidden(name), one.detect(env))
+			}
+		}
+		if err == nil {
+			return name, passed
+		}
+		passed = append(passed, runtime.Finding{Name: name, Detail: err.Error(), Fix: forage.Hint(err)})
+	}
+	return order[0], passed
+}
+
+// ThisHost is the host that this program runs on.
+func ThisHost() runtime.Environment {
+	return runtime.Environment{UID: os.Geteuid(), LookPath: hostexec.Find, ReadFile: os.ReadFile}
+}
 
 // New makes the runtime of that name.
 func (r Runtimes) New(name string) (runtime.Runtime, error) {
-	switch name {
-	case native.Name:
-		rt := native.New(r.Dir, "")
-		rt.Take(r.Early)
+	for _, one := range known {
+		if one.name != name {
+			continue
+		}
+		rt := one.make(r.Dir)
+		if prepared, ok := rt.(*child.Runtime); ok && name == native.Name {
+			prepared.Take(r.Early)
+		}
 		return rt, nil
-	case bwrap.Name:
-		return bwrap.New(r.Dir, ""), nil
 	}
 	hint := "this version has: " + strings.Join(r.Names(), ", ")
-	for _, known := range planned {
-		if name == known {
-			return nil, forage.WithHint(forage.Errorf(forage.ErrUnsupported, "runtime %q is not in this version", name), hint)
-		}
+	if slices.Contains(planned[:], name) {
+		return nil, forage.WithHint(forage.Errorf(forage.ErrUnsupported, "runtime %q is not in this version", name), hint)
 	}
 	return nil, forage.WithHint(forage.Errorf(forage.ErrUsage, "there is no runtime %q", name), hint)
 }

@@ -10,6 +10,7 @@ import (
 
 	"forage"
 	"forage/internal/hostexec"
+	"forage/internal/runtime"
 	"forage/internal/runtime/child"
 )
 
@@ -25,16 +26,29 @@ func New(dir, self string) *child.Runtime {
 	})
 }
 
+// Detect says what a host lacks, after a quick look.
+func Detect(env runtime.Environment) error {
+	if env.UID == 0 {
+		return errRoot
+	}
+	if _, err := env.LookPath("bwrap"); err != nil {
+		return forage.WithHint(forage.Errorf(forage.ErrUnsupported, "bubblewrap: %w", err), "install the package bubblewrap")
+	}
+	return nil
+}
+
+var errRoot = forage.WithHint(forage.Errorf(forage.ErrUnsupported, "bwrap is for ordinary users"), "choose the runtime native: it gives root's sandboxes another user")
+
 type namespaces struct{}
 
 // Command is bwrap(1) with the guest as the first process of its namespaces.
 func (namespaces) Command(_, argument string, who forage.Identity) (child.Command, error) {
-	if os.Geteuid() == 0 {
-		return child.Command{}, forage.WithHint(forage.Errorf(forage.ErrUnsupported, "bwrap is for ordinary users"), "choose the runtime native: it gives root's sandboxes another user")
+	if err := Detect(runtime.Environment{UID: os.Geteuid(), LookPath: hostexec.Find}); err != nil {
+		return child.Command{}, err
 	}
 	path, err := hostexec.Find("bwrap")
 	if err != nil {
-		return child.Command{}, forage.WithHint(forage.Errorf(forage.ErrUnsupported, "bubblewrap: %w", err), "install the package bubblewrap")
+		return child.Command{}, err
 	}
 	return child.Command{
 		Path: path, Helper: true,

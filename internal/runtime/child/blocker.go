@@ -3,6 +3,9 @@ package child
 import (
 	"os"
 	"strings"
+
+	"forage"
+	"forage/internal/runtime"
 )
 
 // blocker is something about a host that keeps ordinary users from making
@@ -52,6 +55,25 @@ func findBlocker(read func(path string) (string, bool)) (blocker, bool) {
 			"`ausearch -m avc -ts recent` names the denial; allow user_namespace { create } for your domain"}, true
 	}
 	return blocker{}, false
+}
+
+// Detect says what keeps a host from making namespaces, after a quick look: what is certain, and
+// not what a policy may allow after all.
+func Detect(env runtime.Environment) error {
+	if env.UID == 0 {
+		return nil
+	}
+	read := func(path string) (string, bool) {
+		text, err := env.ReadFile(path)
+		return strings.TrimSpace(string(text)), err == nil
+	}
+	found, blocked := findBlocker(read)
+	profile, _ := read("/proc/self/attr/current")
+	switch {
+	case !blocked, found.name == "seccomp", found.name == "selinux", found.name == "apparmor" && profile != "unconfined":
+		return nil
+	}
+	return forage.WithHint(forage.Errorf(forage.ErrUnsupported, "%s", found.detail), found.fix)
 }
 
 // apparmorFix gives the program a profile of its own, as Ubuntu's release notes for 23.10 describe.

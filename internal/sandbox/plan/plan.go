@@ -19,6 +19,7 @@ import (
 	"forage/internal/inject"
 	"forage/internal/rootfs"
 	"forage/internal/sshkeys"
+	"forage/internal/supervisor"
 	"forage/internal/term"
 )
 
@@ -199,7 +200,10 @@ func (p *planner) agent() forage.Agent {
 // runtime chooses the runtime and asks whether it can enforce all of the plan.
 func (p *planner) runtime(context.Context) error {
 	h := p.host
-	name := cmp.Or(p.opts.Runtime, p.chosen.Runtime, h.Runtimes.Default())
+	name := cmp.Or(p.opts.Runtime, p.chosen.Runtime)
+	if name == "" {
+		name, _ = h.Runtimes.Choose(supervisor.ThisHost(), p.forbid.CheckRuntime)
+	}
 	if err := p.forbid.CheckRuntime(name); err != nil {
 		return err
 	}

@@ -142,7 +142,7 @@ func TestSourcesOfWorkspacesAreJudged(t *testing.T) {
 func (d *desk) record(name string, w forage.Workspace) {
 	d.t.Helper()
 	h := d.host("")
-	plan := forage.Plan{Name: name, Runtime: h.Runtimes.Default(), Workspace: w}
+	plan := forage.Plan{Name: name, Runtime: h.Runtimes.Names()[0], Workspace: w}
 	if _, err := h.Store.Create(d.t.Context(), store.Record{Name: name, Runtime: plan.Runtime, Phase: forage.PhaseStopped, Plan: plan}, store.Ports{}); err != nil {
 		d.t.Fatal(err)
 	}
