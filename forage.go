@@ -51,6 +51,10 @@ const (
 	DNSPort          = 53
 )
 
+// BoardPort is the port of the host's loopback on which the board listens if nothing else is said. No
+// sandbox gets it.
+const BoardPort = 8022
+
 // Plan is everything that was decided about one sandbox before anything is
 // done. It is pure data: printable, comparable, and frozen into the sandbox's
 // record, so that start and reset build the same sandbox again.

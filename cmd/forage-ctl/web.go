@@ -40,7 +40,7 @@ func newWeb(a *app) *cobra.Command {
 		}
 		return runWeb(c.Context(), a, o)
 	})
-	c.Flags().StringVar(&o.listen, "listen", "127.0.0.1:8022", "listen on this `ADDRESS`; one that is not loopback needs TLS")
+	c.Flags().StringVar(&o.listen, "listen", fmt.Sprintf("127.0.0.1:%d", forage.BoardPort), "listen on this `ADDRESS`; one that is not localhost needs TLS")
 	c.Flags().StringVar(&o.cert, "tls-cert", "", "certificate `FILE`, with which it serves TLS")
 	c.Flags().StringVar(&o.key, "tls-key", "", "its private key `FILE`")
 	return c
@@ -61,31 +61,28 @@ func runWeb(ctx context.Context, a *app, o webOptions) error {
 		}
 		certificate = &pair
 	}
-	listener, err := web.Listen(o.listen, certificate)
+	listeners, err := web.Listen(o.listen, certificate)
 	if err != nil {
 		return err
 	}
-	defer listener.Close()
+	for _, listener := range listeners {
+		defer listener.Close()
+	}
 	log := a.log(slog.LevelInfo)
+	name, _, _ := net.SplitHostPort(o.listen)
 	server, err := web.New(web.Options{
-		Sandboxes: board{a}, Folder: filepath.Dir(service.Host.Store.Paths("any").Record), Log: log, Certificate: certificate,
+		Sandboxes: board{a}, Folder: filepath.Dir(service.Host.Store.Paths("any").Record), Log: log, Certificate: certificate, Name: name,
 	})
 	if err != nil {
 		return err
 	}
-	address := "http://" + listener.Addr().String()
-	if certificate != nil {
-		_, port, _ := net.SplitHostPort(listener.Addr().String())
-		names := append(slices.Clone(certificate.Leaf.DNSNames), "localhost")
-		address = "https://" + net.JoinHostPort(names[0], port)
-	}
-	if err := a.write(fmt.Sprintf("open %s/#token=%s\n", term.Escape(address), server.Token)); err != nil {
+	if err := a.write("open " + term.Escape(server.Address(listeners[0].Addr())) + "\n"); err != nil {
 		return err
 	}
 	if err := systemd.Notify(os.Getenv("NOTIFY_SOCKET"), "READY=1"); err != nil {
 		log.Warn("telling the service manager", "error", err)
 	}
-	return server.Serve(ctx, listener)
+	return server.Serve(ctx, listeners...)
 }
 
 // board is the user's sandboxes as the board reaches them. Each call reads configuration and records

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"forage"
 	"forage/internal/audit"
 	"forage/internal/guest/guestclient"
 )
@@ -130,9 +131,9 @@ func ListenAt(port int) (*net.TCPListener, error) {
 	return net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
 }
 
-// ListenNear listens on that port, or on any where it is taken or one of the system's.
+// ListenNear listens on that port, or on any where it is taken, the board's or one of the system's.
 func ListenNear(port int) (*net.TCPListener, error) {
-	if port >= firstForward {
+	if port >= firstForward && port != forage.BoardPort {
 		if listener, err := ListenAt(port); err == nil {
 			return listener, nil
 		}

@@ -5,9 +5,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -20,6 +23,7 @@ import (
 type board struct {
 	t         *testing.T
 	home, url string
+	listen    string
 	cmd       *exec.Cmd
 }
 
@@ -49,7 +53,7 @@ func newBoard(t *testing.T) *board {
 			t.Skip(err)
 		}
 	}
-	b := &board{t: t, home: testdir.Plain(t)}
+	b := &board{t: t, home: testdir.Plain(t), listen: "127.0.0.1:0"}
 	first, free, err := testdir.TakePorts(20)
 	if err != nil {
 		t.Fatal(err)
@@ -69,7 +73,7 @@ git init -q shop; cd shop; mkdir src; printf 'package cart\n\nfunc total(a, b in
 
 func (b *board) start() {
 	b.t.Helper()
-	b.cmd = exec.Command(program, "web", "--listen", "127.0.0.1:0")
+	b.cmd = exec.Command(program, "web", "--listen", b.listen)
 	b.cmd.Env, b.cmd.Dir = b.env(), b.home
 	out, err := b.cmd.StdoutPipe()
 	if err == nil {
@@ -357,9 +361,44 @@ printf '\033c\033[mall was printed: %s\n' "$name"
 	if said := b.run("forage-ctl ps"); !strings.Contains(said, "other  sleep  running") {
 		t.Errorf("ps says %s", said)
 	}
+	// Meanwhile a page of the agent's is served on its port, and stays in the browser.
+	b.listen = regexp.MustCompile(`:[0-9]+`).FindString(b.url)
+	plant(t, chromium, b.listen)
+	b.listen = "127.0.0.1" + b.listen
 	b.start()
 	chromium.open(strings.Split(b.url, "#")[0], 1280, 800, false)
 	chromium.shows("You are not signed in")
+	chromium.open(b.url, 1280, 800, false)
+	chromium.await("document.querySelectorAll('tbody tr').length === 2")
+}
+
+// plant serves pages on a port of loopback that leave a service worker and as many cookies as a
+// browser takes, and sees that they stay after the server has gone.
+func plant(t *testing.T, chromium *browser, port string) {
+	t.Helper()
+	listener, err := net.Listen("tcp4", "127.0.0.1"+port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if w.Header().Set("Content-Type", "text/html"); r.URL.Path == "/worker.js" {
+			w.Header().Set("Content-Type", "text/javascript")
+			fmt.Fprint(w, "onfetch = (e) => e.respondWith(new Response('planted ' + e.request.url))\nonactivate = () => clients.claim()")
+		}
+	})}
+	go server.Serve(listener)
+	for _, host := range []string{"127.0.0.1", "localhost"} {
+		chromium.open("http://"+host+port, 800, 600, false)
+		chromium.await("document.readyState === 'complete' && location.port")
+		chromium.eval("for (let i = 0; i < 40; i++) for (const to of ['', ';domain=localhost']) document.cookie = 'c' + i + '=' + 'x'.repeat(1000) + to")
+		chromium.eval("navigator.serviceWorker.register('/worker.js').then(() => navigator.serviceWorker.ready).then(() => 1)")
+		chromium.await("document.cookie.length > 20000")
+	}
+	server.Close()
+	for _, host := range []string{"127.0.0.1", "localhost"} {
+		chromium.open("http://"+host+port+"/#token=x", 800, 600, false)
+		chromium.shows("planted http://" + host + port)
+	}
 }
 
 // TestIdleBoard: without a page it does not wake up, and is small.

@@ -64,7 +64,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(name, value)
 	}
 	if !s.isOurs(r.Host) {
-		http.Error(w, "this board has another name", http.StatusMisdirectedRequest)
+		http.Error(w, notHere, http.StatusMisdirectedRequest)
 		return
 	}
 	origin, safe := r.Header.Values("Origin"), r.Method == http.MethodGet || r.Method == http.MethodHead
@@ -86,17 +86,25 @@ func (s *Server) scheme() string {
 	return "http"
 }
 
-// isOurs says whether a Host header names the board: by loopback on any port, since `ssh -L` may
-// lead to it, or by a name of its certificate.
+// notHere answers those who ask for another name. It does not say the board's.
+const notHere = `This is a Forage board, under another name.
+
+Open the address that "forage-ctl web" printed, as it is. It has a name of its own, which
+is new each time. Do not put 127.0.0.1 in its place.
+
+If your browser does not find that name, it does not know names under "localhost":
+take another browser, or give the board a certificate ("forage-ctl help web").`
+
+// isOurs says whether a Host header names the board, on any port, since `ssh -L` may lead to it.
 func (s *Server) isOurs(host string) bool {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {
 		name = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
 	}
-	if ip := net.ParseIP(name); name == "localhost" || ip != nil && ip.IsLoopback() {
-		return true
+	if s.Certificate != nil {
+		return s.Certificate.Leaf.VerifyHostname(name) == nil
 	}
-	return s.Certificate != nil && s.Certificate.Leaf.VerifyHostname(name) == nil
+	return name == s.name
 }
 
 // login takes the token, and answers with a cookie and a key.
@@ -111,7 +119,7 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	if !read(w, r, &given) {
 		return
 	}
-	if subtle.ConstantTimeCompare([]byte(given.Token), []byte(s.Token)) != 1 {
+	if subtle.ConstantTimeCompare([]byte(given.Token), []byte(s.token)) != 1 {
 		s.mayTry(address, true)
 		s.Log.Warn("wrong token", "from", address)
 		fail(w, http.StatusUnauthorized, errors.New("that is not this board's token"))

@@ -17,9 +17,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"golang.org/x/time/rate"
 
 	"forage"
@@ -112,15 +114,17 @@ type Options struct {
 	Sandboxes Sandboxes
 	Folder    string // a change in it may change what List says
 	Log       *slog.Logger
-	// Certificate, if set, is what it shows to browsers: names of it are names of the board.
+	// Certificate, if set, is what it shows to browsers: names of it are names of the board. Name is
+	// the one to print, if it is one of them.
 	Certificate *tls.Certificate
+	Name        string
 }
 
 // Server is the board.
 type Server struct {
 	Options
-	// Token logs in. It is for the fragment of the page's address, which browsers do not send.
-	Token string
+	token string // logs in
+	name  string // of the host, in the page's address
 
 	mux    *http.ServeMux
 	events hub
@@ -145,16 +149,21 @@ var pages = map[string]struct{ file, kind string }{
 	"/xterm/LICENSE":   {"xterm/LICENSE", "text/plain; charset=utf-8"},
 }
 
-// New makes a board with a token of its own.
+// New makes a board with a token of its own, and with a name of its own. To a browser, what was ever
+// served on this port of 127.0.0.1 is another origin then: a service worker that an agent's page left
+// there can't answer for the board and read the token, and cookies of such pages do not reach it.
+// Browsers take names under localhost for loopback: RFC 6761, 6.3.
 func New(o Options) (*Server, error) {
-	if c := o.Certificate; c != nil && c.Leaf == nil {
-		leaf, err := x509.ParseCertificate(c.Certificate[0])
-		if err != nil {
+	s := &Server{
+		Options: o, token: rand.Text() + rand.Text(), name: strings.ToLower(rand.Text()) + ".localhost",
+		sessions: map[[32]byte]session{}, tried: map[string]*rate.Limiter{},
+	}
+	if o.Certificate != nil {
+		var err error
+		if s.name, err = nameOf(o.Certificate, o.Name); err != nil {
 			return nil, err
 		}
-		c.Leaf = leaf
 	}
-	s := &Server{Options: o, Token: rand.Text() + rand.Text(), sessions: map[[32]byte]session{}, tried: map[string]*rate.Limiter{}}
 	s.mux = http.NewServeMux()
 	for path, page := range pages {
 		s.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
@@ -196,42 +205,89 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
+// nameOf is the name of a certificate to print: the wanted one, or the first that is whole.
+func nameOf(certificate *tls.Certificate, wanted string) (string, error) {
+	leaf, err := x509.ParseCertificate(certificate.Certificate[0])
+	if err != nil {
+		return "", forage.Errorf(forage.ErrUsage, "reading the certificate: %w", err)
+	}
+	certificate.Leaf = leaf
+	names := append([]string{wanted}, leaf.DNSNames...)
+	for _, ip := range leaf.IPAddresses {
+		names = append(names, ip.String())
+	}
+	for _, name := range names {
+		if name != "" && !strings.Contains(name, "*") && leaf.VerifyHostname(name) == nil {
+			return name, nil
+		}
+	}
+	return "", forage.WithHint(forage.Errorf(forage.ErrUsage, "the certificate has no name that a browser could ask for"), "give it one as subjectAltName")
+}
+
+// Address is what the user opens. Browsers do not send the fragment, which has the token.
+func (s *Server) Address(at net.Addr) string {
+	_, port, _ := net.SplitHostPort(at.String())
+	return s.scheme() + "://" + net.JoinHostPort(s.name, port) + "/#token=" + s.token
+}
+
 // Listen listens on an address. One that others can reach needs a certificate: without TLS they
-// could read the cookie, and all that is shown.
-func Listen(address string, certificate *tls.Certificate) (net.Listener, error) {
-	host, _, err := net.SplitHostPort(address)
+// could read the cookie, and all that is shown. Without TLS it listens on all that browsers take for
+// localhost: what another user has on the port of ::1 could answer in the place of the board.
+func Listen(address string, certificate *tls.Certificate) ([]net.Listener, error) {
+	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, forage.WithHint(forage.Errorf(forage.ErrUsage, "listening: %w", err), "for example 127.0.0.1:8022")
 	}
-	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) && certificate == nil {
+	if host != "localhost" && host != "127.0.0.1" && host != "::1" && certificate == nil {
 		return nil, forage.WithHint(
-			forage.Errorf(forage.ErrUsage, "%s is not loopback, and without TLS others could read what is shown and the login", address),
+			forage.Errorf(forage.ErrUsage, "%s is not localhost, and without TLS others could read what is shown and the login", address),
 			"--tls-cert and --tls-key; or listen on 127.0.0.1 and lead there with `ssh -L`")
 	}
-	listener, err := net.Listen("tcp", address)
+	if certificate != nil {
+		listener, err := net.Listen("tcp", address)
+		if err != nil {
+			return nil, forage.Errorf(forage.ErrNoPort, "listening for browsers: %w", err)
+		}
+		// HTTP/1.1 alone: a WebSocket takes over its connection.
+		return []net.Listener{tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{*certificate}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}})}, nil
+	}
+	first, err := net.Listen("tcp4", "127.0.0.1:"+port)
 	if err != nil {
 		return nil, forage.Errorf(forage.ErrNoPort, "listening for browsers: %w", err)
 	}
-	if certificate == nil {
-		return listener, nil
+	_, port, _ = net.SplitHostPort(first.Addr().String())
+	second, err := net.Listen("tcp6", "[::1]:"+port)
+	switch {
+	case err == nil:
+		return []net.Listener{first, second}, nil
+	case errors.Is(err, unix.EADDRINUSE):
+		first.Close()
+		return nil, forage.Errorf(forage.ErrNoPort, "listening for browsers, which may ask there first: %w", err)
 	}
-	// HTTP/1.1 alone: a WebSocket takes over its connection.
-	return tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{*certificate}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}), nil
+	return []net.Listener{first}, nil // there is no IPv6 here
 }
 
 // maxHeader bounds the head of a request.
 const maxHeader = 16 << 10
 
 // Serve serves until ctx ends, and all sessions with it.
-func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
+func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	server := &http.Server{
 		Handler: s, ReadHeaderTimeout: deadline.End, IdleTimeout: deadline.Answer, MaxHeaderBytes: maxHeader,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ErrorLog:    slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
 	}
 	defer context.AfterFunc(ctx, func() { server.Close() })()
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return err
+	ended := make(chan error)
+	for _, listener := range listeners {
+		go func() { ended <- server.Serve(listener) }()
 	}
-	return nil
+	var failed error
+	for range listeners {
+		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+			failed = err
+		}
+		server.Close()
+	}
+	return failed
 }

@@ -2,12 +2,14 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -94,7 +96,8 @@ func (f *fake) Run(args ...string) (string, error) {
 type site struct {
 	*fake
 	server      *Server
-	url         string
+	url         string // as a browser has it
+	port        string // with a colon
 	cookie, key string
 }
 
@@ -107,8 +110,9 @@ func newSite(t *testing.T) *site {
 	}
 	listening := httptest.NewServer(server)
 	t.Cleanup(listening.Close)
-	s := &site{fake: f, server: server, url: listening.URL}
-	response, said := s.ask(t, "POST", "/api/login", `{"token":"`+server.Token+`"}`, nil)
+	s := &site{fake: f, server: server, url: strings.Split(server.Address(listening.Listener.Addr()), "/#")[0]}
+	s.port = s.url[strings.LastIndex(s.url, ":"):]
+	response, said := s.ask(t, "POST", "/api/login", `{"token":"`+server.token+`"}`, nil)
 	if response.StatusCode != 200 {
 		t.Fatalf("login: %s", response.Status)
 	}
@@ -121,16 +125,24 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// ask sends a request as the page does, other than change says.
-func (s *site) ask(t *testing.T, method, path, body string, change func(*http.Request)) (*http.Response, string) {
+// request is one that the page sends.
+func (s *site) request(t *testing.T, method, path, body string) *http.Request {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(body))
+	request, err := http.NewRequestWithContext(t.Context(), method, "http://127.0.0.1"+s.port+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
+	request.Host = strings.TrimPrefix(s.url, "http://")
 	request.Header.Set("Origin", s.url)
 	request.Header.Set("Cookie", s.cookie)
 	request.Header.Set(keyHeader, s.key)
+	return request
+}
+
+// ask sends a request as the page does, other than change says.
+func (s *site) ask(t *testing.T, method, path, body string, change func(*http.Request)) (*http.Response, string) {
+	t.Helper()
+	request := s.request(t, method, path, body)
 	if change != nil {
 		change(request)
 	}
@@ -146,7 +158,7 @@ func (s *site) ask(t *testing.T, method, path, body string, change func(*http.Re
 // TestAttackers are requests that must not be served, each with one thing wrong.
 func TestAttackers(t *testing.T) {
 	s := newSite(t)
-	port := s.url[strings.LastIndex(s.url, ":"):]
+	port := s.port
 	header := func(name, value string) func(*http.Request) {
 		return func(r *http.Request) { r.Header.Set(name, value) }
 	}
@@ -160,7 +172,12 @@ func TestAttackers(t *testing.T) {
 		status int
 	}{
 		{"nothing is wrong", nil, 200},
-		{"another port of loopback, as of ssh -L", host("localhost:1" + port[1:]), 401}, // another port, another cookie
+		{"another port, as of ssh -L", host(s.server.name + ":1" + port[1:]), 401}, // another port, another cookie
+		{"a name that others have had", host("localhost" + port), 421},
+		{"an address that others have had", host("127.0.0.1" + port), 421},
+		{"the same in another family", host("[::1]" + port), 421},
+		{"a name below the board's", host("x." + s.server.name + port), 421},
+		{"no name", func(r *http.Request) { r.Host = port }, 421},
 		{"a rebinding name", host("evil.example" + port), 421},
 		{"a rebinding name without a port", host("evil.example"), 421},
 		{"a name that begins as loopback", host("127.0.0.1.evil.example" + port), 421},
@@ -182,7 +199,7 @@ func TestAttackers(t *testing.T) {
 		{"the cookie alone, as another port gets it", without(keyHeader), 401},
 		{"another key", header(keyHeader, "AAAAAAAAAAAAAAAAAAAAAAAAAA"), 401},
 		{"the key alone", func(r *http.Request) { r.Header.Del("Cookie"); r.Header.Set(keyHeader, s.key) }, 401},
-		{"the token as a key", header(keyHeader, s.server.Token), 401},
+		{"the token as a key", header(keyHeader, s.server.token), 401},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			before := len(s.commands)
@@ -259,7 +276,7 @@ func TestWrongTokens(t *testing.T) {
 			t.Errorf("try %d: %s", i, response.Status)
 		}
 	}
-	if response, _ := s.ask(t, "POST", "/api/login", `{"token":"`+s.server.Token+`"}`, nil); response.StatusCode != 429 {
+	if response, _ := s.ask(t, "POST", "/api/login", `{"token":"`+s.server.token+`"}`, nil); response.StatusCode != 429 {
 		t.Errorf("the token after too many wrong ones: %s", response.Status)
 	}
 	if response, _ := s.ask(t, "GET", "/api/choices", "", nil); response.StatusCode != 200 {
@@ -276,7 +293,7 @@ func TestWrongTokens(t *testing.T) {
 func TestSessionsAreBounded(t *testing.T) {
 	s := newSite(t)
 	for range maxSessions {
-		s.ask(t, "POST", "/api/login", `{"token":"`+s.server.Token+`"}`, nil)
+		s.ask(t, "POST", "/api/login", `{"token":"`+s.server.token+`"}`, nil)
 	}
 	if len(s.server.sessions) != maxSessions {
 		t.Errorf("%d sessions", len(s.server.sessions))
@@ -300,8 +317,8 @@ func TestScreenIsForThePage(t *testing.T) {
 		{"the cookie alone", s.url, s.cookie, "x", "", 401},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			socket, response, err := websocket.Dial(t.Context(), s.url+"/api/sandboxes/work/screen?take=1", &websocket.DialOptions{
-				Host: c.host, Subprotocols: []string{subprotocol, c.key}, HTTPHeader: http.Header{"Origin": {c.origin}, "Cookie": {c.cookie}},
+			socket, response, err := websocket.Dial(t.Context(), "http://127.0.0.1"+s.port+"/api/sandboxes/work/screen?take=1", &websocket.DialOptions{
+				Host: cmp.Or(c.host, strings.TrimPrefix(s.url, "http://")), Subprotocols: []string{subprotocol, c.key}, HTTPHeader: http.Header{"Origin": {c.origin}, "Cookie": {c.cookie}},
 			})
 			if response.StatusCode != c.status {
 				t.Fatalf("%s: %v", response.Status, err)
@@ -340,10 +357,7 @@ func TestDroppedNames(t *testing.T) {
 		"oversize":       func(r *http.Request) { r.ContentLength = maxFile + 1; r.Body = io.NopCloser(strings.NewReader("")) },
 		"without a size": func(r *http.Request) { r.ContentLength = -1 },
 	} {
-		request, _ := http.NewRequestWithContext(t.Context(), "PUT", s.url+"/api/sandboxes/work/files?name=big", strings.NewReader("x"))
-		request.Header.Set("Origin", s.url)
-		request.Header.Set("Cookie", s.cookie)
-		request.Header.Set(keyHeader, s.key)
+		request := s.request(t, "PUT", "/api/sandboxes/work/files?name=big", "x")
 		change(request)
 		response, err := http.DefaultTransport.RoundTrip(request)
 		if err == nil && response.StatusCode != http.StatusRequestEntityTooLarge {
@@ -392,10 +406,7 @@ func TestNothingIsWatchedWithoutPages(t *testing.T) {
 	if s.lists != 0 {
 		t.Errorf("%d lists without a page", s.lists)
 	}
-	request, _ := http.NewRequestWithContext(t.Context(), "GET", s.url+"/api/events", nil)
-	request.Header.Set("Cookie", s.cookie)
-	request.Header.Set(keyHeader, s.key)
-	response, err := http.DefaultTransport.RoundTrip(request)
+	response, err := http.DefaultTransport.RoundTrip(s.request(t, "GET", "/api/events", ""))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -436,19 +447,33 @@ func TestNothingIsWatchedWithoutPages(t *testing.T) {
 }
 
 func TestListenAddresses(t *testing.T) {
-	for _, address := range []string{":0", "0.0.0.0:0", "[::]:0", "192.0.2.1:0", "example.com:0"} {
-		if listener, err := Listen(address, nil); !errors.Is(err, forage.ErrUsage) {
+	for _, address := range []string{":0", "0.0.0.0:0", "[::]:0", "192.0.2.1:0", "127.0.0.2:0", "example.com:0"} {
+		if _, err := Listen(address, nil); !errors.Is(err, forage.ErrUsage) {
 			t.Errorf("%s: %v", address, err)
-			listener.Close()
 		}
 	}
-	for _, address := range []string{"127.0.0.1:0", "127.0.0.2:0", "localhost:0"} {
-		listener, err := Listen(address, nil)
+	for _, address := range []string{"127.0.0.1:0", "[::1]:0", "localhost:0"} {
+		listeners, err := Listen(address, nil)
 		if err != nil {
 			t.Errorf("%s: %v", address, err)
 			continue
 		}
-		listener.Close()
+		at := listeners[0].Addr().String()
+		for _, listener := range listeners {
+			listener.Close()
+		}
+		// What another user has on one address of the port could answer for the board.
+		for _, host := range []string{"127.0.0.1", "::1"} {
+			taken, err := net.Listen("tcp", net.JoinHostPort(host, at[strings.LastIndex(at, ":")+1:]))
+			if err != nil {
+				t.Log(err) // no IPv6 here
+				continue
+			}
+			if _, err := Listen(at, nil); !errors.Is(err, forage.ErrNoPort) {
+				t.Errorf("with %s taken: %v", taken.Addr(), err)
+			}
+			taken.Close()
+		}
 	}
 }
 
@@ -461,7 +486,10 @@ func TestCertificateNamesTheBoard(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for host, ours := range map[string]bool{"example.com": true, "example.com:8022": true, "127.0.0.1": true, "evil.example": false, "example.com.evil.example": false, "": false} {
+	if at := server.Address(&net.TCPAddr{Port: 8022}); !strings.HasPrefix(at, "https://example.com:8022/#token=") {
+		t.Errorf("it is at %s", at)
+	}
+	for host, ours := range map[string]bool{"example.com": true, "example.com:8022": true, "127.0.0.1": true, "localhost": false, "evil.example": false, "example.com.evil.example": false, "": false} {
 		if server.isOurs(host) != ours {
 			t.Errorf("%q is ours: %v", host, !ours)
 		}
