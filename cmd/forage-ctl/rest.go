@@ -57,6 +57,7 @@ func offeredTemplates(loaded *config.Config) (offered []string) {
 type runtimeReport struct {
 	runtimes.Info
 	Works    bool               `json:"works"`
+	Active   map[string]bool    `json:"active"` // by row: whether it is enforced on this host
 	Findings []runtimes.Finding `json:"findings"`
 }
 
@@ -64,53 +65,49 @@ func newRuntimes(a *app) *cobra.Command {
 	var f format
 	c := a.unnamed("runtimes", a.service, func(c *cobra.Command, s *sandbox.Service) error {
 		var reports []runtimeReport
-		t := newTable("NAME", "WORKS", "DESCRIPTION", "ENFORCES")
 		for _, name := range s.Host.Runtimes.Names() {
 			rt, err := s.Host.Runtimes.New(name)
 			if err != nil {
 				return err
 			}
 			report := sandbox.Report{About: name, Findings: rt.Check(c.Context())}
-			r := runtimeReport{rt.Info(), report.Works(), report.Findings}
+			r := runtimeReport{rt.Info(), report.Works(), map[string]bool{}, report.Findings}
+			for _, row := range r.Capabilities.Rows() {
+				r.Active[row.Name] = r.Works && row.Active(r.Findings)
+			}
 			reports = append(reports, r)
-			t.Row(r.Name, works(r.Works, true), r.Description, enforces(r))
 		}
-		return f.show(a, reports, t.printer(a))
+		return f.show(a, reports, func() error { return printRuntimes(a, reports) })
 	})
 	f.add(c)
 	return c
 }
 
-// enforces is what a runtime can do here, in words.
-func enforces(r runtimeReport) string {
-	can := r.Capabilities
-	var words []string
-	for _, one := range []struct {
-		can  bool
-		word string
-	}{
-		{can.TransparentProxy, "transparent egress"},
-		{can.Seccomp, "seccomp"},
-		{can.TasksMax, "tasksMax"},
-		{can.MemoryMax, "memoryMax"},
-		{can.CPUQuota, "cpuQuota"},
-		{can.DiskMax, "diskMax"},
-		{can.NestedNamespaces, "nested namespaces"},
-		{can.Files, "files"},
-		{can.Links, "links"},
-		{can.LayeredMounts, "layered mounts"},
-		{can.ProtectedPaths, "protected paths"},
-		{can.SocketMasks, "socket masks"},
-	} {
-		missing := slices.ContainsFunc(r.Findings, func(f runtimes.Finding) bool { return f.Name == one.word && !f.OK })
-		if one.can && !missing {
-			words = append(words, one.word)
+// printRuntimes has a line for each runtime, and a table with a column for each.
+func printRuntimes(a *app, reports []runtimeReport) error {
+	list, heads := newTable("NAME", "WORKS", "DESCRIPTION", "ROOTS"), []string{"ENFORCES"}
+	for _, r := range reports {
+		list.Row(r.Name, works(r.Works, true), r.Description, r.Capabilities.Kinds())
+		heads = append(heads, strings.ToUpper(r.Name))
+	}
+	if err := firstError(list.print(a), a.write("\n")); err != nil {
+		return err
+	}
+	table := newTable(heads...)
+	for _, row := range (runtimes.Capabilities{}).Rows() {
+		cells := []string{row.What}
+		for _, r := range reports {
+			cell := "no"
+			if r.Active[row.Name] {
+				cell = "yes"
+			} else if r.Capabilities.Has(row.Name) {
+				cell = "not here"
+			}
+			cells = append(cells, cell)
 		}
+		table.Row(cells...)
 	}
-	for _, kind := range can.Rootfs {
-		words = append(words, "rootfs "+string(kind))
-	}
-	return strings.Join(words, ", ")
+	return table.print(a)
 }
 
 // version is set by the linker (-X main.version=...); a build without it takes

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 
 	"forage/internal/guest"
@@ -32,6 +33,8 @@ func roleOf(args []string) func() int {
 		return func() int { return supervisor.Main(os.Stdin, os.Stdout) }
 	case probe.Argument:
 		return beProbe
+	case probe.ChildArgument:
+		return probe.Child
 	}
 	return nil
 }
@@ -54,9 +57,15 @@ func beGuest() int {
 	return 0
 }
 
-// beProbe attacks the sandbox that it runs in and prints which walls held.
+// beProbe attacks the sandbox that it runs in and prints which walls held. Standard input says what
+// the sandbox is promised; empty is nothing.
 func beProbe() int {
-	results := probe.Run(context.Background(), probe.Options{Environment: rootfs.Variables()})
+	opts := probe.Options{Environment: rootfs.Variables()}
+	if err := json.NewDecoder(os.Stdin).Decode(&opts); err != nil && err != io.EOF {
+		fmt.Fprintln(os.Stderr, "forage-ctl:", err)
+		return 1
+	}
+	results := probe.Run(context.Background(), opts)
 	if err := json.NewEncoder(os.Stdout).Encode(results); err != nil {
 		fmt.Fprintln(os.Stderr, "forage-ctl:", err)
 		return 1

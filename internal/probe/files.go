@@ -16,7 +16,7 @@ import (
 // hostPlaces hold what must not be visible inside, for any caller.
 var hostPlaces = []string{
 	"/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/ssh", "/etc/ssl/private", "/etc/machine-id",
-	"/root", "/boot", "/srv", "/mnt", "/media", "/var/log", "/var/run/docker.sock", "/run/docker.sock", "/run/dbus", "/run/user",
+	"/root/.ssh", "/root/.profile", "/root/.bashrc", "/boot", "/srv", "/mnt", "/media", "/var/log", "/var/run/docker.sock", "/run/docker.sock", "/run/dbus", "/run/user",
 	"/run/systemd", "/dev/mem", "/dev/kmsg", "/dev/fuse", "/dev/kvm", "/dev/net/tun", "/dev/sda", "/dev/vda",
 }
 
@@ -77,7 +77,7 @@ func hostFiles(context.Context) error {
 	for _, path := range hostPlaces {
 		if file, err := os.Open(path); err == nil {
 			file.Close()
-			return nil
+			return through(path + " is there")
 		}
 	}
 	return fmt.Errorf("%d places tried, none is there", len(hostPlaces))

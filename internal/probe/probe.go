@@ -7,6 +7,8 @@ package probe
 import (
 	"context"
 	"fmt"
+
+	"forage"
 )
 
 // Argument is the first argument with which our program runs the probes.
@@ -27,16 +29,19 @@ type wall struct {
 	try         func(context.Context) error
 }
 
-// Options say what the sandbox is allowed, which is then not a broken wall.
+// Options say what the sandbox is allowed, which is then not a broken wall, and what it is promised.
 type Options struct {
-	NestedNamespaces bool
-	Environment      []string // the names of its variables
+	NestedNamespaces bool          `json:"nestedNamespaces,omitempty"`
+	Environment      []string      `json:"environment,omitempty"` // the names of its variables
+	Limits           forage.Limits `json:"limits,omitzero"`
+	Protected        string        `json:"protected,omitempty"` // a protected file; "" is none
+	Socket           string        `json:"socket,omitempty"`    // a socket of the host's in a mounted folder; "" is none
 }
 
 // Run tries every wall in turn. It is meant for a sandbox whose network mode is none.
 func Run(ctx context.Context, opts Options) []Result {
 	var results []Result
-	for _, group := range [][]wall{identityWalls(opts), kernelWalls(opts), fileWalls(opts), processWalls(), networkWalls()} {
+	for _, group := range [][]wall{identityWalls(opts), kernelWalls(opts), fileWalls(opts), processWalls(), networkWalls(), promiseWalls(opts)} {
 		for _, wall := range group {
 			err := wall.try(ctx)
 			result := Result{Group: wall.group, Wall: wall.name, Detail: "it worked"}

@@ -7,10 +7,8 @@ package runtime
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"net"
 	"os"
-	"slices"
 	"time"
 
 	"forage"
@@ -56,21 +54,26 @@ type Environment struct {
 	ReadFile func(path string) ([]byte, error)
 }
 
-// Capabilities is what a runtime can enforce. The zero value can nothing.
+// Capabilities is what a runtime can enforce. The zero value can nothing. Rows has it in words.
 type Capabilities struct {
 	Rootfs           []forage.RootfsKind `json:"rootfs"`
 	TransparentProxy bool                `json:"transparentProxy"` // all TCP is redirected, not only what heeds proxy variables
+	DNS              bool                `json:"dns"`              // to whichever resolver it is sent
+	Seccomp          bool                `json:"seccomp"`          // our filter, or a kernel between the agent and the host's
+	UserMapping      bool                `json:"userMapping"`
 	TasksMax         bool                `json:"tasksMax"`
 	MemoryMax        bool                `json:"memoryMax"`
 	CPUQuota         bool                `json:"cpuQuota"`
 	DiskMax          bool                `json:"diskMax"`
-	Seccomp          bool                `json:"seccomp"`
-	NestedNamespaces bool                `json:"nestedNamespaces"`
+	ProtectedPaths   bool                `json:"protectedPaths"` // forage.Spec.Protect
+	SocketMasks      bool                `json:"socketMasks"`    // sockets and FIFOs of the host are closed in whatever is mounted
 	Files            bool                `json:"files"`          // forage.Spec.Files
 	Links            bool                `json:"links"`          // forage.Spec.Links
 	LayeredMounts    bool                `json:"layeredMounts"`  // forage.Mount.Layered
-	ProtectedPaths   bool                `json:"protectedPaths"` // forage.Spec.Protect
-	SocketMasks      bool                `json:"socketMasks"`    // sockets and FIFOs of the host are closed in whatever is mounted
+	Volumes          bool                `json:"volumes"`
+	LiveNetwork      bool                `json:"liveNetwork"` // hosts allowed and denied while it runs
+	GPU              bool                `json:"gpu"`
+	NestedNamespaces bool                `json:"nestedNamespaces"`
 }
 
 // Info describes a runtime.
@@ -78,35 +81,6 @@ type Info struct {
 	Name         string       `json:"name"`
 	Description  string       `json:"description"`
 	Capabilities Capabilities `json:"capabilities"` // what it can enforce where the host lets it
-}
-
-// Refuses reports, with ErrUnsupported, the first thing that spec asks for and that the runtime can
-// enforce on no host.
-func (i Info) Refuses(spec forage.Spec) error {
-	can := i.Capabilities
-	layered := slices.ContainsFunc(spec.Mounts, func(m forage.Mount) bool { return m.Layered })
-	for _, need := range []struct {
-		can, asked bool
-		what       string
-	}{
-		{slices.Contains(can.Rootfs, spec.Rootfs.Kind), true, fmt.Sprintf("a root filesystem of kind %q", spec.Rootfs.Kind)},
-		{can.TasksMax, spec.Limits.TasksMax > 0, "tasksMax"},
-		{can.MemoryMax, spec.Limits.MemoryMax > 0, "memoryMax"},
-		{can.CPUQuota, spec.Limits.CPUQuota > 0, "cpuQuota"},
-		{can.DiskMax, spec.Limits.DiskMax > 0, "diskMax"},
-		{can.Seccomp, true, "a system call filter"},
-		{can.NestedNamespaces, spec.Security.NestedNamespaces, "nested namespaces"},
-		{can.Files, len(spec.Files) > 0, "generated files"},
-		{can.Links, len(spec.Links) > 0, "links"},
-		{can.LayeredMounts, layered, "mounts under a layer"},
-		{can.ProtectedPaths, len(spec.Protect) > 0, "protected paths"},
-		{can.SocketMasks, len(spec.Mounts) > 0, "closing the host's sockets in mounted folders"},
-	} {
-		if need.asked && !need.can {
-			return forage.WithHint(forage.Errorf(forage.ErrUnsupported, "runtime %s can't enforce %s", i.Name, need.what), "`forage-ctl runtimes` lists what each can")
-		}
-	}
-	return nil
 }
 
 // Finding is the result of trying one thing that a runtime relies on.

@@ -82,6 +82,10 @@ func (r *Runtime) Info() runtime.Info {
 		Capabilities: runtime.Capabilities{
 			Rootfs:           []forage.RootfsKind{forage.RootfsHost, forage.RootfsDir, forage.RootfsOCI, forage.RootfsImage},
 			TransparentProxy: true,
+			DNS:              true,
+			UserMapping:      true,
+			Volumes:          true,
+			LiveNetwork:      true,
 			TasksMax:         true,
 			MemoryMax:        true,
 			CPUQuota:         true,

@@ -212,9 +212,6 @@ func (p *planner) runtime(context.Context) error {
 		return err
 	}
 	p.plan.Runtime = name
-	if layered := func(m forage.Mount) bool { return m.Layered }; slices.ContainsFunc(p.plan.Spec.Mounts, layered) && !rt.Info().Capabilities.LayeredMounts {
-		return forage.WithHint(forage.Errorf(forage.ErrUnsupported, "%s can't put a layer over the host's caches and toolchains", name), "choose another runtime")
-	}
 	return rt.Supports(p.plan.Spec)
 }
 
