@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"runtime"
 	"strconv"
 	"strings"
@@ -112,23 +111,31 @@ func tooLarge(most int64) error {
 // startChild starts a process that fills so many bytes of memory, and waits until it has. end ends
 // it.
 func startChild(size int64) (end func(), err error) {
-	child := exec.Command("/proc/self/exe", ChildArgument)
-	in, err := child.StdinPipe()
+	theirs, ours, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
-	out, err := child.StdoutPipe()
+	said, says, err := os.Pipe()
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, theirs.Close(), ours.Close())
 	}
-	if err := child.Start(); err != nil {
-		return nil, err
+	child, err := os.StartProcess("/proc/self/exe", []string{"probe", ChildArgument}, &os.ProcAttr{Files: []*os.File{theirs, says, nil}})
+	theirs.Close()
+	says.Close()
+	end = func() {
+		ours.Close()
+		said.Close()
+		if child != nil {
+			child.Wait()
+		}
 	}
-	end = func() { in.Close(); child.Wait() }
-	fmt.Fprintln(in, size)
-	if _, err := out.Read(make([]byte, 1)); err != nil {
-		in.Close()
-		return nil, fmt.Errorf("a process with %d MiB: %w", size>>20, errors.Join(child.Wait(), err))
+	if err == nil {
+		fmt.Fprintln(ours, size)
+		_, err = said.Read(make([]byte, 1))
+	}
+	if err != nil {
+		end()
+		return nil, fmt.Errorf("a process with %d MiB: %w", size>>20, err)
 	}
 	return end, nil
 }
