@@ -149,7 +149,7 @@ func (h *host) brought(m mode, name, base, made string) {
 // whole checks the repository.
 func (h *host) whole(m mode) {
 	h.Helper()
-	if out, err := h.Try(h.repo, "git", "fsck", "--full", "--strict"); err != nil {
+	if out, err := h.Try(h.repo, "git", "fsck", "--full", "--strict", "--no-dangling"); err != nil || out != "" {
 		h.Errorf("git fsck: %v\n%s", err, out)
 	}
 	if !m.jj {

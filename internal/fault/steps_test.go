@@ -19,8 +19,8 @@ import (
 	"forage/internal/testgit"
 )
 
-// usual is how often each operation is killed in each run: 30 times in all. A soak kills each 20
-// times, which is more than 500.
+// usual is how often each operation is killed in each run: 30 times in all. A soak kills each 30
+// times, which is more than 600.
 var usual = map[string]int{"import": 7, "apply": 7, "snapshot restore": 7, "down --force": 7, "up --git-worktree": 1, "fork": 1}
 
 // TestKilledInOperation kills what changes files somewhere on its way, checks that everything is
@@ -29,7 +29,7 @@ func TestKilledInOperation(t *testing.T) {
 	for _, o := range operations {
 		times := usual[o.name]
 		if testdir.Soak() {
-			times = 20
+			times = 30
 		}
 		if times == 0 {
 			continue

@@ -36,6 +36,7 @@ func Environment(name string, who forage.Identity, shell string, tools []string,
 		"PATH": strings.Join(path, ":"), "HOME": who.Home, "USER": who.User, "LOGNAME": who.User,
 		"SHELL": shell, "TERM": "xterm-256color", "LANG": "C.UTF-8",
 		"FORAGE_SANDBOX": name, "AGENT_SANDBOX": "1",
+		"GIT_CONFIG_SYSTEM": "/etc/gitconfig", // a git that isn't the distribution's would look elsewhere
 		// pip has no system to break: it can't write to it, and installs into the home instead.
 		"PIP_BREAK_SYSTEM_PACKAGES": "1",
 		"NPM_CONFIG_PREFIX":         who.Home + "/.local", // so does npm install --global

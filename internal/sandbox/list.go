@@ -70,7 +70,7 @@ func (s *Service) Status(ctx context.Context, name string) (Status, error) {
 	status.Refusals = s.Host.WithSets(ctx, record.Plan, status.Refusals)
 	s.shown(name, status.Refusals)
 	if status.Status != string(forage.PhaseCreating) && record.Phase != forage.PhaseRemoving { // that of a run is PhaseCreating to its end
-		status.Work = s.Work.Of(ctx, deadline.Answer, record.Plan.Workspaces())
+		status.Work = s.Work.Of(ctx, deadline.End, record.Plan.Workspaces())
 	}
 	return status, nil
 }

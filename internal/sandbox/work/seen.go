@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/deadline"
 	"forage/internal/hostile"
 	"forage/internal/workspace"
 	"forage/internal/workspace/gitrepo"
@@ -39,7 +40,7 @@ func (k *Keeper) isUnsaved(ctx context.Context, provider workspace.Provider, w f
 	if now, _, err := stamp(ctx, w); err == nil && now == last.Stamp {
 		return last, nil
 	}
-	_, updated := provider.Update(ctx, w)
+	updated := broughtWithin(ctx, deadline.End, provider, w)
 	began := time.Now()
 	now, changed, err := stamp(ctx, w)
 	status, asked := k.saidOf(ctx, provider, w)

@@ -36,7 +36,7 @@ type Work struct {
 }
 
 // work brings the commits of every part to its repository, and says what is left that would be
-// lost.
+// lost. A supervisor goes on with bringing what takes longer than patience.
 func (k *Keeper) Of(ctx context.Context, patience time.Duration, parts []forage.Workspace) []Work {
 	all := make([]Work, len(parts))
 	for i, w := range parts {
@@ -60,16 +60,25 @@ func (k *Keeper) unsavedPart(ctx context.Context, patience time.Duration, w fora
 	if err != nil {
 		return workspace.Status{}, err
 	}
-	bringing, brought := within(ctx, patience)
-	defer brought()
-	_, updated := provider.Update(bringing, w)
-	looking, looked := within(ctx, patience)
+	updated := broughtWithin(ctx, patience, provider, w)
+	looking, looked := within(ctx, max(patience, deadline.Answer))
 	defer looked()
 	status, err := k.saidOf(looking, provider, w)
 	if err == nil {
 		err = updated
 	}
 	return status, err
+}
+
+// broughtWithin brings commits to their repository, as far as that is done in time.
+func broughtWithin(ctx context.Context, patience time.Duration, provider workspace.Provider, w forage.Workspace) error {
+	bringing, brought := within(ctx, patience)
+	defer brought()
+	_, err := provider.Update(bringing, w)
+	if err != nil && bringing.Err() != nil && ctx.Err() == nil {
+		return forage.Errorf(forage.ErrRefused, "commits are still being brought to the repository: look again in a while")
+	}
+	return err
 }
 
 // saidOf is the status of a part. What the user has of the work since an apply, such as committed

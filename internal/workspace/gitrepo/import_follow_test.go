@@ -330,6 +330,7 @@ func TestAttacksOnWhatIsCheckedOut(t *testing.T) {
 		head  string // what HEAD holds
 		plant func(b *box)
 		fails bool
+		may   bool // fail: newer gits do
 	}{
 		{name: "a link", plant: func(b *box) { must(t, os.Symlink(filepath.Join(host.Dir, ".git/HEAD"), b.path("HEAD"))) }},
 		{name: "a FIFO", plant: func(b *box) { must(t, unix.Mkfifo(b.path("HEAD"), 0o600)) }},
@@ -346,7 +347,7 @@ func TestAttacksOnWhatIsCheckedOut(t *testing.T) {
 		}},
 		{name: "a commit that is nowhere", head: strings.Repeat("12", 20) + "\n", fails: true},
 		{name: "a file", head: "BLOB", fails: true},
-		{name: "a commit without its parent", head: "ORPHANED"},
+		{name: "a commit without its parent", head: "ORPHANED", may: true},
 		{name: "a commit with billions of files", head: "BILLIONS"},
 		{name: "a rebase of the host's", head: "BASE", plant: func(b *box) { write(t, b.path("rebase-merge/head-name"), "../../../../etc/passwd\n") }},
 		{name: "a rebase of what is nowhere", head: "BASE", plant: func(b *box) {
@@ -377,6 +378,7 @@ func TestAttacksOnWhatIsCheckedOut(t *testing.T) {
 				attack.plant(b)
 			}
 			_, err := Import(t.Context(), b.work, b.scratch)
+			attack.fails = attack.fails || attack.may && err != nil
 			if t.Log(err); attack.fails != (err != nil) {
 				t.Errorf("the import says %v", err)
 			}

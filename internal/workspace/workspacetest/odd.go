@@ -41,7 +41,7 @@ func Odds() []Odd {
 		rare("partial clone", func(u *User, repo string) { u.Git(repo, "config", "remote.origin.promisor", "true") }),
 		rare("reftable", func(u *User, repo string) { u.Write(repo, ".git/reftable/tables.list", "") }),
 		rare("an extension that is not known", func(u *User, repo string) {
-			u.Git(repo, "config", "extensions.compatObjectFormat", "sha256")
+			u.Git(repo, "config", "extensions.ofTomorrow", "true")
 		}),
 		rare("objects of another repository", func(u *User, repo string) {
 			u.Git(filepath.Dir(repo), "clone", "-q", "--bare", "repo", "other")
