@@ -164,8 +164,8 @@ func (b board) Refusals(ctx context.Context, name string) ([]web.Refusal, error)
 	return all, err
 }
 
-// Bounds on what a browser is given to show, in bytes.
-const maxPatch, maxSaid = 2 << 20, 1 << 20
+// maxSaid bounds what a browser is given of what a command prints, in bytes.
+const maxSaid = 1 << 20
 
 func (b board) Review(ctx context.Context, name string) (parts []web.Part, _ []string, err error) {
 	s, notes, err := b.open()
@@ -175,28 +175,70 @@ func (b board) Review(ctx context.Context, name string) (parts []web.Part, _ []s
 	err = s.Work.Diff(ctx, name, work.ReviewOptions{}, func(sessions []*review.Session) (whole bool, err error) {
 		whole = true
 		for _, session := range sessions {
-			patch := beginning{left: maxPatch}
-			if err := session.Patch(ctx, &patch, false); err != nil {
+			diffs, err := session.FileDiffs(ctx)
+			if err != nil {
 				return false, err
 			}
-			whole = whole && !patch.cut
-			parts = append(parts, web.Part{Part: session.Part, Content: session.All().Content, Review: session.Review, Patch: patch.String(), Cut: patch.cut})
+			var shown []review.Change
+			var early, late []web.File
+			first, uncommitted := session.First(), map[string]bool{}
+			for _, path := range session.Uncommitted {
+				uncommitted[path] = true
+			}
+			for i, c := range session.Changes {
+				switch {
+				case diffs[i].Cut, diffs[i].Binary && first[c.Path]:
+					whole = false
+				case !diffs[i].Binary:
+					shown = append(shown, c)
+				}
+				file := webFile(c, diffs[i])
+				file.Uncommitted = uncommitted[c.Path]
+				if first[c.Path] {
+					early = append(early, file)
+				} else {
+					late = append(late, file)
+				}
+			}
+			if err := session.MarkFiles(ctx, shown); err != nil {
+				return false, err
+			}
+			said := session.Review
+			said.Changes, said.Uncommitted = nil, nil
+			parts = append(parts, web.Part{Part: session.Part, Content: session.All().Content, Review: said, Files: append(early, late...)})
 		}
 		return whole, nil
 	})
 	return parts, notes(), err
 }
 
+// webFile is a change as the page shows it.
+func webFile(c review.Change, d review.FileDiff) web.File {
+	f := web.File{
+		ID: c.ID(), Name: term.Escape(c.Path), What: c.What(), Added: c.Added, Removed: c.Removed,
+		Binary: c.Binary || d.Binary, Cut: d.Cut, Divisible: c.Divisible() && !d.Cut && len(d.Hunks) > 1,
+	}
+	for _, h := range d.Hunks {
+		hunk := web.Hunk{Head: h.Head()}
+		for _, line := range h.Lines {
+			if hunk.Lines = append(hunk.Lines, line.String()); line.Open {
+				hunk.Lines = append(hunk.Lines, `\ no end of line`)
+			}
+		}
+		f.Hunks = append(f.Hunks, hunk)
+	}
+	return f
+}
+
 // beginning keeps the first bytes of what is written to it.
 type beginning struct {
 	bytes.Buffer
 	left int
-	cut  bool
 }
 
 func (b *beginning) Write(p []byte) (int, error) {
 	n := min(len(p), b.left)
-	b.left, b.cut = b.left-n, b.cut || n < len(p)
+	b.left -= n
 	b.Buffer.Write(p[:n])
 	return len(p), nil
 }
@@ -219,12 +261,16 @@ func (b board) Apply(ctx context.Context, name string, chosen []web.Chosen, dryR
 				return false, changed
 			}
 			pick := &review.Pick{}
-			for _, path := range chosen[at].Paths {
-				i := slices.IndexFunc(session.Changes, func(c review.Change) bool { return c.Path == path })
-				if i < 0 {
+			changes := map[string]review.Change{}
+			for _, c := range session.Changes {
+				changes[c.ID()] = c
+			}
+			for _, file := range chosen[at].Files {
+				c, ok := changes[file.ID]
+				if !ok {
 					return false, changed
 				}
-				pick.Files = append(pick.Files, review.Picked{Change: session.Changes[i]})
+				pick.Files = append(pick.Files, review.Picked{Change: c, Hunks: file.Hunks})
 			}
 			if picks[session.Part] = pick; len(pick.Files) == 0 {
 				picks[session.Part] = &all

@@ -2,6 +2,7 @@ package reviewscreen
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -21,7 +22,8 @@ type page struct {
 	within   [][]uint8 // by hunk and line: what the line begins in, see language.scan
 	rows     []row
 	width    int
-	digits   int // of line numbers
+	digits   int    // of line numbers
+	unseen   []bool // rows, of top first, that were not on the screen at this width
 }
 
 // row is one row of the screen: bytes from..to of a line, or with line -1 the head of a hunk.
@@ -62,7 +64,7 @@ func (p *page) layOut(width int) {
 	if p.width == width {
 		return
 	}
-	p.width, p.rows, p.top = width, nil, wrap(p.head, width-1)
+	p.width, p.rows, p.top, p.unseen = width, nil, wrap(p.head, width-1), nil
 	room := max(12, width-p.margin())
 	for i, h := range p.Hunks {
 		p.rows = append(p.rows, row{hunk: int32(i), line: -1})
@@ -87,6 +89,15 @@ func (p *page) layOut(width int) {
 			}
 		}
 	}
+}
+
+// show notes that these rows of all are on the screen, and says whether each of them has been.
+func (p *page) show(from, to, all int) bool {
+	if p.unseen == nil {
+		p.unseen = slices.Repeat([]bool{true}, all)
+	}
+	clear(p.unseen[from:to])
+	return !slices.Contains(p.unseen, true)
 }
 
 // maxCell bounds what is in a cell on average, in bytes: signs of no width can be any number.
@@ -128,7 +139,7 @@ func (p *page) draw(r row, mark, box string, colour bool) string {
 		return with + text + plain
 	}
 	if r.line < 0 {
-		return mark + box + style(fmt.Sprintf(" @@ -%d,%d +%d,%d @@", h.Old, h.OldLines, h.New, h.NewLines), cyan)
+		return mark + box + style(" "+h.Head(), cyan)
 	}
 	line := h.Lines[r.line]
 	base := map[byte]string{'+': green, '-': red}[line.Kind]

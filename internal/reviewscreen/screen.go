@@ -44,7 +44,7 @@ type Options struct {
 	// Apply applies what was chosen, or with rehearse says what that would do. all: every file is
 	// chosen. plain: as changes that are not committed.
 	Apply func(ctx context.Context, chosen []Choice, all, plain, rehearse bool) (said []string, err error)
-	// Shown is told of a file whose diff was on the screen to its end.
+	// Shown is told of a file of whose diff every line has been on the screen.
 	Shown func(file int)
 }
 
@@ -114,7 +114,7 @@ type model struct {
 	said    said
 	applied bool
 
-	seen map[int]bool // files whose diffs were on the screen to their ends
+	seen map[int]bool // files that Shown was told of
 }
 
 func newModel(ctx context.Context, o Options) *model {
@@ -183,6 +183,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		if _, wanted := m.pages[msg.file]; wanted {
 			if msg.err != nil {
 				msg.page.head = append(msg.page.head, term.Escape(msg.err.Error()))
+				msg.page.Cut, msg.page.width = true, 0 // it is not shown
 			}
 			m.pages[msg.file] = msg.page
 		}

@@ -103,7 +103,7 @@ func (d *desk) run(cmd tea.Cmd) {
 
 // press presses keys: letters, or names in spaces.
 func (d *desk) press(keys string) {
-	names := map[string]rune{"tab": tea.KeyTab, "space": tea.KeySpace, "esc": tea.KeyEscape, "enter": tea.KeyEnter, "end": tea.KeyEnd}
+	names := map[string]rune{"tab": tea.KeyTab, "space": tea.KeySpace, "esc": tea.KeyEscape, "enter": tea.KeyEnter, "end": tea.KeyEnd, "pgup": tea.KeyPgUp, "pgdown": tea.KeyPgDown}
 	for _, name := range strings.Fields(keys) {
 		if code, ok := names[name]; ok {
 			d.send(tea.KeyPressMsg{Code: code})
@@ -211,12 +211,16 @@ func TestShownToTheEnd(t *testing.T) {
 	if len(d.shown) != 0 {
 		t.Error("its end was not on the screen")
 	}
-	d.press("end end")
+	d.press("end")
+	if len(d.shown) != 0 {
+		t.Error("its middle was not on the screen")
+	}
+	d.press("pgup pgup pgup pgup pgup pgup")
 	if diff := cmp.Diff([]int{0}, d.shown); diff != "" {
 		t.Error(diff)
 	}
 	long.Cut = true
-	d.press("tab j j tab end")
+	d.press("tab j j tab pgdown pgdown pgdown pgdown pgdown pgdown")
 	if diff := cmp.Diff([]int{0}, d.shown); diff != "" {
 		t.Error("one that is cut was not shown", diff)
 	}

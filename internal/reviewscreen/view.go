@@ -208,17 +208,8 @@ func heading(f File, d review.FileDiff) []string {
 	if c == nil {
 		return append(lines, "no part of the changes: apply does not bring it")
 	}
-	text := string(c.Status)
-	if c.OldPath != "" {
-		text += " from " + term.Escape(c.OldPath)
-	}
-	if c.OldMode != c.NewMode && c.OldMode != 0 && c.NewMode != 0 {
-		text += fmt.Sprintf(", mode %o to %o", c.OldMode, c.NewMode)
-	}
-	lines = append(lines, text)
+	lines = append(lines, c.What())
 	switch {
-	case c.OldMode == 0o160000 || c.NewMode == 0o160000:
-		lines = append(lines, "a submodule: git has a commit of it here, and no files")
 	case d.Binary:
 		lines = append(lines, "binary: it is not shown")
 	case d.Cut:
@@ -286,7 +277,7 @@ func (m *model) diff() []string {
 		r := p.rows[i-len(head)]
 		lines = append(lines, p.draw(r, mark, m.box(file, int(r.hunk)), m.Colour))
 	}
-	if p != nil && m.top+m.room() >= all && !p.Cut && !p.Binary && (m.width >= narrow || m.mode == inDiff) && !m.seen[file] {
+	if p != nil && !p.Cut && !p.Binary && (m.width >= narrow || m.mode == inDiff) && !m.seen[file] && p.show(m.top, m.top+len(lines), all) {
 		m.seen[file] = true
 		m.Shown(file)
 	}
@@ -342,5 +333,5 @@ up down       also k j, page up and down, home end
 q             leave
 
 ! marks what tools of the host would execute. [x] is chosen, [~] in parts.
-A file counts as shown when its diff was on the screen to the end.
+A file counts as shown when every line of its diff has been on the screen.
 `

@@ -64,7 +64,7 @@ func newBoard(t *testing.T) *board {
 		t.Fatal(err)
 	}
 	b.run(`git config --global user.name Ada; git config --global user.email ada@example.com; git config --global init.defaultBranch main
-git init -q shop; cd shop; mkdir src; printf 'package cart\n\nfunc total(a, b int) int {\n\treturn a + b\n}\n' >src/cart.go; echo '# Shop' >README.md; git add .; git commit -qm 'the shop'`)
+git init -q shop; cd shop; mkdir src; printf 'package cart\n\nfunc total(a, b int) int {\n\treturn a + b\n}\n' >src/cart.go; echo '# Shop' >README.md; seq 40 >prices; git add .; git commit -qm 'the shop'`)
 	t.Cleanup(func() { b.run("forage-ctl down --all --force 2>&1 || true") })
 	b.start()
 	t.Cleanup(b.kill)
@@ -277,6 +277,37 @@ func TestBoard(t *testing.T) {
 			t.Errorf("%s: the page is wider than its window", c.size)
 		}
 	}
+	// Hunks, names that are no UTF-8 or look like another's, and files that are too long to show.
+	b.run(`forage-ctl up parts -t box --git-worktree shop -- sleep 1000
+forage-ctl exec parts -- sh -c 'sed -i "s/^2$/two/; s/^38$/thirty-eight/" prices; mkdir "! b"; echo harmless >"! b/.envrc"; echo evil >.envrc; echo raw >"$(printf "n\377")"; yes "*.x text" | head -4000 >.gitattributes'`)
+	const named = "[...document.querySelectorAll('.file')].find(f => f.querySelector('span').textContent === %q)"
+	apply := func(button, answer string) {
+		chromium.press(button)
+		chromium.shows(answer)
+		if answer == "would be at" {
+			chromium.eval("document.querySelector('dialog .primary').click()")
+			chromium.shows("is now at")
+		}
+		chromium.eval("document.querySelector('dialog').close()")
+	}
+	chromium.open(b.url, 1280, 800, true)
+	chromium.await("document.querySelectorAll('tbody tr').length === 1")
+	chromium.eval("location.hash = '/parts/review'")
+	chromium.shows("1 file of these can't be shown whole")
+	for name, want := range map[string]string{".envrc": "+evil", "! b/.envrc": "+harmless", `n\xff`: "+raw"} {
+		if got := chromium.eval(fmt.Sprintf(named, name) + ".querySelector('.add').textContent"); got != `"`+want+`"` {
+			t.Errorf("%s is shown with %s", name, got)
+		}
+	}
+	chromium.eval(fmt.Sprintf(named, ".gitattributes") + ".querySelector('input').click()")
+	apply("Apply 1 of", "changed, and not shown yet: .gitattributes")
+	chromium.eval(fmt.Sprintf(named, ".gitattributes") + ".querySelector('input').click()")
+	chromium.eval(fmt.Sprintf(named, "prices") + ".querySelectorAll('.at input')[1].click()")
+	chromium.eval(fmt.Sprintf(named, `n\xff`) + ".querySelector('input').click()")
+	chromium.shows("1 single hunk among them")
+	apply("Apply 2 of", "would be at")
+	b.run(`test "$(sed -n '2p;38p' shop/prices | xargs)" = '2 thirty-eight'; test "$(cat "shop/$(printf 'n\377')")" = raw; ! test -e shop/.envrc; forage-ctl down --force parts`)
+
 	// By keys alone.
 	b.run("forage-ctl up first -t box -w shop -- sleep 1000; forage-ctl up second -t box -w shop -- sleep 1000")
 	chromium.open(b.url, 1280, 800, true)

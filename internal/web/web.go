@@ -60,15 +60,41 @@ type Refusal struct {
 type Part struct {
 	Part    string `json:"part"`
 	Content string `json:"content"` // names what was shown
-	Review  any    `json:"review"`  // as `diff -o json` prints it
-	Patch   string `json:"patch"`
-	Cut     bool   `json:"cut,omitempty"` // Patch is not whole
+	Review  any    `json:"review"`  // as `diff -o json` prints it, without changes
+	Files   []File `json:"files"`   // first those to be looked at first
+}
+
+// File is one change. Texts are escaped.
+type File struct {
+	ID          string `json:"id"` // of this change and no other
+	Name        string `json:"name"`
+	What        string `json:"what"` // happened to it
+	Uncommitted bool   `json:"uncommitted,omitempty"`
+	Added       int    `json:"added"`
+	Removed     int    `json:"removed"`
+	Binary      bool   `json:"binary,omitempty"`
+	Cut         bool   `json:"cut,omitempty"`       // it is longer than what Hunks have
+	Divisible   bool   `json:"divisible,omitempty"` // hunks of it can be chosen
+	Hunks       []Hunk `json:"hunks,omitempty"`
+}
+
+// Hunk is a place of a file. Each line begins with what happened to it: a space, - or +, or with a
+// backslash where it is about the end of the file.
+type Hunk struct {
+	Head  string   `json:"head"`
+	Lines []string `json:"lines"`
 }
 
 // Chosen is what of a part is to be applied, of what was shown.
 type Chosen struct {
 	Part, Content string
-	Paths         []string // none: all of it
+	Files         []ChosenFile // none: all of it
+}
+
+// ChosenFile is one change, or some of its hunks, by their places.
+type ChosenFile struct {
+	ID    string
+	Hunks []int // none: all of it
 }
 
 // Choices are what a new sandbox can be made from.
@@ -89,7 +115,7 @@ type Template struct {
 type Sandboxes interface {
 	List(context.Context) (rows []Row, notes []string, err error)
 	Refusals(ctx context.Context, name string) ([]Refusal, error)
-	// Review brings what was done, and counts as having shown it where it is whole.
+	// Review brings what was done. What it brings whole counts as shown.
 	Review(ctx context.Context, name string) (parts []Part, notes []string, err error)
 	// Apply applies what was chosen, or says with dryRun what that does. It refuses if the work is
 	// another by now.

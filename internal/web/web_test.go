@@ -381,8 +381,8 @@ func TestCommands(t *testing.T) {
 		{"work/allow", `{"allow":"b.example"}`, ""},               // it was not refused
 		{"work/allow", `{"allow":"a.example","mode":"full"}`, ""}, // not so
 		{"work/allow", `{"allow":""}`, ""},
-		{"work/apply", `{"parts":[{"part":"main","content":"c","paths":["-x"]}],"dryRun":true}`, "apply work [{main c [-x]}] true"},
-		{"work/apply", `{"paths":["x"]}`, ""},
+		{"work/apply", `{"parts":[{"part":"main","content":"c","files":[{"id":"-x","hunks":[0,2]},{"id":"y","hunks":null}]}],"dryRun":true}`, "apply work [{main c [{-x [0 2]} {y []}]}] true"},
+		{"work/apply", `{"parts":[{"paths":["x"]}]}`, ""},
 		{"", `{"name":"new","template":"claude","mode":"git-worktree","workspace":"~/p","branch":"b","task":"--do it"}`, "up|--template=claude|--git-worktree=/home/me/p|--branch=b|new|--|claude|--do it"},
 		{"", `{"name":"new","template":"shell","mode":"direct","workspace":"/p","task":"make"}`, "up|--template=shell|--workspace=/p|new|--|sh|-c|make"},
 		{"", `{"name":"--all","template":"shell","mode":"direct","workspace":"/p"}`, ""},

@@ -327,45 +327,48 @@ const pages = {
       if (r.left?.length) page.append(el('div', {class: 'box'}, el('h3', {}, 'Not part of this review, nor of what apply brings'), el('ul', {}, r.left.map((l) => el('li', {}, el('span', {class: 'mono'}, l.path), el('span', {class: 'soft'}, l.why))))))
       if (r.commits?.length) page.append(el('div', {class: 'box'}, el('h3', {}, `${count(r.commitsCount, 'commit')} on ${r.branch}`), el('ul', {}, r.commits.map((c) => el('li', {}, el('span', {class: 'mono soft'}, c.id.slice(0, 10)), el('span', {}, c.subject))))))
       for (const note of r.notes ?? []) page.append(el('p', {class: 'soft'}, note))
-      if (part.cut) page.append(el('p', {class: 'warn'}, 'The changes are too long to show. `forage-ctl diff` shows them whole.'))
-      // A line of content begins with a space, + or -: a block can't be begun by what is in a file.
-      const blocks = part.patch.split(/^(?=diff --git )/m), first = new Set((r.findings ?? []).map((f) => f.path))
-      const files = [...(r.changes ?? [])].sort((a, b) => first.has(b.path) - first.has(a.path))
-      for (const c of files) {
-        const found = blocks.filter((b) => b.slice(0, b.indexOf('\n')).endsWith(' b/' + c.path))
-        blocks.splice(0, blocks.length, ...blocks.filter((b) => !found.includes(b)))
-        const box = el('input', {type: 'checkbox', change: changed})
-        boxes.push({box, path: c.path, part})
-        page.append(file([box, el('span', {}, (c.oldPath ? c.oldPath + ' → ' : '') + c.path), el('span', {class: 'soft'}, c.status + (r.uncommitted?.includes(c.path) ? ', not committed' : '')),
-          c.binary ? el('span', {class: 'soft'}, 'binary') : el('span', {}, el('span', {class: 'plus'}, '+' + c.added), ' ', el('span', {class: 'minus'}, '−' + c.removed))], found.join('')))
+      const files = part.files ?? [], cut = files.filter((f) => f.cut).length
+      if (cut) page.append(el('p', {class: 'warn'}, `${count(cut, 'file')} of these can't be shown whole, and do not count as shown. In a terminal, forage-ctl diff ${row.name} shows them.`))
+      for (const f of files) {
+        const [node, choice] = file(f, changed)
+        boxes.push({...choice, part})
+        page.append(node)
       }
-      const rest = blocks.join('')
-      if (rest) page.append(file([el('span', {}, 'the other changes')], rest))
     }
     if (!boxes.length) return page.append(el('p', {class: 'soft'}, 'There is nothing to review: no file differs.'))
     const text = el('p'), go = button('', () => apply(row.name, boxes), 'primary')
     page.append(el('div', {class: 'foot'}, text, go))
     changed()
     function changed() {
-      const n = boxes.filter((b) => b.box.checked).length
-      text.textContent = n ? '' : 'Choose files, or apply all.'
+      const n = boxes.filter((b) => b.box.checked || b.box.indeterminate).length, hunks = boxes.flatMap(hunksOf).length
+      text.textContent = n ? hunks ? `${count(hunks, 'single hunk')} among them` : '' : 'Choose files, or apply all.'
       go.textContent = n ? `Apply ${n} of ${boxes.length} …` : `Apply all ${boxes.length} …`
     }
   },
 }
 
-const maxLines = 3000
-function file(label, patch) {
-  const lines = patch.split('\n')
-  const node = el('div', {class: 'file'}, el('label', {}, label))
-  if (!patch) return node
-  // Of the head, which ends at the first @@, what the label does not say.
-  const content = lines.findIndex((l) => l.startsWith('@@')), head = /^(old|new|deleted|rename|Binary)/
-  const diff = el('div', {class: 'diff', tabindex: '0'}, lines.slice(0, maxLines).filter((l, i) => content >= 0 && i >= content ? l : head.test(l)).map((line) =>
-    el('div', {class: {'+': 'add', '-': 'del', '@': 'at', ' ': ''}[line[0]] ?? 'meta'}, line)))
-  if (lines.length > maxLines) diff.append(el('div', {class: 'meta'}, `${lines.length - maxLines} more lines: forage-ctl diff shows them`))
-  node.append(diff)
-  return node
+// The hunks that are chosen of a file that is chosen in part.
+const hunksOf = (b) => b.box.indeterminate ? b.hunks.flatMap((h, i) => h.checked ? [i] : []) : []
+
+// file is what was done to a file, as the server has divided it, and what chooses it.
+function file(f, changed) {
+  const box = el('input', {type: 'checkbox', change: () => { for (const h of hunks) h.checked = box.checked; changed() }}), hunks = []
+  const some = () => {
+    const n = hunks.filter((h) => h.checked).length
+    box.checked = n === hunks.length
+    box.indeterminate = n > 0 && n < hunks.length
+    changed()
+  }
+  const node = el('div', {class: 'file'}, el('label', {}, box, el('span', {}, f.name), el('span', {class: 'soft'}, f.what + (f.uncommitted ? ', not committed' : '')),
+    f.binary ? el('span', {class: 'soft'}, 'binary') : el('span', {}, el('span', {class: 'plus'}, '+' + f.added), ' ', el('span', {class: 'minus'}, '−' + f.removed))))
+  const diff = el('div', {class: 'diff', tabindex: '0'}, (f.hunks ?? []).flatMap((h) => {
+    const choice = f.divisible && el('input', {type: 'checkbox', change: some})
+    if (choice) hunks.push(choice)
+    return [el(choice ? 'label' : 'div', {class: 'at'}, choice, h.head), ...(h.lines ?? []).map((line) => el('div', {class: {'+': 'add', '-': 'del', '\\': 'meta'}[line[0]]}, line))]
+  }))
+  if (f.cut) diff.append(el('div', {class: 'warn'}, 'There is more, which is not shown.'))
+  if (diff.childNodes.length) node.append(diff)
+  return [node, {box, hunks, id: f.id}]
 }
 
 // --- dialogs ---
@@ -378,9 +381,9 @@ function dialog(title, ...content) {
 }
 
 async function apply(name, boxes) {
-  const some = boxes.filter((b) => b.box.checked)
+  const some = boxes.every((b) => b.box.checked) ? [] : boxes.filter((b) => b.box.checked || b.box.indeterminate)
   const parts = [...new Set((some.length ? some : boxes).map((b) => b.part))].map((part) =>
-    ({part: part.part, content: part.content, paths: some.filter((b) => b.part === part).map((b) => b.path)}))
+    ({part: part.part, content: part.content, files: some.filter((b) => b.part === part).map((b) => ({id: b.id, hunks: b.box.indeterminate ? hunksOf(b) : null}))}))
   const text = el('pre', {}, 'checking …'), go = button('Apply', null, 'primary')
   go.disabled = true
   const asked = dialog(`Apply the work of ${name}`, el('p', {class: 'soft'}, some.length ? count(some.length, 'file') + ' of your choice' : 'Everything that is shown'), text,

@@ -3,6 +3,7 @@ package review
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,6 +13,12 @@ import (
 	"forage"
 	"forage/internal/term"
 	"forage/internal/workspace/gitrepo"
+)
+
+// Bounds of what FileDiffs keeps, of a file and of all. What is to be looked at first has as much again.
+const (
+	maxShown, maxShownLines       = 256 << 10, 3000
+	maxAllShown, maxAllShownLines = 2 << 20, 20_000
 )
 
 // Bounds of the diff of one file.
@@ -40,6 +47,14 @@ type Line struct {
 	Kind byte // ' ', '-' or '+'
 	Text string
 	Open bool // the file ends here, without an end of the line
+}
+
+// String is the line with what happened to it in front, escaped but for tabs.
+func (l Line) String() string { return string(l.Kind) + escapeLine(l.Text) }
+
+// Head says where it is, as git does.
+func (h Hunk) Head() string {
+	return fmt.Sprintf("@@ -%d,%d +%d,%d @@", h.Old, h.OldLines, h.New, h.NewLines)
 }
 
 // Pick is what the user chose of what a review showed.
@@ -79,17 +94,114 @@ func (s *Session) FileDiff(ctx context.Context, c Change) (FileDiff, error) {
 		ids[i] = empty
 	}
 	out := &bounded{}
-	_, err := s.staging.Git(ctx, gitrepo.Call{
-		Args: []string{
-			"-c", bigFile, "-c", "diff.algorithm=myers", "diff", "-U3", "--inter-hunk-context=0", "--no-color", "--no-ext-diff", "--no-textconv", "--no-indent-heuristic",
-			"--output-indicator-context=" + same, "--output-indicator-old=" + removed, "--output-indicator-new=" + added, ids[0], ids[1], "--",
-		},
-		Writer: out,
-	})
+	_, err := s.staging.Git(ctx, gitrepo.Call{Args: slices.Concat(hunkConfig, []string{"diff"}, hunkOptions, []string{ids[0], ids[1], "--"}), Writer: out})
 	if err != nil && !out.full {
 		return FileDiff{}, fmt.Errorf("making a diff: %w", err)
 	}
 	return parseDiff(out.text.String(), out.full)
+}
+
+// hunkConfig and hunkOptions are with what hunks are found: their numbers stand for the same lines always.
+var (
+	hunkConfig  = []string{"-c", bigFile, "-c", "diff.algorithm=myers"}
+	hunkOptions = []string{
+		"-p", "-U3", "--inter-hunk-context=0", "--no-color", "--no-ext-diff", "--no-textconv", "--no-indent-heuristic",
+		"--output-indicator-context=" + same, "--output-indicator-old=" + removed, "--output-indicator-new=" + added,
+	}
+)
+
+// FileDiffs compares all files at once, in the order of Changes: git writes its diffs in the order of
+// its list, and where the type of a file changed, one for each type. What is too long is cut.
+func (s *Session) FileDiffs(ctx context.Context) ([]FileDiff, error) {
+	first, out := s.First(), &splitDiff{at: -1}
+	for i, c := range s.Changes {
+		b := fileText{change: i, room: &out.room[0]}
+		if first[c.Path] {
+			b.room = &out.room[1]
+		}
+		if out.files = append(out.files, b); c.OldMode != 0 && c.NewMode != 0 && c.OldMode&^0o777 != c.NewMode&^0o777 {
+			out.files = append(out.files, b)
+		}
+	}
+	diffs := make([]FileDiff, len(s.Changes))
+	if len(diffs) == 0 {
+		return diffs, nil
+	}
+	args := slices.Concat(hunkConfig, []string{"diff-tree", "-r", "-M", "-l2000", "--ignore-submodules=none", "--submodule=short"}, hunkOptions, []string{s.base, s.Tree})
+	if _, err := s.staging.Git(ctx, gitrepo.Call{Args: args, Writer: out}); err != nil {
+		return nil, fmt.Errorf("making a diff: %w", err)
+	}
+	if out.at != len(out.files)-1 {
+		return nil, fmt.Errorf("git made %d diffs of %d", out.at+1, len(out.files))
+	}
+	for _, f := range out.files {
+		d, err := parseDiff(f.text.String(), f.cut)
+		if err != nil {
+			return nil, err
+		}
+		to := &diffs[f.change]
+		to.Hunks, to.Binary, to.Cut = append(to.Hunks, d.Hunks...), to.Binary || d.Binary, to.Cut || d.Cut
+	}
+	return diffs, nil
+}
+
+// First are the files to be looked at before all others: apply wants them shown.
+func (s *Session) First() map[string]bool {
+	first := map[string]bool{}
+	for _, f := range s.Findings {
+		first[f.Path] = true
+	}
+	for _, path := range s.Attributes(nil) {
+		first[path] = true
+	}
+	return first
+}
+
+// splitDiff keeps the beginning of each diff that git writes.
+type splitDiff struct {
+	files []fileText
+	at    int     // of files
+	room  [2]used // of all files, and of those to be looked at first
+	line  []byte
+}
+
+type used struct{ bytes, lines int }
+
+type fileText struct {
+	change int // of which
+	text   bytes.Buffer
+	lines  int
+	room   *used
+	cut    bool
+}
+
+// Write implements io.Writer. Each line of a diff has an end.
+func (d *splitDiff) Write(text []byte) (int, error) {
+	for line := range bytes.Lines(text) {
+		if len(d.line) <= maxShown { // else it is cut anyway
+			d.line = append(d.line, line...)
+		}
+		if bytes.HasSuffix(line, []byte("\n")) {
+			d.end()
+			d.line = d.line[:0]
+		}
+	}
+	return len(text), nil
+}
+
+func (d *splitDiff) end() {
+	if bytes.HasPrefix(d.line, []byte("diff --git ")) { // a line of content begins with a sign, and git quotes names
+		d.at++
+	}
+	if d.at < 0 || d.at >= len(d.files) {
+		return
+	}
+	f, size := &d.files[d.at], len(d.line)
+	f.cut = f.cut || f.text.Len()+size > maxShown || f.lines == maxShownLines || f.room.bytes+size > maxAllShown || f.room.lines == maxAllShownLines
+	if !f.cut {
+		f.text.Write(d.line)
+		f.lines, f.room.bytes, f.room.lines = f.lines+1, f.room.bytes+size, f.room.lines+1
+	}
 }
 
 func (s *Session) writeBlob(ctx context.Context, content []byte) (string, error) {
@@ -319,6 +431,26 @@ func (s *Session) MarkFiles(ctx context.Context, seen []Change) error {
 		state.Files = slices.Compact(state.Files)
 		s.state.Files = state.Files
 	})
+}
+
+// ID names a change for a request: of what, and what it is. Names may be no UTF-8.
+func (c Change) ID() string {
+	return fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(nil, "%q %q %o %o %s %s", c.OldPath, c.Path, c.OldMode, c.NewMode, c.oldID, c.newID)))
+}
+
+// What says what happened to the file, beside its content.
+func (c Change) What() string {
+	text := string(c.Status)
+	if c.OldPath != "" {
+		text += " from " + term.Escape(c.OldPath)
+	}
+	if c.OldMode != c.NewMode && c.OldMode != 0 && c.NewMode != 0 {
+		text += fmt.Sprintf(", mode %o to %o", c.OldMode, c.NewMode)
+	}
+	if c.OldMode == modeGitlink || c.NewMode == modeGitlink {
+		text += ", a submodule: git has a commit of it here, and no files"
+	}
+	return text
 }
 
 // mark names a file and what is in it now.

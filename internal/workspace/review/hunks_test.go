@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"forage/internal/testgit"
 )
 
@@ -62,10 +64,17 @@ func TestHunksExactly(t *testing.T) {
 	}
 	s := b.open()
 	git := testgit.Init(t, t.TempDir())
-	for _, c := range s.Changes {
+	together, err := s.FileDiffs(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range s.Changes {
 		d, err := s.FileDiff(t.Context(), c)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if diff := cmp.Diff(d, together[i]); diff != "" {
+			t.Errorf("%s alone, and with others:\n%s", c.Path, diff)
 		}
 		all := make([]int, len(d.Hunks))
 		var some []int
@@ -84,6 +93,70 @@ func TestHunksExactly(t *testing.T) {
 				t.Errorf("hunks %v of %s: %v\n%q\n%q", want.chosen, c.Path, err, got, want.text)
 			}
 		}
+	}
+}
+
+// TestFileDiffsAreOfTheirFiles: names and contents that look like a diff of another file take its
+// place nowhere, and what is cut says so.
+func TestFileDiffsAreOfTheirFiles(t *testing.T) {
+	b := newBox(t, map[string]string{"moved": "1\n2\n3\n4\n5\n6\n", "link": "file\n", "gone": "gone\n", "same": "same\n", "script": "#!\n"})
+	dir := b.work.Dir
+	b.write(dir, ".envrc", "evil\n")
+	b.write(dir, "! b/.envrc", "harmless\n")
+	b.write(dir, "x\ndiff --git a/.envrc b/.envrc\n", "newline\n")
+	b.write(dir, "not\xffutf8", "bytes\n")
+	b.write(dir, "content", "diff --git a/.envrc b/.envrc\n\x01diff --git a/.envrc b/.envrc\n@@ -1 +1 @@\n+++ b/.envrc")
+	b.write(dir, "crlf", "a\r\nb\r")
+	b.write(dir, "binary", "a\x00b")
+	b.write(dir, "empty", "")
+	b.write(dir, "line", strings.Repeat("x", maxShown))
+	b.write(dir, "lines", strings.Repeat("x\n", maxShownLines))
+	for i := range 9 {
+		b.write(dir, fmt.Sprintf("z%d", i), strings.Repeat(strings.Repeat("x", 1000)+"\n", maxShown/1001))
+	}
+	b.work.Git("mv", "moved", "to")
+	for _, step := range []error{os.Remove(dir + "/link"), os.Symlink("file", dir+"/link"), os.Remove(dir + "/gone"), os.Chmod(dir+"/script", 0o755)} {
+		if step != nil {
+			t.Fatal(step)
+		}
+	}
+	s := b.open()
+	diffs, err := s.FileDiffs(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	cut, ids := 0, map[string]bool{}
+	for i, c := range s.Changes {
+		var text strings.Builder
+		for _, h := range diffs[i].Hunks {
+			for _, line := range h.Lines {
+				text.WriteString(line.String() + "|")
+			}
+		}
+		if got[c.Path] = text.String(); diffs[i].Cut {
+			got[c.Path] = "cut"
+		}
+		if diffs[i].Binary {
+			got[c.Path] = "binary"
+		}
+		if strings.HasPrefix(c.Path, "z") {
+			if delete(got, c.Path); diffs[i].Cut {
+				cut++
+			}
+		}
+		ids[c.ID()] = true
+	}
+	want := map[string]string{
+		".envrc": "+evil|", "! b/.envrc": "+harmless|", "x\ndiff --git a/.envrc b/.envrc\n": "+newline|", "not\xffutf8": "+bytes|",
+		"content": `+diff --git a/.envrc b/.envrc|+\x01diff --git a/.envrc b/.envrc|+@@ -1 +1 @@|++++ b/.envrc|`,
+		"crlf":    `+a\r|+b\r|`, "binary": "binary", "empty": "", "line": "cut", "lines": "cut", "to": "", "link": "-file|+file|", "gone": "-gone|", "script": "",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if cut == 0 || len(ids) != len(s.Changes) {
+		t.Errorf("%d of all are cut, %d changes have %d names", cut, len(s.Changes), len(ids))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"forage/internal/term"
 	"forage/internal/workspace/gitrepo"
@@ -13,7 +14,7 @@ import (
 
 // How a patch is shown.
 const (
-	maxLine   = 8 << 10        // bytes of a line; the rest is left out, with a word
+	maxLine   = 8 << 10        // bytes of a line that are kept until they are written
 	readLimit = 24 * time.Hour // a pager may be open
 )
 
@@ -63,20 +64,23 @@ type patchWriter struct {
 	out    io.Writer
 	colour bool
 	line   []byte
-	cut    int // bytes of the line that are left out
+	inside bool   // a part of the line is written
+	style  string // of the line
 	err    error
 }
 
-// Write implements io.Writer. Each line of a diff has an end.
+// Write implements io.Writer. Each line of a diff has an end. All of it is written: what is left out
+// could be the point.
 func (p *patchWriter) Write(text []byte) (int, error) {
 	for _, c := range text {
 		switch {
 		case c == '\n':
-			p.flush()
-		case len(p.line) < maxLine:
-			p.line = append(p.line, c)
+			p.flush("\n")
+		case len(p.line) >= maxLine && utf8.RuneStart(c), len(p.line) >= maxLine+utf8.UTFMax:
+			p.flush("")
+			fallthrough
 		default:
-			p.cut++
+			p.line = append(p.line, c)
 		}
 		if p.err != nil {
 			return 0, p.err
@@ -85,25 +89,26 @@ func (p *patchWriter) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-func (p *patchWriter) flush() {
-	line, first, colour := string(p.line), "", bold
-	for _, kind := range [...]struct{ begin, as, colour string }{
-		{same, " ", ""}, {removed, "-", red}, {added, "+", green}, {"@@ ", "@@ ", cyan}, {`\ `, `\ `, ""},
-	} {
-		if rest, ok := strings.CutPrefix(line, kind.begin); ok {
-			line, first, colour = rest, kind.as, kind.colour
-			break
+// flush writes what there is of the line, and its end if that is there.
+func (p *patchWriter) flush(end string) {
+	line, first := string(p.line), ""
+	if !p.inside {
+		p.style = bold
+		for _, kind := range [...]struct{ begin, as, colour string }{
+			{same, " ", ""}, {removed, "-", red}, {added, "+", green}, {"@@ ", "@@ ", cyan}, {`\ `, `\ `, ""},
+		} {
+			if rest, ok := strings.CutPrefix(line, kind.begin); ok {
+				line, first, p.style = rest, kind.as, kind.colour
+				break
+			}
 		}
 	}
 	text := first + escapeLine(line)
-	if p.cut > 0 {
-		text += fmt.Sprintf(" [%d more bytes of this line]", p.cut)
+	if p.colour && p.style != "" {
+		text = p.style + text + noColor
 	}
-	if p.colour && colour != "" {
-		text = colour + text + noColor
-	}
-	_, p.err = io.WriteString(p.out, text+"\n")
-	p.line, p.cut = p.line[:0], 0
+	_, p.err = io.WriteString(p.out, text+end)
+	p.line, p.inside = p.line[:0], end == ""
 }
 
 // escapeLine is term.Escape but for tabs, which are how most code is indented.

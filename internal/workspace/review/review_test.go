@@ -259,7 +259,7 @@ func TestPatchLetsNothingThroughToTheTerminal(t *testing.T) {
 	b := newBox(t, map[string]string{"a": "1\n"})
 	name := "na\x1b[31mme\u202e\n+forged"
 	b.write(b.work.Dir, name, "a\x1b]0;title\x07\tb\u202e\r\n@@ -1 +1 @@\n--- a/forged\n\xff\u009b1m\n")
-	b.write(b.work.Dir, "long", strings.Repeat("x", 3*maxLine)+"\nend\n")
+	b.write(b.work.Dir, "long", strings.Repeat("xé", 3*maxLine)+"\nend\n")
 	for _, colour := range []bool{false, true} {
 		patch := b.patch(colour)
 		for _, c := range []string{bold, red, green, cyan, noColor} {
@@ -268,7 +268,7 @@ func TestPatchLetsNothingThroughToTheTerminal(t *testing.T) {
 		if at := strings.IndexFunc(strings.NewReplacer("\n", "", "\t", "").Replace(patch), func(r rune) bool { return r < ' ' || r == 0x7f || r == '\u202e' || r == '\u009b' }); at >= 0 {
 			t.Errorf("colour %v: the patch has a control character:\n%q", colour, patch)
 		}
-		for _, part := range []string{"+a\\x1b]0;title\\x07\tb\\u202e\\r\n", "\n+--- a/forged\n", "more bytes of this line]\n+end\n"} {
+		for _, part := range []string{"+a\\x1b]0;title\\x07\tb\\u202e\\r\n", "\n+--- a/forged\n", "\n+" + strings.Repeat("xé", 3*maxLine) + "\n+end\n"} {
 			if !strings.Contains(patch, part) {
 				t.Errorf("the patch lacks %q:\n%s", part, patch)
 			}
