@@ -116,6 +116,9 @@ type Spec struct {
 	// Command is the agent (Session) or the one command of run: argv, looked
 	// up on the PATH inside.
 	Command []string `json:"command"`
+	// Along are the command's agent and what interprets it, of the caller's: each is shown where an
+	// image has none of that name.
+	Along []HostProgram `json:"along,omitempty"`
 	// Session asks for Command in a tmux session that outlives its terminals.
 	Session bool `json:"session,omitempty"`
 }
@@ -151,6 +154,18 @@ type Rootfs struct {
 	// Lower are the unpacked folders to overlay, uppermost first; filled when
 	// the sandbox starts, empty for RootfsHost.
 	Lower []string `json:"lower,omitempty"`
+}
+
+// HostProgram is a program of the caller's, as it is shown in an image that lacks it.
+type HostProgram struct {
+	Name   string  `json:"name"` // of the command
+	Mounts []Mount `json:"mounts"`
+	Links  []Link  `json:"links,omitempty"`
+	Dir    string  `json:"dir"` // to look for the command in
+	// Needs are files, and Libraries names of shared libraries, that it runs with and that the image
+	// has to have.
+	Needs     []string `json:"needs,omitempty"`
+	Libraries []string `json:"libraries,omitempty"`
 }
 
 // Mount shows one host file or folder inside. Its zero value for Writable is

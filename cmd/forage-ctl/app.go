@@ -71,7 +71,7 @@ func (a *app) open(unconfigured func(error)) (*sandbox.Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	options := sandbox.Config{ConfigFile: a.configFile, Caller: me, Notify: a.note, Progress: a.told, Unconfigured: unconfigured}
+	options := sandbox.Config{ConfigFile: a.configFile, Caller: me, Notify: a.note, Progress: a.told, Pulling: a.toldOf, Unconfigured: unconfigured}
 	if a.verbose {
 		options.Detail = func(text string) { a.log(slog.LevelDebug).Debug(text) }
 	}

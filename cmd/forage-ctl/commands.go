@@ -57,6 +57,7 @@ func entries() []entry {
 		{"fork", groupWork, newFork},
 		{"quarantine", groupWork, newQuarantine},
 		{"volumes", groupWork, newVolumes},
+		{"images", groupWork, newImages},
 		{"network", groupPolicy, newNetwork},
 		{"policy", groupPolicy, newPolicy},
 		{"audit", groupPolicy, newAudit},

@@ -41,6 +41,12 @@ func (a *app) progress(what string) *progress {
 // told is progress for those who have no more to say.
 func (a *app) told(what string) (end func()) { return a.progress(what).end }
 
+// toldOf is progress that says how far it is.
+func (a *app) toldOf(what string) (say func(string), end func()) {
+	p := a.progress(what)
+	return p.say, p.end
+}
+
 // say adds how far it is.
 func (p *progress) say(how string) {
 	p.mu.Lock()

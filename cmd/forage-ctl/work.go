@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	xterm "golang.org/x/term"
@@ -210,4 +211,26 @@ func newVolumes(a *app) *cobra.Command {
 		})
 	}
 	return group("volumes", list, remove)
+}
+
+func newImages(a *app) *cobra.Command {
+	var f format
+	list := a.unnamed("images list", a.serviceAnyway, func(c *cobra.Command, s *sandbox.Service) error {
+		images, err := s.Images()
+		t := newTable("IMAGE", "DIGEST", "SIZE", "USED", "USED BY")
+		for _, one := range images {
+			_, digest, _ := strings.Cut(one.Digest, ":")
+			t.Row(one.Name, dash(digest[:min(12, len(digest))]), term.Bytes(one.Size), age(time.Since(one.Used)), dash(strings.Join(one.UsedBy, ",")))
+		}
+		return firstError(f.show(a, images, t.printer(a)), err)
+	})
+	f.add(list)
+	prune := a.unnamed("images prune", a.service, func(c *cobra.Command, s *sandbox.Service) error {
+		removed, err := s.PruneImages()
+		for _, one := range removed {
+			a.note(fmt.Sprintf("removed %s, %s", one.Name, term.Bytes(one.Size)))
+		}
+		return err
+	})
+	return group("images", list, prune)
 }

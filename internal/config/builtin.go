@@ -38,7 +38,7 @@ func builtins() map[string]any {
 	templates["multi"] = builtin("Claude Code and opencode, each with its own key", hosts, agents)
 	return map[string]any{
 		"portRange": map[string]any{"from": int64(2200), "to": int64(2299)}, "sshListen": "127.0.0.1",
-		"defaultTemplate": "generic", "containerPrefix": "forage-", "keptRunsMax": "100G", "templates": templates,
+		"defaultTemplate": "generic", "containerPrefix": "forage-", "imagesMax": "50G", "keptRunsMax": "100G", "templates": templates,
 	}
 }
 

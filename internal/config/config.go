@@ -19,6 +19,7 @@ type Config struct {
 	DefaultTemplate string
 	RuntimeOrder    []string // what is chosen from where none is named, best first; empty is every runtime
 	ContainerPrefix string
+	ImagesMax       int64 // bytes on disk that unpacked images may take together
 	KeptRunsMax     int64 // bytes on disk that the results of runs may take together
 	Network         forage.NetworkFacts
 	// HostSets are the sets of hosts that the files name, without "@"; what begins with "@" in one

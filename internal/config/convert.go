@@ -27,6 +27,7 @@ func (v converter) convert() {
 	c.User, c.AuthorizedKeys = raw.User, raw.AuthorizedKeys
 	c.SSHListen, c.DefaultTemplate, c.ContainerPrefix = raw.SSHListen, raw.DefaultTemplate, raw.ContainerPrefix
 	c.RuntimeOrder = raw.RuntimeOrder
+	c.ImagesMax, _ = parseSize(raw.ImagesMax)
 	c.KeptRunsMax, _ = parseSize(raw.KeptRunsMax)
 	c.PortRange = PortRange(raw.PortRange)
 	if r := c.PortRange; r.From > r.To {

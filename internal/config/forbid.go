@@ -10,7 +10,7 @@ import (
 )
 
 // forbiddableFlags is what [forbid] flags may name: no other flag loosens anything.
-var forbiddableFlags = [...]string{"allow", "branch", "clone", "env", "git-worktree", "mount", "network", "repo", "runtime", "ssh-key", "template", "volume"}
+var forbiddableFlags = [...]string{"allow", "branch", "clone", "env", "git-worktree", "image", "mount", "network", "repo", "runtime", "ssh-key", "template", "volume"}
 
 // Forbid is what the system's, the user's and a project's files forbid. The
 // zero value forbids nothing. Its checks read nothing from the system, and

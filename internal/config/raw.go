@@ -24,6 +24,9 @@ type rawFile struct {
 	RuntimeOrder []string `json:"runtimeOrder,omitempty" check:"runtime"`
 	// What the names of containers begin with, where the runtime has containers.
 	ContainerPrefix string `json:"containerPrefix,omitempty" check:"prefix"`
+	// How much room on disk unpacked images may take together: beyond it those go that were not used
+	// for longest.
+	ImagesMax string `json:"imagesMax,omitempty" check:"size"`
 	// How much room on disk the results of runs may take together: beyond it gc removes the oldest
 	// first.
 	KeptRunsMax string `json:"keptRunsMax,omitempty" check:"size"`

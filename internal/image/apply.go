@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -41,10 +42,15 @@ func (p *picture) applyTo(ctx context.Context, t *tree, tmp string) error {
 		}
 		return nil
 	})
+	var done atomic.Int64
+	got := func(n int) { done.Add(int64(n)) }
+	if t.limits.progress != nil {
+		got = func(n int) { t.limits.progress(done.Add(int64(n)), p.size()) }
+	}
 	for i := range p.layers {
 		group.Go(func() error {
 			if p.layers[i].remote {
-				if err := p.layers[i].download(ctx, filepath.Join(tmp, fmt.Sprintf("layer-%d", i))); err != nil {
+				if err := p.layers[i].download(ctx, filepath.Join(tmp, fmt.Sprintf("layer-%d", i)), got); err != nil {
 					return fmt.Errorf("downloading layer %d of %d: %w", i+1, len(p.layers), err)
 				}
 			}
@@ -56,8 +62,8 @@ func (p *picture) applyTo(ctx context.Context, t *tree, tmp string) error {
 }
 
 // download writes the layer's bytes, which the library verifies, to path, and opens it there from
-// then on. A download that breaks off is tried again.
-func (l *layer) download(ctx context.Context, path string) error {
+// then on. A download that breaks off is tried again. got is told how many bytes came.
+func (l *layer) download(ctx context.Context, path string, got func(int)) error {
 	fetch := func() error {
 		from, err := l.open()
 		if err != nil {
@@ -70,7 +76,7 @@ func (l *layer) download(ctx context.Context, path string) error {
 		}
 		stop := context.AfterFunc(ctx, func() { from.Close() })
 		defer stop()
-		_, err = io.Copy(to, io.LimitReader(from, l.size+1))
+		_, err = io.Copy(to, io.TeeReader(io.LimitReader(from, l.size+1), counter(got)))
 		return errors.Join(err, to.Close())
 	}
 	var err error
@@ -84,4 +90,12 @@ func (l *layer) download(ctx context.Context, path string) error {
 		return f, errors.Join(err, os.Remove(path))
 	}
 	return err
+}
+
+// counter tells how much was written to it.
+type counter func(n int)
+
+func (c counter) Write(p []byte) (int, error) {
+	c(len(p))
+	return len(p), nil
 }

@@ -22,6 +22,7 @@ import (
 //
 //	trees-1/HEX/rootfs      an unpacked image, HEX being the chain ID of its layers; the mtime of
 //	                        the folder HEX is the last use
+//	trees-1/HEX/image.json  what it was unpacked from (treeRecord)
 //	refs-2/HEX.json         what a reference meant when it was pulled (refRecord)
 //	locks/HEX               held while a tree is made or removed, shared while it is given out
 //	locks/tmp               shared while a process works in tmp
@@ -92,14 +93,14 @@ func unpackOnce(ctx context.Context, cacheDir string, p *picture, name string, l
 	if tree, ok := c.useLocked(id); ok {
 		return tree, nil
 	}
-	if err := c.unpack(ctx, p, id, limits); err != nil {
+	if err := c.unpack(ctx, p, id, name, limits); err != nil {
 		return "", fmt.Errorf("unpacking %s: %w", name, err)
 	}
 	return c.rootfs(id), nil
 }
 
 // unpack makes a tree aside and then gives it its name.
-func (c cache) unpack(ctx context.Context, p *picture, id string, limits Limits) (err error) {
+func (c cache) unpack(ctx context.Context, p *picture, id, name string, limits Limits) (err error) {
 	tmp, done, err := c.temporary(ctx)
 	if err != nil {
 		return err
@@ -123,6 +124,13 @@ func (c cache) unpack(ctx context.Context, p *picture, id string, limits Limits)
 			err = context.Cause(ctx) // not the image's fault
 		}
 		return forage.Errorf(forage.ErrStart, "%w", err)
+	}
+	about, err := json.Marshal(treeRecord{Name: name, Digest: p.digest, Size: t.bytes, Pulled: time.Now().UTC()})
+	if err == nil {
+		err = os.WriteFile(filepath.Join(fresh, "image.json"), about, 0o600)
+	}
+	if err != nil {
+		return err
 	}
 	// A power cut must not leave the name on files that were not written.
 	if err := unix.Syncfs(int(t.root.Fd())); err != nil {
@@ -178,6 +186,14 @@ func (c cache) tryLock(id string, how int) (unlock func(), ok bool, err error) {
 		err = nil
 	}
 	return nil, false, err
+}
+
+// treeRecord is what a tree was unpacked from.
+type treeRecord struct {
+	Name   string    `json:"name"`             // "image:REF" or "oci:PATH", as it was first asked for
+	Digest string    `json:"digest,omitempty"` // of the manifest
+	Size   int64     `json:"size"`             // of what was unpacked, in bytes
+	Pulled time.Time `json:"pulled"`
 }
 
 // refRecord is what a reference meant when it was last pulled.

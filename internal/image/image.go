@@ -33,6 +33,8 @@ import (
 type Limits struct {
 	Bytes   int64 // unpacked, all layers together; also the bound of what is downloaded
 	Entries int64 // files, folders and links made, all layers together
+
+	progress func(done, total int64)
 }
 
 func (l Limits) orDefault() Limits {
@@ -72,6 +74,12 @@ func Resolve(ctx context.Context, fs forage.Rootfs, cacheDir string, limits Limi
 		return nil, "", err
 	}
 	return []string{tree}, searchPath, nil
+}
+
+// Pull is Resolve that tells progress of what it downloads, in bytes, from several goroutines.
+func Pull(ctx context.Context, fs forage.Rootfs, cacheDir string, progress func(done, total int64)) (lower []string, err error) {
+	lower, _, err = Resolve(ctx, fs, cacheDir, Limits{progress: progress})
+	return lower, err
 }
 
 // checkFolder accepts a folder as a root filesystem and gives its path without links.

@@ -21,6 +21,7 @@ const (
 // picture is an image that was found but not unpacked yet.
 type picture struct {
 	searchPath string
+	digest     string  // of its manifest; "" where there is none
 	layers     []layer // lowest first
 }
 
@@ -31,6 +32,14 @@ type layer struct {
 	size   int64   // of the bytes that open gives, at most
 	remote bool    // open goes over the network
 	open   func() (io.ReadCloser, error)
+}
+
+// size is of all layers as they are downloaded, in bytes.
+func (p *picture) size() (n int64) {
+	for _, l := range p.layers {
+		n += l.size
+	}
+	return n
 }
 
 // chainID names the tree that the layers make (OCI image-spec, config.md "Layer ChainID").
@@ -74,6 +83,9 @@ func describedBy(what string, image v1.Image, limits Limits) (*picture, error) {
 	p, err := pictureOf(what, raw, len(m.Layers))
 	if err != nil {
 		return nil, err
+	}
+	if digest, err := image.Digest(); err == nil {
+		p.digest = digest.String()
 	}
 	left := limits.Bytes
 	for i, d := range m.Layers {

@@ -2,6 +2,7 @@ package image
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
@@ -21,10 +22,48 @@ func ignoreMissing(err error) error {
 	return err
 }
 
+// Unpacked is an image in the cache.
+type Unpacked struct {
+	Name   string    `json:"name"`             // "image:REF" or "oci:PATH", as it was first asked for
+	Digest string    `json:"digest,omitempty"` // of the manifest
+	Size   int64     `json:"size"`             // unpacked, in bytes
+	Used   time.Time `json:"used"`             // last given to a sandbox
+	Path   string    `json:"path"`             // as Resolve gives it
+
+	id string
+}
+
+// List has the unpacked images, those that were used last first.
+func List(cacheDir string) ([]Unpacked, error) {
+	c, err := existingCache(cacheDir)
+	if err != nil {
+		return nil, ignoreMissing(err)
+	}
+	return c.list()
+}
+
+func (c cache) list() (list []Unpacked, err error) {
+	entries, err := os.ReadDir(filepath.Join(c.dir, "trees-1"))
+	for _, entry := range entries {
+		info, err := entry.Info()
+		if err != nil {
+			continue // on its way out
+		}
+		about := treeRecord{Name: "-"}
+		if raw, err := os.ReadFile(filepath.Join(c.tree(entry.Name()), "image.json")); err == nil {
+			_ = json.Unmarshal(raw, &about) // what can't be read is shown as unknown
+		}
+		list = append(list, Unpacked{about.Name, about.Digest, about.Size, info.ModTime(), c.rootfs(entry.Name()), entry.Name()})
+	}
+	slices.SortFunc(list, func(a, b Unpacked) int { return b.Used.Compare(a.Used) })
+	return list, ignoreMissing(err)
+}
+
 // PruneOptions say what Prune must leave.
 type PruneOptions struct {
 	InUse  []string      // lower folders of sandboxes, as Resolve gave them
-	Unused time.Duration // trees used since then stay, in use or not
+	Unused time.Duration // trees used since then stay, as far as there is room
+	Most   int64         // bytes that all trees may take: beyond it those go that were not used longest; 0 is any
 	DryRun bool          // only tell what would go
 }
 
@@ -35,17 +74,17 @@ func Prune(cacheDir string, o PruneOptions) (removed []string, err error) {
 	if err != nil {
 		return nil, ignoreMissing(err)
 	}
-	trees, err := os.ReadDir(filepath.Join(c.dir, "trees-1"))
-	errs := []error{ignoreMissing(err)}
+	trees, err := c.list()
+	errs, taken := []error{err}, int64(0)
 	for _, tree := range trees {
-		id := tree.Name()
-		info, err := tree.Info()
-		if err != nil || slices.Contains(o.InUse, c.rootfs(id)) || time.Since(info.ModTime()) < o.Unused {
+		taken += tree.Size
+		tooMuch := o.Most > 0 && taken > o.Most
+		if slices.Contains(o.InUse, tree.Path) || !tooMuch && time.Since(tree.Used) < o.Unused {
 			continue
 		}
-		gone, err := c.pruneTree(id, info.ModTime(), o.DryRun)
+		gone, err := c.pruneTree(tree.id, tree.Used, o.DryRun)
 		if gone {
-			removed = append(removed, c.rootfs(id))
+			removed, taken = append(removed, tree.Path), taken-tree.Size
 		}
 		errs = append(errs, err)
 	}

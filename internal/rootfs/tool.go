@@ -106,6 +106,8 @@ type toolSearch struct {
 	tool     Tool
 	at       int // the entry of path that is looked at
 	dirs     []placedDir
+	// everywhere: nothing of the host's system is visible.
+	everywhere bool
 }
 
 // placedDir is a folder to look for commands in, and for which entry of the caller's PATH it
@@ -145,17 +147,9 @@ func (s *toolSearch) command(name string, depth int) error {
 	if depth > toolDepth {
 		return fmt.Errorf("more than %d programs start one another", toolDepth)
 	}
-	path := s.lookup(name)
+	path := s.locate(name)
 	if path == "" {
 		return nil
-	}
-	if m, ok := s.shimsOf(filepath.Dir(path)); ok { // which look for a version that is not visible inside
-		for _, bin := range m.resolve(s, m) {
-			if target := filepath.Join(bin, filepath.Base(path)); executable(target) {
-				path = target
-				break
-			}
-		}
 	}
 	if !filepath.IsAbs(name) {
 		dir, err := filepath.EvalSymlinks(filepath.Dir(path))
@@ -192,6 +186,20 @@ func (s *toolSearch) command(name string, depth int) error {
 		}
 	}
 	return nil
+}
+
+// locate is lookup that finds what a version manager's shim stands for: shims look for a version
+// that is not visible inside.
+func (s *toolSearch) locate(name string) string {
+	path := s.lookup(name)
+	if m, ok := s.shimsOf(filepath.Dir(path)); ok {
+		for _, bin := range m.resolve(s, m) {
+			if target := filepath.Join(bin, filepath.Base(path)); executable(target) {
+				return target
+			}
+		}
+	}
+	return path
 }
 
 // lookup is where the caller's shell would find name; "" is nowhere.
@@ -261,7 +269,7 @@ func (s *toolSearch) follow(path string) (string, error) {
 		}
 		target = filepath.Join(dir, filepath.Base(target))
 		link := forage.Link{Path: path, Target: target}
-		if !inSystem(path) && !s.shown(path) && !slices.Contains(s.tool.Links, link) {
+		if (s.everywhere || !inSystem(path)) && !s.shown(path) && !slices.Contains(s.tool.Links, link) {
 			s.tool.Links = append(s.tool.Links, link)
 		}
 		path = target

@@ -105,15 +105,10 @@ const imagesKept = 30 * 24 * time.Hour
 // images removes unpacked images that no sandbox on record uses. With a record that can't be read,
 // none is removed.
 func (c *collector) images() error {
-	records, broken, err := c.Host.Store.List()
-	if err != nil || len(broken) > 0 {
+	if _, broken, err := c.Host.Store.List(); err != nil || len(broken) > 0 {
 		return err
 	}
-	options := image.PruneOptions{Unused: imagesKept, DryRun: c.DryRun}
-	for _, record := range records {
-		options.InUse = append(options.InUse, record.Trees...)
-	}
-	removed, err := image.Prune(c.Host.Places.Of("any").ImageCache, options)
+	removed, err := c.pruneImages(image.PruneOptions{Unused: imagesKept, Most: c.Host.Config.ImagesMax, DryRun: c.DryRun})
 	for _, path := range removed {
 		c.Actions = append(c.Actions, work.Action{What: "removed the unpacked image " + filepath.Base(path)})
 	}

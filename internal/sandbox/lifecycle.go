@@ -278,6 +278,9 @@ func (s *Service) spawn(ctx context.Context, record store.Record, hostEnv map[st
 	if err := errors.Join(makeHome(record.Plan.Spec), makeVolumes(record.Plan.Spec)); err != nil {
 		return err
 	}
+	if err := s.pull(ctx, record.Plan.Spec); err != nil {
+		return err
+	}
 	end := s.Progress(starting(record.Plan))
 	err := supervisor.Spawn(ctx, supervisor.Launch{
 		StateDir: s.Host.Places.State, RuntimeDir: s.Host.Places.Runtime, Name: record.Name,

@@ -103,6 +103,9 @@ func (s *Service) Run(ctx context.Context, opts plan.Options, stdio Stdio) (exit
 	defer func() { s.Work.TellFindings(context.WithoutCancel(ctx), plan, before) }() // when nothing runs any more
 
 	paths := s.Host.Places.Of(plan.Name)
+	if err := s.pull(ctx, plan.Spec); err != nil {
+		return 0, err
+	}
 	started := s.Progress(starting(plan))
 	sandbox, err := supervisor.Start(ctx, supervisor.Setup{
 		Plan: running, Runtime: rt, Dir: paths.Dir, Network: plan.Network,

@@ -21,6 +21,8 @@ type Config struct {
 	// Progress is told what begins that may take long, and returns what to call at its end; nil: no
 	// one. One is under way at a time.
 	Progress func(what string) (end func())
+	// Pulling is Progress that is told, by what it returns, how far it is; nil: no one.
+	Pulling func(what string) (say func(how string), end func())
 	// Unconfigured is told what is wrong with the configuration, where nothing is planned or
 	// started: what runs can be seen and ended without it. nil: it is an error.
 	Unconfigured func(error)
@@ -32,6 +34,7 @@ type Service struct {
 	Work     *work.Keeper
 	Notify   func(string)
 	Progress func(string) func()
+	Pulling  func(string) (func(string), func())
 	detail   func(string)
 }
 
@@ -45,12 +48,15 @@ func New(c Config) (*Service, error) {
 }
 
 func newService(host *plan.Host, c Config) *Service {
-	s := &Service{Host: host, Notify: c.Notify, Progress: c.Progress, detail: c.Detail}
+	s := &Service{Host: host, Notify: c.Notify, Progress: c.Progress, Pulling: c.Pulling, detail: c.Detail}
 	if s.Notify == nil {
 		s.Notify = func(string) {}
 	}
 	if s.Progress == nil {
 		s.Progress = func(string) func() { return func() {} }
+	}
+	if s.Pulling == nil {
+		s.Pulling = func(what string) (func(string), func()) { return func(string) {}, s.Progress(what) }
 	}
 	s.Work = &work.Keeper{Host: host, Notify: s.Notify, Progress: s.Progress, Locked: s.locked}
 	return s

@@ -2,6 +2,8 @@ package supervisor
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"path"
 	"slices"
@@ -30,10 +32,11 @@ func (s *Sandbox) prepareRootfs(ctx context.Context) error {
 		}
 	}
 	if spec.Rootfs.Kind != forage.RootfsHost && len(spec.Init) == 0 && len(spec.Command) > 0 && !strings.Contains(spec.Command[0], "/") {
-		if known, ok := agent.Lookup(spec.Command[0]); ok && !s.hasCommand(known.Name) {
-			return forage.WithHint(
-				forage.Errorf(forage.ErrUnsupported, "%s is not in the root filesystem", known.Name),
-				"install it there: "+known.Install)
+		if known, ok := agent.Lookup(spec.Command[0]); ok && !s.hasCommand(spec.Command[0]) {
+			if err := s.takeAlong(); err != nil {
+				return forage.WithHint(forage.Errorf(forage.ErrUnsupported, "%s is not in the root filesystem, and %w", known.Name, err),
+					"install it there: "+known.Install)
+			}
 		}
 	}
 	if spec.Session && !s.hasCommand("tmux") {
@@ -42,6 +45,41 @@ func (s *Sandbox) prepareRootfs(ctx context.Context) error {
 			"install tmux there, or use `run`, which needs none")
 	}
 	return nil
+}
+
+// takeAlong shows the caller's own agent, and what interprets it, where the root filesystem has none
+// of that name. It is a copy of the plan that changes, as in adopt.
+func (s *Sandbox) takeAlong() error {
+	spec := &s.setup.Plan.Spec
+	if len(spec.Along) == 0 {
+		return errors.New("this host has none to take along")
+	}
+	env, mounts, links := maps.Clone(spec.Env), slices.Clone(spec.Mounts), slices.Clone(spec.Links)
+	for _, program := range spec.Along {
+		if s.hasCommand(program.Name) {
+			continue
+		}
+		for _, file := range program.Needs {
+			if !s.setup.Runtime.Has(*spec, file) {
+				return fmt.Errorf("this host's %s needs %s, which is not there either", program.Name, file)
+			}
+		}
+		for _, library := range program.Libraries {
+			if !slices.ContainsFunc(libraryDirs, func(dir string) bool { return s.setup.Runtime.Has(*spec, path.Join(dir, library)) }) {
+				return fmt.Errorf("this host's %s needs the library %s, which is not there either", program.Name, library)
+			}
+		}
+		mounts, links = append(mounts, program.Mounts...), append(links, program.Links...)
+		env["PATH"] += ":" + program.Dir
+	}
+	spec.Env, spec.Mounts, spec.Links = env, mounts, links
+	return nil
+}
+
+// libraryDirs are where distributions keep shared libraries.
+var libraryDirs = []string{
+	"/lib", "/usr/lib", "/lib64", "/usr/lib64", "/usr/local/lib",
+	"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/usr/lib/aarch64-linux-gnu",
 }
 
 // adopt takes over what an image says of its own PATH. It is a copy of the

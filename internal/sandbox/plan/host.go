@@ -145,7 +145,8 @@ type Options struct {
 	Clone        string
 	Branch       string // what a worktree, jj workspace or clone starts from; "" is HEAD
 	ReadOnly     bool
-	SamePath     bool // show the workspace at its path on the host too
+	SamePath     bool   // show the workspace at its path on the host too
+	Image        string // a reference, image:REF, oci:PATH or dir:PATH; "" is the template's
 	Runtime      string
 	Network      string   // "", "full", "restricted" or "none"
 	Allow        []string // added to the template's

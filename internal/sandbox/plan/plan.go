@@ -150,6 +150,7 @@ func (p *planner) forbidden(context.Context) error {
 		used bool
 	}{
 		{"template", p.opts.Template != ""},
+		{"image", p.opts.Image != ""},
 		{"runtime", p.opts.Runtime != ""},
 		{"network", p.opts.Network != ""},
 		{"allow", len(p.opts.Allow) > 0},

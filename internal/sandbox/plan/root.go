@@ -72,6 +72,11 @@ func rootHost(name string) int {
 func (p *planner) rootfs(context.Context) error {
 	spec := &p.plan.Spec
 	spec.Rootfs = p.chosen.Rootfs
+	if p.opts.Image != "" {
+		if err := p.image(); err != nil {
+			return err
+		}
+	}
 	spec.Rootfs.Kind = cmp.Or(spec.Rootfs.Kind, forage.RootfsHost)
 	if spec.Rootfs.Kind != forage.RootfsHost {
 		spec.Files = rootfs.Generated(p.plan.Name, spec.Identity, "/bin/sh")
@@ -82,6 +87,22 @@ func (p *planner) rootfs(context.Context) error {
 		return err
 	}
 	spec.Mounts, spec.Links, spec.Files = view.Mounts, view.Links, view.Files
+	return nil
+}
+
+// image is the root filesystem of the flag.
+func (p *planner) image() error {
+	kind, ref, prefixed := strings.Cut(p.opts.Image, ":")
+	switch kind := forage.RootfsKind(kind); {
+	case prefixed && (kind == forage.RootfsDir || kind == forage.RootfsOCI):
+		path, err := p.host.Caller.Abs(ref)
+		p.plan.Spec.Rootfs = forage.Rootfs{Kind: kind, Ref: path}
+		return err
+	case prefixed && kind == forage.RootfsImage:
+		p.plan.Spec.Rootfs = forage.Rootfs{Kind: kind, Ref: ref}
+	default:
+		p.plan.Spec.Rootfs = forage.Rootfs{Kind: forage.RootfsImage, Ref: p.opts.Image}
+	}
 	return nil
 }
 

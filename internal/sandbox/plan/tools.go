@@ -3,10 +3,12 @@ package plan
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
 	"forage"
+	"forage/internal/agent"
 	"forage/internal/inject"
 	"forage/internal/rootfs"
 	"forage/internal/runtime"
@@ -55,7 +57,7 @@ func (p *planner) owner() rootfs.Caller {
 func (p *planner) hostTools(context.Context) error {
 	spec := &p.plan.Spec
 	if spec.Rootfs.Kind != forage.RootfsHost {
-		return nil
+		return p.agentAlong()
 	}
 	var commands []string
 	for _, agent := range p.chosen.Agents {
@@ -81,6 +83,25 @@ func (p *planner) hostTools(context.Context) error {
 	}
 	spec.Mounts, spec.Links = append(spec.Mounts, tool.Mounts...), append(spec.Links, tool.Links...)
 	p.toolDirs, p.toolEnv, p.along = tool.Dirs, tool.Env, append(p.along, found...)
+	return nil
+}
+
+// agentAlong finds the caller's own agent, for an image that lacks it.
+func (p *planner) agentAlong() (err error) {
+	spec := &p.plan.Spec
+	if _, known := agent.Lookup(spec.Command[0]); !known || strings.Contains(spec.Command[0], "/") || len(spec.Init) > 0 {
+		return nil // init commands may install it
+	}
+	if spec.Along, err = rootfs.Along(spec.Command[0], p.owner()); err != nil {
+		return fmt.Errorf("taking %s along: %w", spec.Command[0], err)
+	}
+	for _, program := range spec.Along {
+		for _, mount := range program.Mounts {
+			if err := p.mayShow(mount.Source, mount.Source); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
 }
 
