@@ -125,7 +125,7 @@ func (b board) List(ctx context.Context) ([]web.Row, []string, error) {
 			Name: one.Name, Agent: one.Agent, State: state(one), Running: one.Status == string(forage.PhaseRunning), Reason: one.Reason,
 			Template: one.Template, Workspace: atHome(home, cmp.Or(one.SourceRepo, one.Workspace)), Mode: string(one.Plan.Workspace.Mode),
 			Branch: one.Branch, Unsaved: unsaved(one), Refused: one.Refused, Created: one.CreatedAt,
-			Ports: numbers(one.Ports),
+			Ports: ways(one.Name, one.Ports),
 		}
 	}
 	return rows, notes(), err
@@ -139,12 +139,19 @@ func atHome(home, path string) string {
 	return path
 }
 
-// numbers are the ports alone.
-func numbers(all []supervisor.Port) (ports []int) {
-	for _, p := range all {
-		ports = append(ports, p.Port)
+// ways say what leads to ports: an agent can open many.
+func ways(name string, all []supervisor.Port) (ways []string) {
+	for i, p := range all {
+		if i == 5 {
+			return append(ways, fmt.Sprintf("%d more ports: forage-ctl status %s", len(all)-i, name))
+		}
+		way := fmt.Sprintf("port %d: forage-ctl forward %s %d", p.Port, name, p.Port)
+		if p.Local != 0 {
+			way = fmt.Sprintf("port %d: http://localhost:%d", p.Port, p.Local)
+		}
+		ways = append(ways, way)
 	}
-	return ports
+	return ways
 }
 
 func (b board) Refusals(ctx context.Context, name string) ([]web.Refusal, error) {

@@ -16,10 +16,14 @@ import (
 	"forage/internal/term"
 )
 
-// The list is made anew a moment after a change, and not more often than pace says.
+// The list is made anew a moment after a change, and not more often than pace says. Of files that an
+// agent writes, and of its ports, nobody tells: while a page is open they are looked at again, for no
+// more than a part of the time.
 const (
 	moment   = 100 * time.Millisecond
 	pace     = 2 * time.Second
+	again    = 10 * time.Second
+	part     = 20
 	maxPages = 64
 )
 
@@ -95,13 +99,16 @@ func (s *Server) watch(ctx context.Context, folder *tail.Folder, now <-chan stru
 		folder.Arm() // it may be made only now; and what changes meanwhile is told
 		began := time.Now()
 		s.publish(ctx)
+		look := time.NewTimer(max(again, part*time.Since(began)))
 		select {
+		case <-look.C:
 		case <-changed:
 		case <-now:
 			began = time.Time{}
 		case <-ctx.Done():
 			return
 		}
+		look.Stop()
 		pause := time.NewTimer(max(moment, pace-time.Since(began)))
 		select {
 		case <-pause.C:

@@ -45,7 +45,7 @@ type Row struct {
 	Unsaved   string    `json:"unsaved"` // yes, no, ? or -
 	Refused   int       `json:"refused"`
 	Created   time.Time `json:"created"`
-	Ports     []int     `json:"ports,omitempty"` // that servers inside listen on
+	Ports     []string  `json:"ports,omitempty"` // that servers inside listen on, and what leads there
 }
 
 // Refusal is what a sandbox was refused. Allow and Mode are what `network` takes to allow it.
