@@ -65,9 +65,9 @@ func Join(client, upstream net.Conn, counts *Counts) error {
 	j := &joint{client: client, upstream: upstream, counts: counts}
 	defer j.stopGuard()
 	var wg sync.WaitGroup
-	var outErr error
-	wg.Go(func() { outErr = j.move(upstream, client, &counts.Out) })
-	inErr := j.move(client, upstream, &counts.In)
+	var inErr error
+	wg.Go(func() { inErr = j.move(client, upstream, &counts.In) })
+	outErr := j.move(upstream, client, &counts.Out) // here: most clients speak first, and a goroutine starts late
 	wg.Wait()
 	if err := errors.Join(inErr, outErr); err != nil {
 		return err
@@ -186,8 +186,54 @@ func copyAll(dst, src net.Conn, count *Counter) error {
 		return err
 	}
 	for {
-		ready, err := await(raw)
-		if err != nil || ready == 0 {
+		piece, err := read(raw)
+		if err != nil || piece == nil {
+			return err
+		}
+		n, err := dst.Write(*piece)
+		more := len(*piece) == firstSize
+		*piece = (*piece)[:firstSize]
+		pieces.Put(piece)
+		if err := errors.Join(err, count.Moved(n)); err != nil {
+			return err
+		}
+		if more {
+			if err := splice(dst, src, raw, count); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// firstSize is how many bytes are read and written. A socket that has more is spliced: that moves
+// many bytes faster, and takes five calls of the kernel instead of two for a few.
+const firstSize = 8 << 10
+
+var pieces = sync.Pool{New: func() any { return new(make([]byte, firstSize)) }}
+
+// read waits for bytes, and takes a piece for them only then; nil is the end.
+func read(raw syscall.RawConn) (piece *[]byte, err error) {
+	readErr := raw.Read(func(fd uintptr) bool {
+		buf := pieces.Get().(*[]byte)
+		n, _, readErr := unix.Recvfrom(int(fd), *buf, 0)
+		if err = readErr; err != nil || n == 0 {
+			pieces.Put(buf)
+			return err != unix.EAGAIN
+		}
+		*buf = (*buf)[:n]
+		piece = buf
+		return true
+	})
+	return piece, errors.Join(readErr, err)
+}
+
+// splice moves what a socket has now, in the kernel.
+func splice(dst, src net.Conn, raw syscall.RawConn, count *Counter) error {
+	for {
+		var ready int
+		var err error
+		controlErr := raw.Control(func(fd uintptr) { ready, err = unix.IoctlGetInt(int(fd), unix.SIOCINQ) })
+		if err := errors.Join(controlErr, err); err != nil || ready == 0 {
 			return err
 		}
 		n, err := io.CopyN(dst, src, int64(min(ready, count.piece())))
@@ -195,21 +241,6 @@ func copyAll(dst, src net.Conn, count *Counter) error {
 			return err
 		}
 	}
-}
-
-// await waits for bytes, and returns how many there are; 0 is the end.
-func await(raw syscall.RawConn) (ready int, err error) {
-	readErr := raw.Read(func(fd uintptr) bool {
-		if ready, err = unix.IoctlGetInt(int(fd), unix.SIOCINQ); ready > 0 || err != nil {
-			return true
-		}
-		_, _, err = unix.Recvfrom(int(fd), make([]byte, 1), unix.MSG_PEEK)
-		if err == nil { // the end, or what has come just now
-			ready, err = unix.IoctlGetInt(int(fd), unix.SIOCINQ)
-		}
-		return err != unix.EAGAIN
-	})
-	return ready, errors.Join(readErr, err)
 }
 
 // copyPlain copies through a buffer: what is not a socket.
