@@ -4,17 +4,20 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
-	"fmt"
 	"net"
 	"net/netip"
 	"net/url"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"forage"
 	"forage/internal/audit"
 	"forage/internal/deadline"
 	"forage/internal/egress/credential"
 	"forage/internal/egress/meter"
+	"forage/internal/egress/route"
+	"forage/internal/egress/tally"
 	"forage/internal/egress/tlsmitm"
 	"forage/internal/policy"
 )
@@ -80,18 +83,18 @@ func (c Config) withDefaults() (Config, error) {
 		return Config{}, errors.New("egress: no audit log")
 	}
 	if c.UpstreamProxy != nil {
-		if err := checkProxyURL(c.UpstreamProxy); err != nil {
+		if err := route.CheckProxy(c.UpstreamProxy); err != nil {
 			return Config{}, err
 		}
 	}
 	if c.Lookup == nil {
-		c.Lookup = lookupHost
+		c.Lookup = route.Lookup
 	}
 	if c.Dial == nil {
-		c.Dial = dialTCP
+		c.Dial = route.Connect
 	}
 	if c.HostNetworks == nil {
-		c.HostNetworks = hostNetworks
+		c.HostNetworks = route.HostNetworks
 	}
 	if c.Now == nil {
 		c.Now = time.Now
@@ -108,34 +111,24 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// pins are the destinations that the configuration gives an address.
-type pins struct {
-	addrs map[string]netip.AddrPort // by policy.Request.Authority
-	names map[string]bool           // the names among them
+// ConnectionsFor is how many connections each of so many engines in this process may have, so
+// that none takes the open files of another. So many of those that the process may have open are
+// for something else.
+func ConnectionsFor(engines, elsewhere int) int {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return 64
+	}
+	files := int(min(limit.Cur, 1<<20)) - elsewhere
+	return min(max(files/filesPerFlow/engines, 16), maxConnections)
 }
 
-func compilePins(resolve map[string]netip.AddrPort) (pins, error) {
-	p := pins{addrs: make(map[string]netip.AddrPort), names: make(map[string]bool)}
-	for text, addr := range resolve {
-		r, err := policy.ParseAuthority(text, 0)
-		if err != nil {
-			return pins{}, fmt.Errorf("network.resolve %q: expected name:port: %w", text, err)
-		}
-		if !addr.IsValid() || addr.Port() == 0 {
-			return pins{}, fmt.Errorf("network.resolve %q: expected address:port to dial", text)
-		}
-		p.addrs[r.Authority()] = netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port())
-		p.names[r.Host] = true
-	}
-	return p, nil
-}
+// What others know of the package tally.
+type (
+	HostTraffic = tally.HostTraffic
+	Refused     = tally.Refused
+	Way         = tally.Way
+)
 
-// request completes r with what the configuration knows of it.
-func (p pins) request(r policy.Request) policy.Request {
-	if r.Port == 0 {
-		r.Pinned = p.names[r.Host]
-	} else {
-		_, r.Pinned = p.addrs[r.Authority()]
-	}
-	return r
-}
+// OtherHosts is tally.OtherHosts.
+const OtherHosts = tally.OtherHosts

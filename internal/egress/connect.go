@@ -84,7 +84,7 @@ func (f *flow) dialTunnel(c *permit, event audit.Event) (net.Conn, error) {
 	if err := c.beWhole(event); err != nil {
 		return nil, err
 	}
-	upstream, err := c.dial(f.ctx)
+	upstream, _, err := c.dial(f.ctx)
 	if err != nil && !isRecorded(err) {
 		c.closing(event, err)
 	}

@@ -2,26 +2,27 @@
 // Engine on the host: it answers DNS with synthetic addresses, judges each connection by name,
 // records the decision and only then resolves, checks and dials. It holds no policy of its own.
 //
-// The way of a connection, and where each step is:
+// The way of a connection. Each step knows those before it, and none after it:
 //
-//	accept     a connection from inside becomes a flow: flow.go, transparent.go
+//	accept     Engine: a connection from inside becomes a flow (flow.go, transparent.go)
 //	identify   whom it means: by its address (transparent.go), the explicit proxy (connect.go),
 //	           TLS (tunnel.go), HTTP (requests.go)
-//	decide     the policy judges that; it becomes a permit: permit.go, readings.go
-//	connect    names are looked up, addresses checked and dialled: dial.go, upstream.go,
-//	           transports.go
-//	relay      bytes are moved, unread: tunnel.go
-//	intercept  or TLS ends here (session.go, http.go), and each request is judged (requests.go),
-//	           sent on with its secret (forward.go, roundtrip.go) and answered (answers.go)
-//	audit      what was decided, how it ended, and what each host took: record.go, traffic.go
+//	judge      the policy decides; what is allowed is a permit of the flow (permit.go, readings.go)
+//	connect    package route looks names up, has addresses checked and dials
+//	relay      package relay moves bytes, unread (tunnel.go)
+//	intercept  or TLS ends here in a session (session.go, http.go); each request is an exchange, which
+//	           is judged (requests.go), sent on with its secret (forward.go, roundtrip.go,
+//	           transports.go) and answered (answers.go)
+//	account    one line for what was decided and one for the end (record.go); package tally counts by
+//	           host, package meter bounds (limits.go)
 //
 // What a client says first is read only where a protocol says that the client speaks first (TLS
 // on 443, HTTP on 80), and has to agree with the name that was judged. A connection is
 // intercepted where rules are about requests, a secret is bound or a budget reads answers.
 //
-// A permit is on a connection: all of it, or one request. When the policy changes, each is judged
-// again, and a connection with one that is no longer allowed is reset. The others are not
-// touched.
+// A permit belongs to a connection: it is for all of it, or for one request on it. When the policy
+// changes, each is judged again, and a connection with one that is no longer allowed is reset. The
+// others are not touched.
 //
 // In the audit log a decision is one line, written before anything is done about it; what can't
 // be recorded is denied. What was allowed has a second line at its end, with its bytes (of an
@@ -51,7 +52,9 @@ import (
 
 	"forage/internal/egress/credential"
 	"forage/internal/egress/dns"
+	"forage/internal/egress/route"
 	"forage/internal/egress/sniff"
+	"forage/internal/egress/tally"
 	"forage/internal/netns"
 	"forage/internal/policy"
 )
@@ -59,32 +62,36 @@ import (
 // Engine serves one sandbox's way out.
 type Engine struct {
 	config  Config
-	pins    pins
+	router  route.Router
+	tally   *tally.Tally
+	names   dns.Names
+	heads   *sniff.Budget
+	denials *rate.Limiter
+	unsaid  atomic.Int64 // denials that have no line in the audit log
+	slots   chan struct{}
+	http    *httpSide
+	host    *http.Transport // of the host's own requests
+	hasIPv6 atomic.Bool     // connections over IPv6 reach us
+
 	ctx     context.Context
 	cancel  context.CancelFunc
 	running sync.WaitGroup
-	slots   chan struct{}
-	denials *rate.Limiter
-	unsaid  atomic.Int64 // those that have no line in the audit log
-	heads   *sniff.Budget
-	names   dns.Names
-	http    *httpSide
-	host    *http.Transport // of the host's own requests
-	locals  localNetworks
-	hasIPv6 atomic.Bool                    // connections over IPv6 reach us
-	secrets atomic.Pointer[credential.Set] // changed under mu
+
+	changing sync.Mutex            // one change at a time
+	rules    atomic.Pointer[rules] // in force
 
 	mu        sync.Mutex
-	policy    policy.Policy
 	flows     map[*flow]struct{}
-	permits   map[*permit]struct{}
-	servers   map[*dialledConn]struct{} // connections of transports
-	traffic   traffic
-	refused   refusals
-	told      map[string]bool // names in the DNS that are recorded as allowed since the last change
 	listeners []interface{ Close() error }
 	closed    bool
 	total     Counters // of flows that have ended
+}
+
+// rules are a policy and the secrets that belong to it. A change makes another value.
+type rules struct {
+	policy  policy.Policy
+	secrets *credential.Set
+	told    *sync.Map // names in the DNS that are recorded as allowed since the last change
 }
 
 // Counters say what an engine has done so far.
@@ -102,26 +109,19 @@ func New(config Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	pins, err := compilePins(config.Resolve)
-	if err != nil {
-		return nil, err
-	}
 	e := &Engine{
 		config:  config,
-		pins:    pins,
+		router:  route.Router{Proxy: config.UpstreamProxy, PrivateHosts: config.PrivateHosts, Lookup: config.Lookup, Connect: config.Dial, Networks: config.HostNetworks},
+		tally:   tally.New(config.Now),
 		slots:   make(chan struct{}, config.MaxConnections),
 		denials: rate.NewLimiter(denialsPerSecond, denialBurst),
 		heads:   sniff.NewBudget(headsBudget),
-		policy:  config.Policy,
 		flows:   make(map[*flow]struct{}),
-		permits: make(map[*permit]struct{}),
-		servers: make(map[*dialledConn]struct{}),
-		traffic: traffic{byHost: make(map[string]*hostCounts)},
-		told:    make(map[string]bool),
-		refused: make(refusals),
 	}
-	e.locals.read = config.HostNetworks
-	e.secrets.Store(config.Credentials)
+	if err := e.router.Pin(config.Resolve); err != nil {
+		return nil, err
+	}
+	e.rules.Store(&rules{config.Policy, config.Credentials, new(sync.Map)})
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.http = newHTTPSide(e)
 	e.host = e.http.newTransport()
@@ -184,29 +184,48 @@ func (e *Engine) enter() bool {
 
 // SetPolicy changes the policy. Connections that it does not allow any more, or a request on
 // them, are reset, whatever they are doing; the others go on.
-func (e *Engine) SetPolicy(p policy.Policy) { e.set(p, nil) }
+func (e *Engine) SetPolicy(p policy.Policy) {
+	e.change(func(now *rules) { now.policy, now.told = p, new(sync.Map) })
+}
 
 // Set is SetPolicy and SetCredentials at once: no request that one policy has allowed is given
 // the secret that belongs to the other.
 func (e *Engine) Set(p policy.Policy, s *credential.Set) {
-	e.set(p, func() { e.setCredentials(s) })
+	e.change(func(now *rules) {
+		s.Remember(now.secrets) // servers may still tell what was rotated
+		*now = rules{p, s, new(sync.Map)}
+	})
 }
 
-func (e *Engine) set(p policy.Policy, with func()) {
-	e.mu.Lock()
-	e.policy = p
-	if with != nil {
-		with()
-	}
-	e.told = make(map[string]bool)
-	e.refused.forget(p, e.pins)
+// SetCredentials changes what is put into requests from the next one on. Connections that are
+// not looked into stay so. Where the policy changes with it, it is Set.
+func (e *Engine) SetCredentials(s *credential.Set) {
+	e.changing.Lock()
+	defer e.changing.Unlock()
+	next := *e.rules.Load()
+	s.Remember(next.secrets)
+	next.secrets = s
+	e.rules.Store(&next)
+}
+
+// change puts other rules in force, and then judges again what is under way. What is judged
+// meanwhile goes by the new rules, or is judged again: see permit.judge.
+func (e *Engine) change(to func(*rules)) {
+	e.changing.Lock()
+	next := *e.rules.Load()
+	to(&next)
+	e.rules.Store(&next)
+	e.tally.Forget(func(one tally.Refused) bool {
+		r := policy.Request{Port: one.Port, Method: one.Method, Path: one.Path}
+		r.Host, r.Addr = destination(one.Host)
+		d := e.decide(e.router.Complete(r))
+		return d.Verdict == policy.Allow && (d.Named || one.Rule != policy.RulePrivate)
+	})
 	ended := make(map[*permit]policy.Decision)
-	for c := range e.permits {
-		if d := c.judgeAgainLocked(); d.Verdict != policy.Allow {
-			ended[c] = d
-		}
+	for _, f := range e.open() {
+		f.judgeAgain(next.policy, ended)
 	}
-	e.mu.Unlock()
+	e.changing.Unlock()
 	e.http.renew()
 	for c := range ended {
 		c.f.kill()
@@ -217,25 +236,32 @@ func (e *Engine) set(p policy.Policy, with func()) {
 	}
 }
 
-// SetCredentials changes what is put into requests from the next one on. Connections that are
-// not looked into stay so. Where the policy changes with it, it is Set.
-func (e *Engine) SetCredentials(s *credential.Set) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.setCredentials(s)
+// decide asks the present policy, and records nothing.
+func (e *Engine) decide(r policy.Request) policy.Decision {
+	return policy.Decide(e.rules.Load().policy, r)
 }
 
-func (e *Engine) setCredentials(s *credential.Set) {
-	s.Remember(e.secrets.Load()) // servers may still tell what was rotated
-	e.secrets.Store(s)
+// open are the flows that have not ended.
+func (e *Engine) open() []*flow {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Collect(maps.Keys(e.flows))
 }
+
+// Traffic is what each host was asked and gave so far, what is under way included, the one that
+// was used last first.
+func (e *Engine) Traffic() []HostTraffic { return e.tally.Traffic() }
+
+// Refused are the destinations that were refused since the start and are not allowed now, the
+// last one first.
+func (e *Engine) Refused() []Refused { return e.tally.Refused() }
 
 // Counters are the engine's counters, those of open connections included.
 func (e *Engine) Counters() Counters {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	c := e.total
-	c.Open = len(e.flows)
+	c.Open, c.Denied = len(e.flows), e.tally.Denied()
 	for f := range e.flows {
 		c.BytesIn += f.counts.In.Load()
 		c.BytesOut += f.counts.Out.Load()
@@ -250,20 +276,15 @@ func (e *Engine) Close() error {
 	e.closed = true
 	listeners := e.listeners
 	e.listeners = nil
-	flows := slices.Collect(maps.Keys(e.flows))
-	servers := slices.Collect(maps.Keys(e.servers))
 	e.mu.Unlock()
 	var errs []error
 	for _, listener := range listeners {
 		errs = append(errs, listener.Close())
 	}
-	for _, f := range flows {
+	for _, f := range e.open() {
 		f.kill()
 	}
 	e.cancel()
-	for _, c := range servers {
-		c.Close()
-	}
 	e.http.close()
 	e.host.CloseIdleConnections()
 	e.running.Wait()

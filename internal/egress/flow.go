@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"sync"
 	"sync/atomic"
 
 	"forage/internal/accept"
@@ -30,8 +31,9 @@ type flow struct {
 	spent atomic.Bool // it met the bound on bytes
 	late  atomic.Bool // it began when no bytes were left: it may be told so
 
-	// Guarded by e.mu.
-	upstream net.Conn // what it leads to
+	mu       sync.Mutex
+	permits  map[*permit]struct{} // in force: its own, and those of requests on it
+	upstream net.Conn             // what it leads to
 	killed   bool
 }
 
@@ -48,7 +50,7 @@ func (e *Engine) accept(listener net.Listener, serve func(*flow)) {
 }
 
 func newFlow(e *Engine, client net.Conn) *flow {
-	f := &flow{e: e, client: client}
+	f := &flow{e: e, client: client, permits: make(map[*permit]struct{})}
 	f.counts.In.Bound, f.counts.Out.Bound = f, f
 	f.own = permit{f: f, counts: &f.counts}
 	f.ctx, f.cancel = context.WithCancel(e.ctx)
@@ -92,9 +94,7 @@ func (e *Engine) turnAway(f *flow) {
 	relay.Reset(f.client)
 	if e.denials.Tokens() < 1 {
 		e.unsaid.Add(1)
-		e.mu.Lock()
-		e.total.Denied++
-		e.mu.Unlock()
+		e.tally.Deny(audit.Event{}, Way{})
 		return
 	}
 	reason := fmt.Sprintf("%d connections are open", cap(e.slots))
@@ -125,10 +125,10 @@ func (f *flow) end() {
 // kill ends a flow from outside. Its connections are reset before those who serve it hear of the end
 // and close them in order: what is cut off must not look complete.
 func (f *flow) kill() {
-	f.e.mu.Lock()
+	f.mu.Lock()
 	f.killed = true
 	upstream := f.upstream
-	f.e.mu.Unlock()
+	f.mu.Unlock()
 	relay.Reset(f.client)
 	if upstream != nil {
 		relay.Reset(upstream)
@@ -138,10 +138,10 @@ func (f *flow) kill() {
 
 // attach makes upstream part of the flow, so that it ends with it.
 func (f *flow) attach(upstream net.Conn) error {
-	f.e.mu.Lock()
+	f.mu.Lock()
 	killed := f.killed
 	f.upstream = upstream
-	f.e.mu.Unlock()
+	f.mu.Unlock()
 	if killed {
 		relay.Reset(upstream)
 		return errEnded

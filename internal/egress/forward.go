@@ -70,7 +70,7 @@ func (h *httpSide) pass(w http.ResponseWriter, r *http.Request, j *exchange) {
 	if named.Host == "" {
 		named = j.host // an address, of which a name is asked, or the address itself
 	}
-	j.permit, err = f.judgeRequest(asked(j.to, r), readings(h.e.pins.request(asked(named, r)), r), j.event)
+	j.permit, err = f.judgeRequest(asked(j.to, r), readings(h.e.router.Complete(asked(named, r)), r), j.event)
 	defer j.permit.release()
 	if err == nil {
 		err = j.mayGo()

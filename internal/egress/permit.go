@@ -1,13 +1,17 @@
 package egress
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"net"
 	"net/netip"
 	"time"
 
 	"forage/internal/audit"
 	"forage/internal/egress/credential"
 	"forage/internal/egress/relay"
+	"forage/internal/egress/tally"
 	"forage/internal/policy"
 )
 
@@ -20,57 +24,49 @@ type permit struct {
 	others  []policy.Request // that servers may take it for, judged as well
 	counts  *relay.Counts
 	began   time.Time
+	secrets *credential.Set // that belong to the policy that has allowed it
+	use     *tally.Use      // what it counts for; nil where the requests on it count
 
-	// Guarded by e.mu.
+	// Guarded by f.mu.
 	decision policy.Decision // of the present policy
-	secrets  *credential.Set // that belong to the policy that has allowed it first
 	addr     netip.AddrPort  // what it leads to; invalid before that is known, and through a proxy
 	whole    bool            // its bytes are moved without looking into them
-	live     bool            // it is judged again when the policy changes
-	host     *hostCounts     // what it counts for; nil where the requests on it count
 }
 
 // errEnded says that a connection was ended from outside, which is recorded.
 var errEnded = errors.New("it was ended: the policy was changed, or the sandbox ends")
 
-// present is the policy as it is now.
-func (e *Engine) present() policy.Policy {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.policy
-}
-
-// decide asks the present policy, and records nothing.
-func (e *Engine) decide(r policy.Request) policy.Decision { return policy.Decide(e.present(), r) }
-
 // judge decides what the flow as a whole asks for and records it. event says what is
 // known beside the destination. An error means that it must not go on.
 func (f *flow) judge(r policy.Request, event audit.Event) (*permit, error) {
-	f.own.request = f.e.pins.request(r)
-	return &f.own, f.e.judge(&f.own, event)
+	f.own.request = f.e.router.Complete(r)
+	return &f.own, f.own.judge(event)
 }
 
 // judgeRequest is judge for one request on the flow, which servers may take for others too.
 func (f *flow) judgeRequest(r policy.Request, others []policy.Request, event audit.Event) (*permit, error) {
-	c := &permit{f: f, request: f.e.pins.request(r), others: others, counts: &relay.Counts{}}
-	return c, f.e.judge(c, event)
+	c := &permit{f: f, request: f.e.router.Complete(r), others: others, counts: &relay.Counts{}}
+	return c, c.judge(event)
 }
 
-func (e *Engine) judge(c *permit, event audit.Event) error {
-	c.began = e.config.Now()
-	e.mu.Lock()
-	d := c.decide(e.policy)
-	c.decision, c.secrets = d, e.secrets.Load()
+// judge decides by the rules in force. They are read while the flow is locked: a change that comes
+// later finds the permit and judges it again.
+func (c *permit) judge(event audit.Event) error {
+	f := c.f
+	c.began = f.e.config.Now()
+	f.mu.Lock()
+	now := f.e.rules.Load()
+	d := c.decide(now.policy)
+	c.decision, c.secrets = d, now.secrets
 	if d.Verdict == policy.Allow {
-		c.live = true
-		e.permits[c] = struct{}{}
+		f.permits[c] = struct{}{}
 	}
-	e.mu.Unlock()
+	f.mu.Unlock()
 	event.Host, event.Port = c.request.Dest(), c.request.Port
 	if d.Verdict != policy.Allow {
-		return c.f.deny(event, d)
+		return f.deny(event, d)
 	}
-	return e.record(said(event, d))
+	return f.e.record(said(event, d))
 }
 
 // decide is what p says of a permit in all ways to read it.
@@ -90,102 +86,78 @@ func (c *permit) decide(p policy.Policy) policy.Decision {
 	return d
 }
 
-// count makes a request count for its host.
-func (c *permit) count() {
-	c.f.e.mu.Lock()
-	defer c.f.e.mu.Unlock()
-	c.countLocked()
-}
-
-// countLocked makes a permit count for its host.
-func (c *permit) countLocked() {
-	c.host = c.f.e.traffic.of(c.request.Dest())
-	c.host.Requests++
-	c.host.LastUse = c.began
-}
+// count makes a permit count for its host.
+func (c *permit) count() { c.use = c.f.e.tally.Begin(c.request.Dest(), c.counts) }
 
 // beWhole makes a connection one that is not looked into. An error, recorded, means that it must
 // not go on.
 func (c *permit) beWhole(event audit.Event) error {
-	e := c.f.e
 	if err := c.f.admit(c.request.Host); err != nil {
 		return c.f.limited(event, c.request, err)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	c.f.mu.Lock()
 	c.whole = true
-	c.countLocked()
+	c.f.mu.Unlock()
+	c.count()
 	return nil
 }
 
 // beLookedInto takes beWhole back, for a connection that is looked into after all: what was
 // dialled is closed, and the requests on it count.
 func (c *permit) beLookedInto() {
-	c.f.e.mu.Lock()
-	defer c.f.e.mu.Unlock()
+	c.f.mu.Lock()
 	c.whole, c.addr = false, netip.AddrPort{}
-	if c.host != nil {
-		c.host.Requests--
-		c.host = nil
-	}
+	c.f.mu.Unlock()
+	c.use.Cancel()
+	c.use = nil
 }
 
 // release ends a permit: it is not judged any more, and its bytes count for its host.
 func (c *permit) release() {
-	e := c.f.e
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if !c.live {
-		return
-	}
-	c.live = false
-	delete(e.permits, c)
-	if c.host != nil {
-		c.host.BytesIn += c.counts.In.Load()
-		c.host.BytesOut += c.counts.Out.Load()
-		c.host.LastUse = e.config.Now()
-	}
+	c.f.mu.Lock()
+	delete(c.f.permits, c)
+	c.f.mu.Unlock()
+	c.use.End()
 }
 
 // now is the present policy's decision about the permit.
 func (c *permit) now() policy.Decision {
-	c.f.e.mu.Lock()
-	defer c.f.e.mu.Unlock()
+	c.f.mu.Lock()
+	defer c.f.mu.Unlock()
 	return c.decision
 }
 
-// judgeAgainLocked says why the present policy, which is new, ends a permit, if it does.
-func (c *permit) judgeAgainLocked() policy.Decision {
-	was, d := c.decision, c.decide(c.f.e.policy)
-	switch {
-	case d.Verdict != policy.Allow:
-	case c.whole && d.Inspect:
-		d = policy.Decision{Rule: d.Rule, Reason: "each request has to be looked at now"}
-	case otherPush(was, d):
-		d = policy.Decision{Rule: d.Rule, Reason: "what may be pushed is another now"}
-	case c.addr.IsValid():
-		d = c.checkAddrLocked(d, c.addr)
-	case was.Named && !d.Named: // through a proxy it may lead to a private address that was named before
-		d = policy.Decision{Rule: policy.RulePrivate, Reason: "it is no longer allowed with its port"}
-	}
-	if d.Verdict == policy.Allow {
+// judgeAgain adds those of a flow's permits that the policy p, which is new, ends, with the reason.
+func (f *flow) judgeAgain(p policy.Policy, ended map[*permit]policy.Decision) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for c := range f.permits {
+		was, d := c.decision, c.decide(p)
+		switch {
+		case d.Verdict != policy.Allow:
+		case c.whole && d.Inspect:
+			d = policy.Decision{Rule: d.Rule, Reason: "each request has to be looked at now"}
+		case d.Push != nil && !policy.SamePush(was.Push, d.Push):
+			d = policy.Decision{Rule: d.Rule, Reason: "what may be pushed is another now"}
+		case c.addr.IsValid():
+			d = c.checkAddr(p, d, c.addr)
+		case was.Named && !d.Named: // through a proxy it may lead to a private address that was named before
+			d = policy.Decision{Rule: policy.RulePrivate, Reason: "it is no longer allowed with its port"}
+		}
+		if d.Verdict != policy.Allow {
+			ended[c] = d
+			continue
+		}
 		c.decision = d
 	}
-	return d
 }
 
-// checkAddrLocked is d, or why the permit may not lead to addr.
-func (c *permit) checkAddrLocked(d policy.Decision, addr netip.AddrPort) policy.Decision {
+// checkAddr is d, or why the permit may not lead to addr under the policy p.
+func (c *permit) checkAddr(p policy.Policy, d policy.Decision, addr netip.AddrPort) policy.Decision {
 	if c.request.Pinned || c.request.Host == policy.HostName {
 		return d
 	}
-	return policy.CheckAddr(c.f.e.policy, d, addr, c.f.e.classOf(c.request, addr.Addr()))
-}
-
-// otherPush says whether a push, which was judged by the decision that was, has to be judged
-// by another rule now.
-func otherPush(was, now policy.Decision) bool {
-	return now.Push != nil && !policy.SamePush(was.Push, now.Push)
+	return policy.CheckAddr(p, d, addr, c.f.e.router.Class(c.request, addr.Addr()))
 }
 
 // event names what the permit is for.
@@ -198,24 +170,57 @@ func (c *permit) event() audit.Event {
 	return event
 }
 
-// leadsTo notes the address that a permit is about to lead to; invalid is that of a proxy. The
-// error says that the policy, which may have changed since the address was checked, has something
-// against it.
-func (c *permit) leadsTo(addr netip.AddrPort) error {
-	e := c.f.e
-	e.mu.Lock()
-	if !c.live || c.f.killed {
-		e.mu.Unlock()
+// dial connects to what was allowed. Errors: *deniedError (recorded) where an address is not
+// allowed, otherwise what failed.
+func (c *permit) dial(ctx context.Context) (net.Conn, netip.AddrPort, error) {
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	conn, addr, err := c.f.e.router.Dial(ctx, c.request, func(addr netip.AddrPort) error { return c.leadsTo(addr, false) })
+	if err != nil {
+		return nil, addr, err
+	}
+	if err := c.leadsTo(addr, true); err != nil { // the policy may have changed meanwhile
+		relay.Reset(conn)
+		return nil, addr, err
+	}
+	return conn, addr, nil
+}
+
+// bound makes a context end with the flow too. That of a transport outlives its request: another
+// may use the connection.
+func (c *permit) bound(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(c.f.ctx, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
+// leadsTo says whether a permit may lead to an address, and notes that it does. The invalid address
+// is that of a proxy.
+func (c *permit) leadsTo(addr netip.AddrPort, does bool) error {
+	f := c.f
+	f.mu.Lock()
+	if _, live := f.permits[c]; !live || f.killed {
+		f.mu.Unlock()
 		return errEnded
 	}
 	d := c.decision
 	if addr.IsValid() {
-		d = c.checkAddrLocked(d, addr)
+		d = c.checkAddr(f.e.rules.Load().policy, d, addr)
 	}
-	c.addr = addr
-	e.mu.Unlock()
-	if d.Verdict != policy.Allow {
-		return c.f.deny(c.event(), d)
+	if does {
+		c.addr = addr
 	}
-	return nil
+	f.mu.Unlock()
+	if d.Verdict == policy.Allow {
+		return nil
+	}
+	if c.request.Host == "" {
+		return f.deny(c.event(), d)
+	}
+	d.Reason = fmt.Sprintf("%s leads to %s", c.request.Host, d.Reason)
+	err := f.deny(c.event(), d)
+	if denied, ok := err.(*deniedError); ok { // what the host's resolver knows is not the sandbox's to know
+		denied.Reason = "it leads to an address that has to be allowed by itself"
+	}
+	return err
 }

@@ -64,7 +64,7 @@ func (h *httpSide) serveFixed(w http.ResponseWriter, r *http.Request, s *session
 		j.scheme, port = "https", tlsPort
 	}
 	said, err := policy.ParseAuthority(r.Host, port)
-	said = h.e.pins.request(said)
+	said = h.e.router.Complete(said)
 	same := err == nil && said == to
 	if err == nil && !same && to.Host == "" && said.Host != "" && said.Port == to.Port {
 		// An address was allowed; the name that is asked of it has to be as well.
@@ -206,7 +206,7 @@ func cutScheme(target string) (authority string, ok bool) {
 // needs to trust no certificate of ours.
 func (h *httpSide) serveGateway(w http.ResponseWriter, r *http.Request, s *session) {
 	name, rest := cutGateway(r.URL.EscapedPath())
-	host, port, ok := h.e.secrets.Load().Gateway(name)
+	host, port, ok := h.e.rules.Load().secrets.Gateway(name)
 	if !ok || !isGateway(r.Host) {
 		h.notProxied(w, r, s)
 		return
@@ -217,7 +217,7 @@ func (h *httpSide) serveGateway(w http.ResponseWriter, r *http.Request, s *sessi
 		h.notProxied(w, r, s)
 		return
 	}
-	target := h.e.pins.request(policy.Request{Host: to, Addr: addr, Port: port})
+	target := h.e.router.Complete(policy.Request{Host: to, Addr: addr, Port: port})
 	out := r.Clone(r.Context())
 	out.URL.Path, out.URL.RawPath = path, rest
 	out.Header.Del("Upgrade-Insecure-Requests")

@@ -127,7 +127,7 @@ func (j *exchange) trace(next *httptrace.ClientTrace) *httptrace.ClientTrace {
 			if j.sent != nil {
 				j.sent.gone = conn.gone
 			}
-			if j.permit.leadsTo(conn.addr) != nil { // it was there already, and the policy has changed since
+			if j.permit.leadsTo(conn.addr, true) != nil { // it was there already, and the policy has changed since
 				j.s.f.kill()
 			}
 		},
@@ -203,10 +203,5 @@ func (j *exchange) spent(u meter.Usage) {
 	j.mu.Lock()
 	j.usage, j.cost = u, cost
 	j.mu.Unlock()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if host := j.permit.host; host != nil {
-		host.Tokens += u.Tokens()
-		host.Cost += cost
-	}
+	j.permit.use.Spent(u.Tokens(), cost)
 }

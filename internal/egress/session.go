@@ -196,7 +196,7 @@ const protocolHTTP2 = "h2"
 // Ports of a host with a secret that no rule names are looked into: many services answer at
 // more than one port, and the agent must not bring a credential of its own to the other.
 func (e *Engine) looksInto(r policy.Request, d policy.Decision) bool {
-	set := e.secrets.Load()
+	set := e.rules.Load().secrets
 	return d.Inspect || set.For(r.Dest(), r.Port) != nil || !d.Port && set.Near(r.Dest()) != nil ||
 		e.config.Account.Budget() && meter.Metered(r.Host)
 }
@@ -210,7 +210,7 @@ func isOwnService(r policy.Request) bool {
 // inspectClear is for a connection that has to be looked into, and that does not
 // begin with TLS: where that is in order it is HTTP.
 func (f *flow) inspectClear(r policy.Request, d policy.Decision, prefix []byte) (*session, error) {
-	set := f.e.secrets.Load()
+	set := f.e.rules.Load().secrets
 	bound := set.For(r.Dest(), r.Port) != nil
 	if r.Port == tlsPort || !isOwnService(r) && (bound || !d.Inspect) {
 		reason := "what the client sends first is not TLS"

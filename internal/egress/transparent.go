@@ -2,6 +2,7 @@ package egress
 
 import (
 	"net/netip"
+	"sync"
 	"time"
 
 	"forage"
@@ -96,12 +97,10 @@ func (e *Engine) judgeDNS() dns.Judge {
 			return e.denyName(event, policy.Decision{Rule: policy.RuleMalformed, Reason: "not a host name"}, dns.Denied)
 		}
 		event.Host = name
-		e.mu.Lock()
-		d := policy.Decide(e.policy, e.pins.request(policy.Request{Host: name}))
+		now := e.rules.Load()
+		d := policy.Decide(now.policy, e.router.Complete(policy.Request{Host: name}))
 		hasAddress := q.Type == "A" || q.Type == "AAAA"
-		told := e.told // of this policy
-		known := told[name]
-		e.mu.Unlock()
+		_, known := now.told.Load(name)
 		if d.Verdict != policy.Allow {
 			return e.denyName(event, d, dns.Denied)
 		}
@@ -117,7 +116,7 @@ func (e *Engine) judgeDNS() dns.Judge {
 		if known && hasAddress {
 			return answer
 		}
-		if !e.tell(event, d, hasAddress, told) {
+		if !e.tell(event, d, hasAddress, now.told) {
 			return dns.Answer{Code: dns.Failed}
 		}
 		return answer
@@ -139,7 +138,7 @@ func (e *Engine) syntheticAddr(qtype string, number uint32) netip.Addr {
 // tell records that a name is allowed. It is told once for a name that has an
 // address, as long as the policy stays; questions without address have no bound of their
 // own, so they wait like denials.
-func (e *Engine) tell(event audit.Event, d policy.Decision, once bool, told map[string]bool) bool {
+func (e *Engine) tell(event audit.Event, d policy.Decision, once bool, told *sync.Map) bool {
 	if !once && e.denials.Wait(e.ctx) != nil {
 		return false
 	}
@@ -147,9 +146,7 @@ func (e *Engine) tell(event audit.Event, d policy.Decision, once bool, told map[
 		return false
 	}
 	if once {
-		e.mu.Lock()
-		told[event.Host] = true
-		e.mu.Unlock()
+		told.Store(event.Host, true)
 	}
 	return true
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"forage/internal/deadline"
-	"forage/internal/egress/relay"
 	"forage/internal/policy"
 )
 
@@ -63,10 +62,10 @@ func (h *httpSide) newTransport() *http.Transport {
 
 // proxyFor sends requests in the clear through the upstream proxy where there is one.
 func (h *httpSide) proxyFor(r *http.Request) (*url.URL, error) {
-	if j := exchangeOf(r); j.scheme == "https" || h.e.direct(j.to) { // TLS goes through a tunnel: see dialRoute
+	if j := exchangeOf(r); j.scheme == "https" || h.e.router.Direct(j.to) { // TLS goes through a tunnel: see dialRoute
 		return nil, nil
 	}
-	return h.e.config.UpstreamProxy, nil
+	return h.e.router.Proxy, nil
 }
 
 // dial connects for a request, which may then use another connection to the same place.
@@ -77,29 +76,25 @@ func (h *httpSide) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 		return nil, net.ErrClosed
 	}
 	defer e.running.Done()
-	if j.scheme == "http" && e.config.UpstreamProxy != nil && !e.direct(j.to) { // which is asked by the request itself
-		if err := c.leadsTo(netip.AddrPort{}); err != nil {
+	if j.scheme == "http" && e.router.Proxy != nil && !e.router.Direct(j.to) { // which is asked by the request itself
+		if err := c.leadsTo(netip.AddrPort{}, true); err != nil {
 			return nil, err
 		}
 		ctx, cancel := c.bound(ctx)
 		defer cancel()
-		conn, err := e.dialProxy(ctx)
+		conn, err := e.router.DialProxy(ctx)
 		return e.keep(conn, netip.AddrPort{}, err)
 	}
-	conn, err := c.dial(ctx)
-	e.mu.Lock()
-	addr := c.addr
-	e.mu.Unlock()
-	return e.keep(conn, addr, err)
+	return e.keep(c.dial(ctx))
 }
 
 // dialledConn is a connection of a transport to a server. It knows the address that
 // was checked for it.
 type dialledConn struct {
 	net.Conn
-	e    *Engine
-	addr netip.AddrPort // invalid through a proxy
-	gone chan struct{}  // closed when it is
+	addr  netip.AddrPort  // invalid through a proxy
+	gone  <-chan struct{} // closed when it is
+	close context.CancelFunc
 }
 
 // keep makes a transport's connection end with the engine.
@@ -107,27 +102,13 @@ func (e *Engine) keep(conn net.Conn, addr netip.AddrPort, err error) (net.Conn, 
 	if err != nil {
 		return nil, err
 	}
-	kept := &dialledConn{conn, e, addr, make(chan struct{})}
-	e.mu.Lock()
-	closed := e.closed
-	if !closed {
-		e.servers[kept] = struct{}{}
-	}
-	e.mu.Unlock()
-	if closed {
-		relay.Reset(conn)
-		return nil, net.ErrClosed
-	}
-	return kept, nil
+	ctx, cancel := context.WithCancel(e.ctx)
+	context.AfterFunc(ctx, func() { conn.Close() })
+	return &dialledConn{conn, addr, ctx.Done(), cancel}, nil
 }
 
 func (c *dialledConn) Close() error {
-	c.e.mu.Lock()
-	if _, open := c.e.servers[c]; open {
-		delete(c.e.servers, c)
-		close(c.gone)
-	}
-	c.e.mu.Unlock()
+	c.close()
 	return c.Conn.Close()
 }
 
@@ -151,22 +132,6 @@ func (e *Engine) dialForHost(ctx context.Context, _, authority string) (net.Conn
 	if err != nil {
 		return nil, err
 	}
-	to = e.pins.request(to)
-	addrs := e.fixed(to)
-	if len(addrs) == 0 {
-		if e.config.UpstreamProxy != nil {
-			conn, err := e.dialThroughProxy(ctx, to)
-			return e.keep(conn, netip.AddrPort{}, err)
-		}
-		if addrs, err = e.resolve(ctx, to); err != nil {
-			return nil, err
-		}
-	}
-	for _, addr := range takeTurns(addrs) {
-		var conn net.Conn
-		if conn, err = e.config.Dial(ctx, addr); err == nil {
-			return e.keep(conn, netip.AddrPort{}, nil)
-		}
-	}
-	return nil, err
+	allowed := func(netip.AddrPort) error { return nil }
+	return e.keep(e.router.Dial(ctx, e.router.Complete(to), allowed))
 }

@@ -85,7 +85,7 @@ func (f *flow) join(c *permit, event audit.Event, prefix []byte, upstream *net.C
 		if err := c.beWhole(event); err != nil {
 			return err
 		}
-		if *upstream, err = c.dial(f.ctx); err != nil {
+		if *upstream, _, err = c.dial(f.ctx); err != nil {
 			return err
 		}
 	}
@@ -160,7 +160,7 @@ func (f *flow) sniffTLS(r policy.Request, prefix []byte) (named policy.Request, 
 
 // checkHello returns what a ClientHello to r means: r, or the name in it where r is an address.
 func (f *flow) checkHello(r policy.Request, hello sniff.Hello) (policy.Request, error) {
-	if hello.Encrypted && !f.e.present().Full() {
+	if hello.Encrypted && !f.e.rules.Load().policy.Full() {
 		return r, f.denyRequest(r, "ech", "the TLS ClientHello may hide another name (encrypted_client_hello); turn that off in the client")
 	}
 	if hello.ServerName == "" {
@@ -177,7 +177,7 @@ func (f *flow) checkHello(r policy.Request, hello sniff.Hello) (policy.Request, 
 		return r, nil
 	case r.Host == "" && name != "":
 		// The address is allowed; what is asked of it has to be as well.
-		named := f.e.pins.request(policy.Request{Host: name, Port: r.Port})
+		named := f.e.router.Complete(policy.Request{Host: name, Port: r.Port})
 		if f.e.decide(named).Verdict == policy.Allow {
 			return named, nil
 		}

@@ -1,4 +1,4 @@
-package egress
+package route
 
 import (
 	"bufio"
@@ -23,7 +23,8 @@ import (
 // maxProxyAnswer bounds an upstream proxy's answer to CONNECT, in bytes.
 const maxProxyAnswer = 16 << 10
 
-func checkProxyURL(u *url.URL) error {
+// CheckProxy says what is wrong with the URL of a proxy.
+func CheckProxy(u *url.URL) error {
 	if u.Scheme != "http" || u.Hostname() == "" || (u.Path != "" && u.Path != "/") || u.RawQuery != "" {
 		return fmt.Errorf("network.upstreamProxy %q: expected http://HOST:PORT", u.Redacted())
 	}
@@ -44,33 +45,28 @@ func proxyPort(u *url.URL) (uint16, error) {
 	return uint16(n), nil
 }
 
-// dialProxy connects to the upstream proxy itself, which is where the
-// configuration says: its address is not checked.
-func (e *Engine) dialProxy(ctx context.Context) (net.Conn, error) {
-	u := e.config.UpstreamProxy
-	port, err := proxyPort(u)
+// DialProxy connects to the proxy itself, which is where the configuration says: its address is
+// not checked.
+func (r *Router) DialProxy(ctx context.Context) (net.Conn, error) {
+	port, err := proxyPort(r.Proxy)
 	if err != nil {
 		return nil, err
 	}
-	addr, err := netip.ParseAddr(u.Hostname())
-	if err == nil {
-		return e.config.Dial(ctx, netip.AddrPortFrom(addr, port))
+	to := policy.Request{Host: r.Proxy.Hostname(), Port: port}
+	if to.Addr, err = netip.ParseAddr(to.Host); err == nil {
+		to.Addr = to.Addr.Unmap()
 	}
-	lookup, cancel := deadline.Within(ctx, deadline.Answer, "the resolver")
-	defer cancel()
-	addrs, err := e.config.Lookup(lookup, u.Hostname())
+	addrs, err := r.resolve(ctx, to)
 	if err != nil {
-		return nil, fmt.Errorf("looking up the upstream proxy: %w", err)
+		return nil, fmt.Errorf("the upstream proxy: %w", err)
 	}
-	errs := []error{errors.New("connecting to the upstream proxy")}
-	for _, addr := range addrs[:min(len(addrs), maxTries)] {
-		conn, err := e.config.Dial(ctx, netip.AddrPortFrom(addr.Unmap(), port))
-		if err == nil {
-			return conn, nil
-		}
-		errs = append(errs, err)
+	ctx, cancel := deadline.Within(ctx, deadline.Answer, "the upstream proxy")
+	defer cancel()
+	got := r.race(ctx, takeTurns(addrs))
+	if got.err != nil {
+		return nil, fmt.Errorf("connecting to the upstream proxy: %w", got.err)
 	}
-	return nil, errors.Join(errs...)
+	return got.conn, nil
 }
 
 // proxyCredentials are the value of Proxy-Authorization, or "".
@@ -83,13 +79,13 @@ func proxyCredentials(u *url.URL) string {
 }
 
 // dialThroughProxy asks the upstream proxy for a tunnel, by name (RFC 9110, 9.3.6).
-func (e *Engine) dialThroughProxy(ctx context.Context, r policy.Request) (net.Conn, error) {
-	conn, err := e.dialProxy(ctx)
+func (r *Router) dialThroughProxy(ctx context.Context, to policy.Request) (net.Conn, error) {
+	conn, err := r.DialProxy(ctx)
 	if err != nil {
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { relay.Reset(conn) })
-	tunnel, err := e.openTunnel(conn, r.Authority())
+	tunnel, err := r.openTunnel(conn, to.Authority())
 	if !stop() && err == nil {
 		err = context.Cause(ctx)
 	}
@@ -101,12 +97,12 @@ func (e *Engine) dialThroughProxy(ctx context.Context, r policy.Request) (net.Co
 }
 
 // openTunnel asks for a tunnel on a connection to the upstream proxy.
-func (e *Engine) openTunnel(conn net.Conn, authority string) (net.Conn, error) {
+func (r *Router) openTunnel(conn net.Conn, authority string) (net.Conn, error) {
 	if err := conn.SetDeadline(time.Now().Add(deadline.Answer)); err != nil {
 		return nil, err
 	}
 	request := "CONNECT " + authority + " HTTP/1.1\r\nHost: " + authority + "\r\n"
-	if credentials := proxyCredentials(e.config.UpstreamProxy); credentials != "" {
+	if credentials := proxyCredentials(r.Proxy); credentials != "" {
 		request += "Proxy-Authorization: " + credentials + "\r\n"
 	}
 	if _, err := conn.Write([]byte(request + "\r\n")); err != nil {
