@@ -48,12 +48,19 @@ const (
 	SessionName      = "forage" // tmux session
 	WindowName       = "agent"  // tmux window 0
 	ProxyPort        = 18080    // explicit proxy, on 127.0.0.1 and ::1
-	DNSPort          = 53
+	// BrowsersPath holds the programs that ask the user to open a page, first in PATH.
+	BrowsersPath = RunPath + "/browsers"
+	DNSPort      = 53
 )
 
 // BoardPort is the port of the host's loopback on which the board listens if nothing else is said. No
 // sandbox gets it.
 const BoardPort = 8022
+
+// Browsers are those programs: names by which others look for one.
+func Browsers() []string {
+	return []string{"xdg-open", "open", "sensible-browser", "www-browser", "x-www-browser"}
+}
 
 // Plan is everything that was decided about one sandbox before anything is
 // done. It is pure data: printable, comparable, and frozen into the sandbox's

@@ -48,6 +48,7 @@ func entries() []entry {
 		{"ssh-config", groupReach, newSSHConfig},
 		{"cp", groupReach, newCp},
 		{"forward", groupReach, newForward},
+		{"open", groupReach, newOpen},
 		{"pick", groupReach, newPick},
 		{"gateway", groupReach, newGateway},
 		{"web", groupReach, newWeb},

@@ -73,6 +73,11 @@ func (a *app) pick(ctx context.Context, s *sandbox.Service, plain bool) error {
 				Refused: dash(positive(one.Refused)), Traffic: traffic(one), Ports: ports(one.Ports), Created: one.CreatedAt,
 			}
 		}
+		for i, one := range all {
+			if len(one.Pages) > 0 {
+				rows[i].Page = one.Pages[0].Host
+			}
+		}
 		noted.Lock()
 		defer noted.Unlock()
 		said := note

@@ -6,7 +6,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"slices"
 
+	"forage"
+	"forage/internal/browse"
 	"forage/internal/guest"
 	"forage/internal/probe"
 	"forage/internal/rootfs"
@@ -22,6 +26,9 @@ func roleOf(args []string) func() int {
 		return func() int { return guest.Limit(args[1:]) }
 	case guest.SFTPName:
 		return guest.SFTP
+	}
+	if slices.Contains(forage.Browsers(), filepath.Base(args[0])) {
+		return func() int { return browse.Ask(args[1:], os.Stderr) }
 	}
 	if len(args) != 2 {
 		return nil

@@ -116,7 +116,7 @@ func untilCommand(ts *testscript.TestScript, neg bool, args []string) {
 func scriptEnv(ts *testscript.TestScript) []string {
 	var env []string
 	for _, name := range []string{
-		"PATH", "HOME", "LANG", "TERM", "TMPDIR", "WORK", "SHELL", "USER", "NO_COLOR",
+		"PATH", "HOME", "LANG", "TERM", "TMPDIR", "WORK", "SHELL", "USER", "NO_COLOR", "BROWSER",
 		"FORAGE_CONFIG", "FORAGE_STATE_DIR", "FORAGE_RUNTIME_DIR",
 		"XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR",
 	} {

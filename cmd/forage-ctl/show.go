@@ -193,6 +193,12 @@ func printStatus(a *app, s sandbox.Status) error {
 	t.Row("TMUX", s.Tmux)
 	t.Row("PORT", dash(positive(s.Port))) // those of run have none
 	t.field("LISTENING", ports(s.Ports))
+	for _, page := range s.Pages {
+		t.Row("ASKS TO OPEN", page.URL)
+	}
+	if len(s.Pages) > 0 {
+		t.Row("HINT", "`forage-ctl open "+s.Name+"` opens it in your browser")
+	}
 	t.Row("NETWORK", networkLine(s.Network))
 	t.field("SECRETS", strings.Join(secrets, " "))
 	t.Row("CREATED", s.CreatedAt.Format(time.RFC3339))

@@ -20,6 +20,7 @@ import (
 
 	"forage"
 	"forage/internal/audit"
+	"forage/internal/browse"
 	"forage/internal/guest/guestclient"
 	"forage/internal/hostexec"
 	"forage/internal/sandbox"
@@ -125,7 +126,7 @@ func (b board) List(ctx context.Context) ([]web.Row, []string, error) {
 			Name: one.Name, Agent: one.Agent, State: state(one), Running: one.Status == string(forage.PhaseRunning), Reason: one.Reason,
 			Template: one.Template, Workspace: atHome(home, cmp.Or(one.SourceRepo, one.Workspace)), Mode: string(one.Plan.Workspace.Mode),
 			Branch: one.Branch, Unsaved: unsaved(one), Refused: one.Refused, Created: one.CreatedAt,
-			Ports: ways(one.Name, one.Ports),
+			Ports: ways(one.Name, one.Ports), Page: pageOf(one.Pages),
 		}
 	}
 	return rows, notes(), err
@@ -137,6 +138,16 @@ func atHome(home, path string) string {
 		return "~/" + below
 	}
 	return path
+}
+
+// pageOf is the last page that is asked for. What is on localhost is on another in the browser.
+func pageOf(all []supervisor.Page) string {
+	for _, asked := range all {
+		if page, err := browse.Check(asked.URL); err == nil && page.Local == 0 {
+			return page.URL
+		}
+	}
+	return ""
 }
 
 // ways say what leads to ports: an agent can open many.

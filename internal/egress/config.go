@@ -50,6 +50,9 @@ type Config struct {
 	// WayOut is the command with which the user allows what was refused, for the client to tell;
 	// nil tells none.
 	WayOut func(Way) string
+	// Open is told of the address of a page that a program inside asks the user to open; its error is
+	// the answer. nil takes none.
+	Open func(address string) error
 	// Lookup resolves a name on the host, after the verdict; nil is net.DefaultResolver.
 	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
 	// Dial connects to a checked address; nil is a net.Dialer with a timeout.

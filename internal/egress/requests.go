@@ -3,6 +3,7 @@ package egress
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -10,6 +11,7 @@ import (
 
 	"forage"
 	"forage/internal/audit"
+	"forage/internal/browse"
 	"forage/internal/egress/sniff"
 	"forage/internal/policy"
 )
@@ -205,6 +207,18 @@ func cutScheme(target string) (authority string, ok bool) {
 // its path stands for a host that is reached over TLS, so that a client that can be told a base URL
 // needs to trust no certificate of ours.
 func (h *httpSide) serveGateway(w http.ResponseWriter, r *http.Request, s *session) {
+	if r.URL.Path == browse.Path && r.Method == http.MethodPost && h.e.config.Open != nil && isGateway(r.Host) {
+		address, err := io.ReadAll(io.LimitReader(r.Body, browse.MaxURL+1))
+		if err == nil {
+			err = h.e.config.Open(string(address))
+		}
+		if err != nil {
+			reply(w, r, http.StatusForbidden, err.Error())
+			return
+		}
+		reply(w, r, http.StatusOK, "the user is asked")
+		return
+	}
 	name, rest := cutGateway(r.URL.EscapedPath())
 	host, port, ok := h.e.rules.Load().secrets.Gateway(name)
 	if !ok || !isGateway(r.Host) {

@@ -48,6 +48,7 @@ var rooms = []room{
 	{"image", 1, "unpacking is the same for every runtime"},
 	{"limits", 1, "cgroups and rlimits are the same for every runtime"},
 	{"netns", 1, "namespace set-up is the same for every runtime"},
+	{"browse", 1, "judges addresses by the policy's names; who asks and who opens is decided elsewhere"},
 	{"jail", 1, "one program over untrusted data: it knows no sandbox and no repository"},
 
 	{"runtime", 2, "isolates; it knows no records, no policy and no SSH"},

@@ -8,7 +8,7 @@ import (
 	"forage/internal/term"
 )
 
-// WrapperPath is the folder of wrappers inside, first in PATH.
+// WrapperPath is the folder of wrappers inside, in PATH before all that is not ours.
 const WrapperPath = forage.RunPath + "/wrappers"
 
 // SecretPath is where the value of a secret is inside, with forage.SecretsWrapped.

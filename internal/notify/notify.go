@@ -1,5 +1,5 @@
-// Package notify tells the user that an agent waits or has ended, or that a sandbox has failed. It
-// does so on the desktop, or by a command on the host. It doesn't decide when, and passes on
+// Package notify tells the user that an agent waits, asks for a page or has ended, or that a sandbox
+// has failed. It does so on the desktop, or by a command on the host. It doesn't decide when, and passes on
 // nothing that an agent wrote.
 package notify
 
@@ -22,12 +22,13 @@ const (
 	Waiting = "waiting" // the agent has worked, and waits for its user
 	Ended   = "ended"   // the agent has
 	Failed  = "failed"  // the sandbox has
+	Asks    = "asks"    // a program inside asks the user to open a page
 )
 
 // Event is what the user is told.
 type Event struct {
 	Sandbox  string
-	State    string // Waiting, Ended or Failed
+	State    string // Waiting, Ended, Failed or Asks
 	ExitCode *int   // of Ended, where it is known
 }
 
@@ -36,6 +37,8 @@ func (e Event) Text() string {
 	switch {
 	case e.State == Waiting:
 		return "The agent waits for you."
+	case e.State == Asks:
+		return "A program asks you to open a web page."
 	case e.State == Failed:
 		return "The sandbox has failed."
 	case e.ExitCode != nil:

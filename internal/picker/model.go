@@ -29,6 +29,7 @@ type (
 		when time.Time
 	}
 	touched struct{}            // something may have changed
+	due     struct{}            // pace allows to ask
 	minute  struct{}            // a minute has passed
 	ended   struct{ err error } // a command on the terminal
 	done    struct {            // a command without it
@@ -71,6 +72,7 @@ type model struct {
 	message       string // escaped
 
 	asking, again bool // the sandboxes are being asked, and have to be asked once more
+	later         bool // due will come
 	asked         time.Time
 
 	about   string // sandbox of inRefused and inDown
@@ -81,7 +83,7 @@ type model struct {
 }
 
 func (m *model) Init() tea.Cmd {
-	return tea.Batch(m.ask(0), m.await(), m.minute())
+	return tea.Batch(m.ask(), m.await(), m.minute())
 }
 
 func (m *model) await() tea.Cmd {
@@ -97,22 +99,28 @@ func (m *model) minute() tea.Cmd {
 	return tea.Tick(idle, func(time.Time) tea.Msg { return minute{} })
 }
 
-// ask asks for the sandboxes after a while. Where that is under way, it is done once more.
-func (m *model) ask(after time.Duration) tea.Cmd {
+// ask asks for the sandboxes. Where that is under way, it is done once more.
+func (m *model) ask() tea.Cmd {
 	if m.asking {
 		m.again = true
 		return nil
 	}
 	m.asking, m.again = true, false
-	return tea.Tick(max(0, after), func(time.Time) tea.Msg {
+	return func() tea.Msg {
 		m.watch.Arm() // first: what changes meanwhile is told
 		rows, note, err := m.List(m.ctx)
 		return listed{rows, note, err, time.Now()}
-	})
+	}
 }
 
 // soon asks when pace allows it.
-func (m *model) soon() tea.Cmd { return m.ask(pace - time.Since(m.asked)) }
+func (m *model) soon() tea.Cmd {
+	if m.later {
+		return nil
+	}
+	m.later = true
+	return tea.Tick(max(0, pace-time.Since(m.asked)), func(time.Time) tea.Msg { return due{} })
+}
 
 func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
@@ -120,6 +128,9 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.width, m.height = msg.Width, msg.Height
 	case touched:
 		return m, tea.Batch(m.soon(), m.await())
+	case due:
+		m.later = false
+		return m, m.ask()
 	case minute:
 		return m, tea.Batch(m.soon(), m.minute())
 	case listed:
@@ -131,10 +142,10 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		}
 	case ended:
 		m.say("", msg.err)
-		return m, m.ask(0)
+		return m, m.ask()
 	case done:
 		m.say(msg.what, msg.err)
-		return m, m.ask(0)
+		return m, m.ask()
 	case told:
 		if m.mode == msg.mode && m.about == msg.name {
 			m.told, m.waiting = msg, false
@@ -279,6 +290,11 @@ func (m *model) listKey(key string) tea.Cmd {
 		return m.show(true, "logs", name)
 	case "v":
 		return m.show(false, "diff", name)
+	case "o":
+		if m.shown()[m.place()].Page != "" {
+			return m.show(false, "open", name)
+		}
+		m.say(name+" asks for no page", nil)
 	case "a":
 		return m.look(inRefused, name, m.Refused)
 	case "d":

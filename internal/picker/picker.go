@@ -27,6 +27,7 @@ type Row struct {
 	Name, Agent, State, Branch, Unsaved, Refused, Traffic string
 
 	Ports string // that servers inside listen on, for the line of what is chosen
+	Page  string // that a program inside asks the user to open: its host; "" is none
 
 	Created time.Time
 }

@@ -269,18 +269,40 @@ func TestTheForm(t *testing.T) {
 }
 
 // While the sandboxes are being asked, changes have them asked once more, and not sooner than pace.
+// What a key has done is asked for at once.
 func TestItAsksOnceMore(t *testing.T) {
 	s := newScreen(t, 80, 24)
 	s.asked = time.Now()
 	if s.soon() == nil || s.soon() != nil || s.soon() != nil {
+		t.Error("they are asked later twice")
+	}
+	if s.ask() == nil || s.ask() != nil {
+		t.Error("they are asked twice at a time")
+	}
+	if _, cmd := s.Update(due{}); cmd != nil {
 		t.Error("they are asked twice at a time")
 	}
 	if _, cmd := s.Update(listed{when: time.Now()}); cmd == nil {
 		t.Error("what changed meanwhile is not asked for")
 	}
+	if _, cmd := s.Update(due{}); cmd == nil {
+		t.Error("what changed meanwhile is not asked for")
+	}
 	if _, cmd := s.Update(listed{when: time.Now()}); cmd != nil {
 		t.Error("they are asked without a change")
 	}
+}
+
+func TestAPageThatIsAskedFor(t *testing.T) {
+	rows := three()
+	rows[0].Page = "evil.example\x1b]0;x\a"
+	s := newScreen(t, 80, 24, rows...)
+	s.wantText(`o opens a page of evil.example\x1b]0;x\x07  listening: 3000`)
+	s.keys("o")
+	s.wantRan(`["open" "api"] false`)
+	s.keys("j", "o")
+	s.wantRan()
+	s.wantText("docs asks for no page")
 }
 
 func TestReadLineLeavesTheRest(t *testing.T) {

@@ -82,18 +82,25 @@ func (m *model) frame(head, body []string, mark int, keys string) string {
 	for len(lines) < m.height-2 {
 		lines = append(lines, "")
 	}
-	add("  ", yellow, cmp.Or(m.message, m.portsText()))
+	add("  ", yellow, cmp.Or(m.message, m.chosenText()))
 	add("  ", "", keys)
 	return strings.Join(lines[max(0, len(lines)-max(1, m.height)):], "\n")
 }
 
-// portsText says which ports servers inside the chosen sandbox listen on.
-func (m *model) portsText() string {
-	shown := m.shown()
-	if place := m.place(); m.mode == inList && place >= 0 && place < len(shown) && shown[place].Ports != "" {
-		return "listening: " + term.Escape(shown[place].Ports)
+// chosenText says what the chosen sandbox asks for, and on which ports servers inside listen.
+func (m *model) chosenText() string {
+	place := m.place()
+	if m.mode != inList || place < 0 {
+		return ""
 	}
-	return ""
+	var texts []string
+	if row := m.shown()[place]; row.Page != "" {
+		texts = append(texts, "o opens a page of "+term.Escape(row.Page))
+	}
+	if row := m.shown()[place]; row.Ports != "" {
+		texts = append(texts, "listening: "+term.Escape(row.Ports))
+	}
+	return strings.Join(texts, "  ")
 }
 
 // listText is the table, within the width of the screen.
@@ -190,6 +197,7 @@ enter         attach to the agent; Ctrl-b d comes back
 s             a shell beside the agent
 l             what the agent printed
 v             review what it changed, and apply it
+o             a page that a program inside asks you to open
 a             what it was refused; a again allows what the cursor is on
 d             take down; first you see what would be lost
 n             a new sandbox; without a task the template's agent starts

@@ -28,7 +28,7 @@ func Environment(name string, who forage.Identity, shell string, tools []string,
 	if at < 0 {
 		at = len(tools)
 	}
-	path := slices.Concat(tools[:at], own, tools[at:], slices.DeleteFunc(system, func(dir string) bool { return slices.Contains(tools, dir) }))
+	path := slices.Concat([]string{forage.BrowsersPath}, tools[:at], own, tools[at:], slices.DeleteFunc(system, func(dir string) bool { return slices.Contains(tools, dir) }))
 	if shell == "/run/current-system/sw/bin/bash" { // NixOS has nothing in /usr/bin
 		path = append(path, "/run/current-system/sw/bin")
 	}
@@ -37,6 +37,7 @@ func Environment(name string, who forage.Identity, shell string, tools []string,
 		"SHELL": shell, "TERM": "xterm-256color", "LANG": "C.UTF-8",
 		"FORAGE_SANDBOX": name, "AGENT_SANDBOX": "1",
 		"GIT_CONFIG_SYSTEM": "/etc/gitconfig", // a git that isn't the distribution's would look elsewhere
+		"BROWSER":           forage.BrowsersPath + "/" + forage.Browsers()[0],
 		// pip has no system to break: it can't write to it, and installs into the home instead.
 		"PIP_BREAK_SYSTEM_PACKAGES": "1",
 		"NPM_CONFIG_PREFIX":         who.Home + "/.local", // so does npm install --global

@@ -206,7 +206,7 @@ func TestEnvironment(t *testing.T) {
 	env := Environment("box", agent, "/bin/bash", []string{"/home/u/.npm/bin"}, "/etc/ca.pem")
 	for name, want := range map[string]string{
 		"HOME": "/home/agent", "USER": "agent", "FORAGE_SANDBOX": "box", "AGENT_SANDBOX": "1", "GIT_CONFIG_SYSTEM": "/etc/gitconfig", "SHELL": "/bin/bash", "PIP_BREAK_SYSTEM_PACKAGES": "1", "NPM_CONFIG_PREFIX": "/home/agent/.local",
-		"PATH":       "/home/u/.npm/bin:/home/agent/.local/bin:/home/agent/go/bin:/home/agent/.cargo/bin:/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin",
+		"PATH":       "/run/forage/browsers:/home/u/.npm/bin:/home/agent/.local/bin:/home/agent/go/bin:/home/agent/.cargo/bin:/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin",
 		"HTTP_PROXY": "http://127.0.0.1:18080", "https_proxy": "http://127.0.0.1:18080", "ALL_PROXY": "http://127.0.0.1:18080", "no_proxy": "localhost,127.0.0.1,::1",
 		"SSL_CERT_FILE": "/etc/ca.pem", "NODE_EXTRA_CA_CERTS": "/etc/ca.pem", "GIT_SSL_CAINFO": "/etc/ca.pem",
 	} {

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"forage"
 	"forage/internal/guest/guestclient"
@@ -168,6 +169,46 @@ func ParseForwarding(text string) (Forwarding, error) {
 		return Forwarding{}, forage.WithHint(forage.Errorf(forage.ErrUsage, "%q: expected a port, or two: LOCAL:REMOTE", text), "for example 3000, or 8080:3000")
 	}
 	return Forwarding{Local: int(from), Remote: int(to)}, nil
+}
+
+// Pages are those that programs inside ask the user to open, the last one first, and the ports that
+// servers inside listen on.
+func (s *Service) Pages(ctx context.Context, name string) ([]supervisor.Page, []supervisor.Port, error) {
+	if _, err := s.running(name); err != nil {
+		return nil, nil, err
+	}
+	answer, err := s.client(name).Status(ctx)
+	return answer.Pages, answer.Ports, err
+}
+
+// Opened says that the user opens a page, or will not. When it fails, it must not be opened.
+func (s *Service) Opened(ctx context.Context, name, url string, allow bool) error {
+	return s.client(name).Opened(ctx, url, allow)
+}
+
+// ForwardWhile forwards a port as long as a server inside listens on it. It looks every two seconds.
+func (s *Service) ForwardWhile(ctx context.Context, name string, port int, ready func(Forwarding) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	errGone := errors.New("nothing listens inside")
+	go func() {
+		for missed := 0; missed < 2 && ctx.Err() == nil; {
+			select {
+			case <-ctx.Done():
+			case <-time.After(2 * time.Second):
+			}
+			answer, err := s.client(name).Status(ctx)
+			if missed++; err != nil || slices.ContainsFunc(answer.Ports, func(p supervisor.Port) bool { return p.Port == port }) {
+				missed = 0
+			}
+		}
+		cancel(errGone)
+	}()
+	err := s.Forward(ctx, name, []Forwarding{{Local: port, Remote: port}}, ready)
+	if errors.Is(err, errGone) {
+		return nil
+	}
+	return err
 }
 
 // Listening forwards the ports that servers inside listen on; there is one at least.

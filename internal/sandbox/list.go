@@ -129,7 +129,7 @@ func (s *Service) statusNow(ctx context.Context, record store.Record) (status St
 		status.AgentState, status.ExitCode = answer.Agent, answer.ExitCode
 		status.Refusals = answer.Refused
 		status.Refused = len(status.Refusals)
-		status.Ports, status.Bytes = answer.Ports, answer.Bytes
+		status.Ports, status.Bytes, status.Pages = answer.Ports, answer.Bytes, answer.Pages
 	case record.Phase == forage.PhaseRunning:
 		return status, true
 	default:

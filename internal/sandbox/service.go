@@ -102,4 +102,6 @@ type Status struct {
 	// received over all its starts, while it runs.
 	Ports []supervisor.Port `json:"ports,omitempty"`
 	Bytes int64             `json:"bytes,omitempty"`
+	// Pages are those that programs inside ask the user to open, the last one first.
+	Pages []supervisor.Page `json:"pages,omitempty"`
 }

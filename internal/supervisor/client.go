@@ -60,6 +60,13 @@ func (c Client) Record(ctx context.Context, event audit.Event) error {
 	return err
 }
 
+// Opened says that the user opens a page that was asked for, or will not. When it fails, the page
+// must not be opened.
+func (c Client) Opened(ctx context.Context, url string, allow bool) error {
+	_, err := c.call(ctx, Request{Op: OpOpened, URL: url, Allow: allow})
+	return err
+}
+
 // StartWindow starts the agent's window again if it has ended.
 func (c Client) StartWindow(ctx context.Context) error {
 	_, err := c.call(ctx, Request{Op: OpWindow})

@@ -44,7 +44,7 @@ func (s *Sandbox) makeEgress(context.Context) error {
 	if err != nil {
 		return err
 	}
-	config.Audit = s.audit
+	config.Audit, config.Open = s.audit, s.askToOpen
 	config.WayOut = func(way egress.Way) string {
 		words := []string{"forage-ctl", "network", plan.Name}
 		if plan.Ephemeral {

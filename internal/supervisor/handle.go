@@ -38,6 +38,8 @@ func (s *Sandbox) handle(ctx context.Context, request Request) (Response, error)
 	case OpWindow:
 		_, err := s.query(ctx, "window")
 		return Response{}, err
+	case OpOpened:
+		return Response{}, s.opened(request.URL, request.Allow)
 	case OpTraffic:
 		return Response{Traffic: &Traffic{
 			Totals: s.account.Totals(), Bounds: s.account.Bounds(),
@@ -53,7 +55,7 @@ func (s *Sandbox) status(ctx context.Context) Response {
 	response := Response{Ready: s.ready, Tmux: "none", Agent: agent.Running, GuestPID: s.instance.PID()}
 	s.mu.Unlock()
 	response.Refused = s.Refused()
-	response.Bytes = s.account.Totals().Bytes
+	response.Bytes, response.Pages = s.account.Totals().Bytes, s.asked.list()
 	if !response.Ready {
 		return response
 	}

@@ -12,7 +12,7 @@ import (
 	"forage"
 	"forage/internal/agent"
 	"forage/internal/image"
-	"forage/internal/inject"
+	"forage/internal/rootfs"
 	"forage/internal/store"
 )
 
@@ -89,11 +89,13 @@ func (s *Sandbox) adopt(path string) {
 		return
 	}
 	env := maps.Clone(s.setup.Plan.Spec.Env)
-	wrapped := strings.HasPrefix(env["PATH"], inject.WrapperPath+":")
-	env["PATH"] = path
-	if wrapped {
-		env["PATH"] = inject.WrapperPath + ":" + path
+	var own []string
+	for dir := range strings.SplitSeq(env["PATH"], ":") {
+		if rootfs.Within(dir, forage.RunPath) {
+			own = append(own, dir)
+		}
 	}
+	env["PATH"] = strings.Join(append(own, path), ":")
 	s.setup.Plan.Spec.Env = env
 }
 

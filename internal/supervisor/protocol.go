@@ -19,6 +19,7 @@ const (
 	OpNetwork Operation = "network" // replace the live network policy
 	OpRecord  Operation = "record"  // put an event (an exec) into the audit log before it happens
 	OpWindow  Operation = "window"  // start the agent's window again if it has ended
+	OpOpened  Operation = "opened"  // the user opens a page that was asked for, or will not
 	OpTraffic Operation = "traffic" // what it asks of the network, and has used
 )
 
@@ -27,6 +28,8 @@ type Request struct {
 	Op      Operation       `json:"op"`
 	Network *forage.Network `json:"network,omitempty"` // OpNetwork
 	Event   *audit.Event    `json:"event,omitempty"`   // OpRecord
+	URL     string          `json:"url,omitempty"`     // OpOpened
+	Allow   bool            `json:"allow,omitempty"`   // OpOpened: the user opens it
 }
 
 // Response answers a Request.
@@ -41,6 +44,7 @@ type Response struct {
 	// first (OpStatus).
 	Refused []egress.Refused `json:"refused,omitempty"`
 	Ports   []Port           `json:"ports,omitempty"` // OpStatus
+	Pages   []Page           `json:"pages,omitempty"` // OpStatus: the last one first
 	Bytes   int64            `json:"bytes,omitempty"` // sent and received over all its starts (OpStatus)
 	Failure *Failure         `json:"failure,omitempty"`
 }

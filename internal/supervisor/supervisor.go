@@ -66,6 +66,7 @@ type Sandbox struct {
 	guest     *guestLink
 	activity  *activity
 	forwards  forwards
+	asked     asked
 	undo      undo
 	done      chan struct{}
 	clock     *time.Timer // nil without a wall-clock limit

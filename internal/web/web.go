@@ -46,6 +46,7 @@ type Row struct {
 	Refused   int       `json:"refused"`
 	Created   time.Time `json:"created"`
 	Ports     []string  `json:"ports,omitempty"` // that servers inside listen on, and what leads there
+	Page      string    `json:"page,omitempty"`  // that a program inside asks the user to open, elsewhere than on localhost
 }
 
 // Refusal is what a sandbox was refused. Allow and Mode are what `network` takes to allow it.

@@ -164,6 +164,11 @@ func (b *builder) mountProgram() error {
 	if err := p.file(own, []byte{}, 0o555); err != nil {
 		return err
 	}
+	for _, name := range forage.Browsers() {
+		if err := p.link(path.Join(dirForage, path.Base(forage.BrowsersPath), name), Program); err != nil {
+			return err
+		}
+	}
 	program, err := b.detach(b.boot.Program, mount.ReadOnly)
 	if err != nil {
 		return err

@@ -168,7 +168,8 @@ function head(row) {
     row.running ? button('Stop', () => act(row.name, 'stop')) : button('Start', () => act(row.name, 'start')),
     button('Take down', () => down(row.name), 'danger'), button('Close', () => { location.hash = '/' }, 'close'),
     el('p', {class: 'about'}, [row.agent, row.template, row.mode, row.branch, row.workspace, row.reason].filter(Boolean).join(' · '),
-      (row.ports ?? []).map((p) => el('span', {class: 'port'}, p))))
+      (row.ports ?? []).map((p) => el('span', {class: 'port'}, p))),
+    ...(row.page ? [el('p', {class: 'about'}, 'A program inside asks to open a page. A login that comes back to localhost needs `forage-ctl open`. ', el('a', {href: row.page, target: '_blank', rel: 'noopener noreferrer'}, row.page))] : []))
   $('detail').querySelector('.tabs').replaceChildren(...Object.entries(tabs).map(([name, text]) =>
     el('button', {type: 'button', role: 'tab', 'aria-selected': String(name === tab), click: () => { location.hash = `/${row.name}/${name}` }}, text(row))))
   if (was && was.name === row.name && was.running !== row.running && tab === 'screen') { leave(); pages.screen(row, $('detail').querySelector('.page')) }
