@@ -34,8 +34,10 @@ func roleOf(args []string) func() int {
 		return nil
 	}
 	switch args[1] {
-	case child.Argument, child.StreamArgument:
+	case child.Argument, child.StreamArgument, child.ContainerArgument, child.ContainerStreamArgument:
 		return beGuest
+	case child.StageArgument:
+		return beStage
 	case supervisor.Argument:
 		return func() int { return supervisor.Main(os.Stdin, os.Stdout) }
 	case probe.Argument:
@@ -62,6 +64,12 @@ func beGuest() int {
 		return 1
 	}
 	return 0
+}
+
+// beStage builds a sandbox and becomes the program that runs it.
+func beStage() int {
+	child.Stage() // which has told the host what went wrong
+	return 1
 }
 
 // beProbe attacks the sandbox that it runs in and prints which walls held. Standard input says what

@@ -16,6 +16,8 @@ package netns
 import (
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -140,6 +142,18 @@ var earlySysctls = []sysctl{
 // connections a second would fill the table.
 var conntrackSysctls = []sysctl{
 	{"netfilter/nf_conntrack_tcp_timeout_time_wait", "10"},
+}
+
+// Sysctls are those that Setup writes and this kernel has, by name: for a container whose /proc/sys
+// is read-only.
+func Sysctls() map[string]string {
+	list := make(map[string]string)
+	for _, s := range slices.Concat(earlySysctls, conntrackSysctls) {
+		if _, err := os.Stat("/proc/sys/net/" + s.path); err == nil {
+			list["net."+strings.ReplaceAll(s.path, "/", ".")] = s.value
+		}
+	}
+	return list
 }
 
 // applySysctls writes each and returns what could not be. The files belong to

@@ -115,7 +115,8 @@ func everyMount(flag string) error {
 		if len(fields) < 6 {
 			continue
 		}
-		device := flag == "nodev" && strings.HasPrefix(fields[4], "/dev/")
+		null := fields[3] == "/null" && strings.HasPrefix(fields[4], "/proc/") // a container's mask
+		device := flag == "nodev" && (null || strings.HasPrefix(fields[4], "/dev/"))
 		if !device && !strings.Contains(","+fields[5]+",", ","+flag+",") {
 			return nil
 		}

@@ -13,6 +13,7 @@ import (
 	"forage/internal/runtime/bwrap"
 	"forage/internal/runtime/child"
 	"forage/internal/runtime/native"
+	"forage/internal/runtime/oci"
 	"forage/internal/workspace"
 	"forage/internal/workspace/clone"
 	"forage/internal/workspace/direct"
@@ -21,7 +22,7 @@ import (
 )
 
 // planned are the runtimes that Forage knows by name and this version is without.
-var planned = [...]string{"oci", "docker", "podman", "nspawn", "vm", "kubernetes", "apple"}
+var planned = [...]string{"docker", "podman", "nspawn", "vm", "kubernetes", "apple"}
 
 // knownRuntime is a runtime of this version.
 type knownRuntime struct {
@@ -36,6 +37,7 @@ type knownRuntime struct {
 var known = []knownRuntime{
 	{native.Name, func(dir string) runtime.Runtime { return native.New(dir, "") }, child.Detect},
 	{bwrap.Name, func(dir string) runtime.Runtime { return bwrap.New(dir, "") }, bwrap.Detect},
+	{oci.Name, func(dir string) runtime.Runtime { return oci.New(dir, "", "") }, oci.Detect},
 }
 
 // Runtimes makes runtimes by name, for the run-time folder Dir.
@@ -101,6 +103,9 @@ func (r Runtimes) New(name string) (runtime.Runtime, error) {
 			prepared.Take(r.Early)
 		}
 		return rt, nil
+	}
+	if program, named := strings.CutPrefix(name, oci.Name+":"); named && program != "" {
+		return oci.New(r.Dir, program, ""), nil
 	}
 	hint := "this version has: " + strings.Join(r.Names(), ", ")
 	if slices.Contains(planned[:], name) {

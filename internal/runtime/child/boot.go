@@ -34,6 +34,10 @@ type boot struct {
 	// HasLog: the second descriptor is Request.Log; the first is always Request.SSH.
 	HasLog bool
 	Guest  []byte // Request.Guest
+	// Exec is the command line of a Container, and Bundle its config.json; none in what goes to the
+	// guest.
+	Exec   []string
+	Bundle []byte
 }
 
 // tree is something of the host to be mounted.
@@ -85,6 +89,8 @@ func (b *boot) code(c *codec) {
 	list(c, &b.Protect, text[string])
 	c.tree(&b.Program)
 	text(c, &b.Guest)
+	list(c, &b.Exec, text[string])
+	text(c, &b.Bundle)
 }
 
 func (c *codec) tree(t *tree) {

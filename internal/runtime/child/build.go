@@ -59,7 +59,7 @@ func (b *builder) build() error {
 		{"making /dev", b.makeDev},
 		{"making the writable folders", b.mountAreas},
 		{"showing the host's system folders", b.mountSystem}, // and tools, which may be below /tmp or in a home of the same name
-		{"mounting /proc", b.mountProc},
+		{"mounting /proc", b.makeProc},
 		{"making /sys", b.makeSys},
 		{"putting our program inside", b.mountProgram},
 		{"closing what is not for the agent", b.mountMasks},

@@ -22,6 +22,9 @@ import (
 // Check tries what the runtime relies on: it starts a guest that does everything once
 // and ends. Nothing of it is left.
 func (r *Runtime) Check(ctx context.Context) []runtime.Finding {
+	if r.config.Container != nil {
+		return r.checkContainer(ctx)
+	}
 	running := runningKernel()
 	kernel := runtime.Finding{Name: "kernel", Required: true, OK: !running.before(leastKernel), Detail: "Linux " + running.String()}
 	if !kernel.OK {

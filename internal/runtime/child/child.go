@@ -26,6 +26,35 @@ const Argument = "guest"
 // StreamArgument is Argument where nothing but bytes crosses (Config.Stream).
 const StreamArgument = "guest-stream"
 
+// StageArgument is the one argument of a process that builds a sandbox for Config.Container: it has
+// to call Stage at once. What that starts has ContainerArgument or ContainerStreamArgument, and has
+// to call Enter.
+const (
+	StageArgument           = "guest-stage"
+	ContainerArgument       = "guest-container"
+	ContainerStreamArgument = "guest-container-stream"
+)
+
+// Container has another program make the container that the guest is the first process of.
+type Container interface {
+	// Command is the program and its arguments. It fails with ErrUnsupported where there is none.
+	Command() (argv []string, err error)
+	// Bundle is the config.json of an OCI bundle in BundlePath, with the root filesystem in RootPath
+	// as it is to be shown. The guest in it is Program with that argument, starts as user 0 with
+	// ContainerCaps, and has its channel as descriptor 3.
+	Bundle(spec forage.Spec, argument string) ([]byte, error)
+	// Without takes away what sandboxes of it can't enforce.
+	Without(c *runtime.Capabilities)
+}
+
+// The places of a bundle, where a Container finds it. Nobody else does.
+const (
+	stagePath  = "/tmp"
+	RootPath   = stagePath + "/" + dirRoot
+	BundlePath = stagePath + "/" + dirBundle
+	StatePath  = stagePath + "/" + dirState // for its own files
+)
+
 // Namespaces is how the first process of a sandbox is started.
 type Namespaces interface {
 	// Command starts program, with one argument, in fresh namespaces of every kind but time, as the
@@ -58,6 +87,8 @@ type Config struct {
 	// control channel, clients of SSH, the log and every connection that the guest forwards. Root's
 	// mounts are descriptors, so it is for ordinary users.
 	Stream bool
+	// Container makes the guest's container of what is built. Nil: the guest is in what it builds.
+	Container Container
 	// Self is the program that is started as guest; it has to call Enter at once. Empty is the
 	// running program.
 	Self string
@@ -76,7 +107,7 @@ func New(config Config) *Runtime { return &Runtime{config: config} }
 
 // Info says what the runtime can enforce.
 func (r *Runtime) Info() runtime.Info {
-	return runtime.Info{
+	info := runtime.Info{
 		Name:        r.config.Name,
 		Description: r.config.Description,
 		Capabilities: runtime.Capabilities{
@@ -99,4 +130,9 @@ func (r *Runtime) Info() runtime.Info {
 			SocketMasks:      true,
 		},
 	}
+	if r.config.Container != nil {
+		info.Capabilities.NestedNamespaces = false // its /proc is not whole
+		r.config.Container.Without(&info.Capabilities)
+	}
+	return info
 }

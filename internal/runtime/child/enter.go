@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -114,7 +115,11 @@ func enter(l link) (*Entered, error) {
 	if b.boot.Trial {
 		return nil, b.try(l.control)
 	}
-	if err := b.build(); err != nil {
+	contained := slices.Contains([]string{ContainerArgument, ContainerStreamArgument}, os.Args[1])
+	leave := step{"changing the root", b.pivot}
+	if contained {
+		leave = step{"becoming the agent", b.become}
+	} else if err := b.build(); err != nil {
 		return nil, err
 	}
 	n, err := take(background.network)
@@ -122,7 +127,7 @@ func enter(l link) (*Entered, error) {
 		return nil, &stepError{"setting up the network", err}
 	}
 	defer n.Close()
-	if err := do(step{"changing the root", b.pivot}, step{"giving up privileges", b.harden}); err != nil {
+	if err := do(leave, step{"giving up privileges", b.harden}); err != nil {
 		return nil, err
 	}
 	b.closeFolders() // before the host goes on
@@ -130,7 +135,7 @@ func enter(l link) (*Entered, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Entered{Control: l.control, Guest: b.boot.Guest, Confine: b.confinement()}
+	e := &Entered{Control: l.control, Guest: b.boot.Guest, Confine: b.confinement(contained)}
 	if l.session != nil {
 		return e, errors.Join(l.inside(e, n, b.boot.HasLog), l.control.Send(frame))
 	}

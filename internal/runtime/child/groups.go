@@ -48,16 +48,22 @@ func (m *idMaps) findGroups() (others bool, err error) {
 	if !slices.ContainsFunc(groups, func(g int) bool { return g != os.Getegid() }) {
 		return false, nil
 	}
+	m.subgid = subordinate("/etc/subgid")
+	return true, nil
+}
+
+// subordinate is a subordinate id of the caller's, which file lists; 0 is none.
+func subordinate(file string) int {
 	uid := strconv.Itoa(os.Geteuid())
 	names := []string{uid}
 	if who, err := user.LookupId(uid); err == nil {
 		names = append(names, who.Username)
 	}
-	text, err := os.ReadFile("/etc/subgid")
-	if err == nil {
-		m.subgid = spareGroup(string(text), names...)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return 0
 	}
-	return true, nil
+	return spareGroup(string(text), names...)
 }
 
 // mapGroups has newgidmap write the map of groups.

@@ -1,7 +1,6 @@
 package child
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -104,8 +103,8 @@ func shareQuotas() error {
 // quotaShare is the part of the caller's quotas that one sandbox gets.
 const quotaShare = 8
 
-// confinement returns Entered.Confine. It closes over plain values: the builder is gone by then.
-func (b *builder) confinement() func() error {
+// confinement returns Entered.Confine; bare is a process that has no capabilities any more. It closes over plain values: the builder is gone by then.
+func (b *builder) confinement(bare bool) func() error {
 	options := landlock.Options{NestedNamespaces: b.boot.Nesting}
 	for _, a := range writableAreas(b.boot.Identity.Home) {
 		// What Landlock allows below a folder, it allows below what is mounted there.
@@ -125,11 +124,13 @@ func (b *builder) confinement() func() error {
 		}
 	}
 	return func() error {
-		if err := dropBoundingSet(); err != nil {
-			return &stepError{"dropping the capability bounding set", err}
-		}
-		if err := dropCapabilities(); err != nil {
-			return &stepError{"dropping capabilities", err}
+		if !bare {
+			if err := dropBoundingSet(); err != nil {
+				return &stepError{"dropping the capability bounding set", err}
+			}
+			if err := dropCapabilities(); err != nil {
+				return &stepError{"dropping capabilities", err}
+			}
 		}
 		if _, err := landlock.Confine(options); err != nil {
 			return &stepError{"confining with Landlock", err}
@@ -138,15 +139,15 @@ func (b *builder) confinement() func() error {
 	}
 }
 
-// dropBoundingSet empties the calling thread's bounding set: capabilities(7).
+// dropBoundingSet empties the bounding set of every thread of the process: capabilities(7).
 func dropBoundingSet() error {
 	for c := uintptr(0); c <= unix.CAP_LAST_CAP+16; c++ {
-		err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
-		if errors.Is(err, unix.EINVAL) && c > 0 {
+		_, _, errno := psx.Syscall3(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c, 0)
+		if errno == unix.EINVAL && c > 0 {
 			return nil // one more than this kernel knows
 		}
-		if err != nil {
-			return fmt.Errorf("PR_CAPBSET_DROP %d: %w", c, err)
+		if errno != 0 {
+			return fmt.Errorf("PR_CAPBSET_DROP %d: %w", c, errno)
 		}
 	}
 	return nil

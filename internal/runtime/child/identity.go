@@ -18,6 +18,8 @@ type idMaps struct {
 	// subgid is a subordinate group of the caller's, with which the supplementary
 	// groups can be dropped. 0 is none.
 	subgid int
+	// Others' ids for user and group 0 inside, which a Container's programs are; 0 is none.
+	zeroUID, zeroGID int
 }
 
 // apply has Go write the maps and change the identity when root calls; an
@@ -28,6 +30,10 @@ func (m idMaps) apply(attr *syscall.SysProcAttr) {
 	}
 	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: m.who.UID, HostID: m.who.HostUID, Size: 1}}
 	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: m.who.GID, HostID: m.who.HostGID, Size: 1}}
+	if m.zeroUID != 0 {
+		attr.UidMappings = append(attr.UidMappings, syscall.SysProcIDMap{HostID: m.zeroUID, Size: 1})
+		attr.GidMappings = append(attr.GidMappings, syscall.SysProcIDMap{HostID: m.zeroGID, Size: 1})
+	}
 	attr.GidMappingsEnableSetgroups = true
 	attr.Credential = &syscall.Credential{Uid: uint32(m.who.UID), Gid: uint32(m.who.GID)}
 }
@@ -37,6 +43,9 @@ func (m idMaps) apply(attr *syscall.SysProcAttr) {
 func (m idMaps) write(ctx context.Context, pid int) (dropGroups bool, err error) {
 	if m.root {
 		return false, nil
+	}
+	if m.zeroUID != 0 {
+		return true, m.mapZero(ctx, pid)
 	}
 	proc := "/proc/" + strconv.Itoa(pid) + "/"
 	uids := fmt.Sprintf("%d %d 1\n", m.who.UID, m.who.HostUID)

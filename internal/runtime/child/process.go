@@ -43,12 +43,22 @@ var guestEnv = []string{"GODEBUG=containermaxprocs=0,updatemaxprocs=0", "GOMAXPR
 
 // Clone are namespaces that the kernel makes of a clone of this process. Root's guest gets its
 // ids at once; an ordinary user's are written while it starts (idMaps.write).
-type Clone struct{}
+type Clone struct{ Zero bool } // Zero: with a user 0, for a Container
 
 // Command is the program itself.
-func (Clone) Command(program, argument string, who forage.Identity) (Command, error) {
+func (n Clone) Command(program, argument string, who forage.Identity) (Command, error) {
 	c := Command{Path: program, Argv: []string{"forage-guest", argument}, Attr: syscall.SysProcAttr{Cloneflags: namespaces, AmbientCaps: setupCaps}}
-	idMaps{who: who, root: os.Geteuid() == 0}.apply(&c.Attr)
+	ids := idMaps{who: who, root: os.Geteuid() == 0}
+	if n.Zero {
+		if err := ids.findZero(); err != nil {
+			return c, err
+		}
+		c.Attr.AmbientCaps = nil
+		for one := range uintptr(unix.CAP_LAST_CAP + 1) {
+			c.Attr.AmbientCaps = append(c.Attr.AmbientCaps, one)
+		}
+	}
+	ids.apply(&c.Attr)
 	return c, nil
 }
 
@@ -69,6 +79,9 @@ type process struct {
 func (r *Runtime) program() string { return cmp.Or(r.config.Self, selfExe) }
 
 func (r *Runtime) argument() string {
+	if r.config.Container != nil {
+		return StageArgument
+	}
 	if r.config.Stream {
 		return StreamArgument
 	}
@@ -79,7 +92,7 @@ func (r *Runtime) argument() string {
 // executed. The OS thread that
 // started it lives exactly as long: the kernel kills the guest when that thread ends, so it must
 // not be one that Go may end.
-func (r *Runtime) spawn(who forage.Identity, control *os.File) (*process, error) {
+func (r *Runtime) spawn(who forage.Identity, control, stage *os.File) (*process, error) {
 	c, err := r.config.Namespaces.Command(r.program(), r.argument(), who)
 	if err != nil {
 		return nil, err
@@ -98,6 +111,9 @@ func (r *Runtime) spawn(who forage.Identity, control *os.File) (*process, error)
 		return nil, err
 	}
 	files := []uintptr{null.Fd(), null.Fd(), stderr.Fd(), control.Fd()}
+	if stage != nil {
+		files = append(files, stage.Fd())
+	}
 	var info, infoWrite *os.File
 	if c.Helper {
 		if info, infoWrite, err = os.Pipe(); err != nil {

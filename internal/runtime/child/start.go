@@ -32,6 +32,11 @@ func (r *Runtime) Start(ctx context.Context, req runtime.Request) (_ runtime.Ins
 	if _, err := ids.findGroups(); err != nil {
 		return nil, err
 	}
+	if r.config.Container != nil {
+		if err := ids.findZero(); err != nil {
+			return nil, err
+		}
+	}
 	// While the guest comes to life, what it will show is looked at.
 	p := &plan{ids: ids, req: req}
 	defer p.close()
@@ -48,7 +53,7 @@ func (r *Runtime) Start(ctx context.Context, req runtime.Request) (_ runtime.Ins
 		return nil, err
 	}
 	i := newInstance(r.config.Name, w.process, w.link, group, req)
-	if err := i.boot(ctx, p); err != nil {
+	if err := i.boot(ctx, r, w, p); err != nil {
 		return nil, errors.Join(err, i.abandon())
 	}
 	return i, nil
@@ -58,7 +63,8 @@ func (r *Runtime) Start(ctx context.Context, req runtime.Request) (_ runtime.Ins
 type waiting struct {
 	process *process
 	link
-	err error // why there is none
+	stage *control.Conn // to what builds for a Container, else nil
+	err   error         // why there is none
 }
 
 // end ends a guest that came to nothing.
@@ -67,6 +73,9 @@ func (w waiting) end() {
 		w.process.kill()
 		<-w.process.done
 		w.link.close()
+		if w.stage != nil {
+			w.stage.Close()
+		}
 	}
 }
 
@@ -121,16 +130,21 @@ func (r *Runtime) launch(who forage.Identity) (w waiting) {
 		return waiting{err: err}
 	}
 	defer guest.Close() // so that the guest's end is seen as the end
-	process, err := r.spawn(who, guest)
+	stage, inner, err := r.newStage()
+	if err == nil {
+		w = waiting{link: link, stage: stage}
+		defer closeFiles(inner)
+		w.process, err = r.spawn(who, guest, inner)
+	}
 	if err != nil {
 		link.close()
 		return waiting{err: diagnose(fmt.Errorf("starting the guest: %w", err))}
 	}
-	return waiting{process: process, link: link}
+	return w
 }
 
 // boot sends the guest all it needs and waits for its listening sockets.
-func (i *instance) boot(ctx context.Context, p *plan) error {
+func (i *instance) boot(ctx context.Context, r *Runtime, w waiting, p *plan) error {
 	dropGroups, err := i.settle(ctx, p.ids)
 	if err != nil { // If the guest had ended by itself before, that is the reason, and the error.
 		i.process.kill()
@@ -149,6 +163,9 @@ func (i *instance) boot(ctx context.Context, p *plan) error {
 	i.control.SetDeadline(time.Now().Add(deadline.Progress))
 	stop := context.AfterFunc(ctx, func() { i.control.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
+	if err := r.order(ctx, w, p.req.Spec, body, files); err != nil {
+		return i.endedEarly(ctx, err)
+	}
 	if err := i.serve(ctx, p.req); err != nil {
 		return i.endedEarly(ctx, err)
 	}
@@ -205,15 +222,20 @@ func (i *instance) receiveListeners(ctx context.Context) error {
 		return err
 	case control.Failed:
 		closeFiles(files...)
-		var failure control.Failure
-		if err := frame.Decode(&failure); err != nil {
-			return err
-		}
-		return explain(forage.WithHint(forage.Errorf(forage.ErrStart, "%s: %s", failure.Step, failure.Error), failure.Hint))
+		return failed(frame)
 	default:
 		closeFiles(files...)
 		return fmt.Errorf("the guest sent %q first", frame.Kind)
 	}
+}
+
+// failed is what a guest says of its failure.
+func failed(frame control.Frame) error {
+	var failure control.Failure
+	if err := frame.Decode(&failure); err != nil {
+		return err
+	}
+	return explain(forage.WithHint(forage.Errorf(forage.ErrStart, "%s: %s", failure.Step, failure.Error), failure.Hint))
 }
 
 // endedEarly says why the channel to a guest that is starting broke.
@@ -221,10 +243,13 @@ func (i *instance) endedEarly(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+	if errors.Is(err, forage.ErrStart) || errors.Is(err, forage.ErrUnsupported) {
+		return err // what failed inside
+	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return forage.Errorf(forage.ErrStart, "the guest was not ready within %v", deadline.Progress)
 	}
-	if errors.Is(err, io.EOF) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
+	if i.session != nil || errors.Is(err, io.EOF) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
 		i.process.kill()
 		<-i.process.done
 		if ended := i.process.err(); ended != nil {

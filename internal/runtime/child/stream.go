@@ -50,7 +50,7 @@ func (r *Runtime) newLink() (link, *os.File, error) {
 
 // takeLink makes the guest's end.
 func takeLink(file *os.File) (l link, err error) {
-	if len(os.Args) < 2 || os.Args[1] != StreamArgument {
+	if len(os.Args) < 2 || os.Args[1] != StreamArgument && os.Args[1] != ContainerStreamArgument {
 		l.control, err = control.New(file, control.FromHost())
 		return l, err
 	}

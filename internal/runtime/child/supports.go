@@ -32,7 +32,11 @@ func (r *Runtime) Supports(spec forage.Spec) error {
 	if _, err := identify(spec.Identity); err != nil {
 		return err
 	}
-	if r.config.Stream && os.Geteuid() == 0 {
+	if c := r.config.Container; c != nil {
+		if _, err := c.Command(); err != nil {
+			return err
+		}
+	} else if r.config.Stream && os.Geteuid() == 0 {
 		return forage.Errorf(forage.ErrUnsupported, "root's mounts can't cross a stream")
 	}
 	if err := supportsKernel(runningKernel(), spec); err != nil {

@@ -15,10 +15,19 @@ import (
 // behind those.
 var maskedProc = []string{"cmdline", "kallsyms", "kcore", "keys", "key-users", "kmsg", "sched_debug", "sysrq-trigger", "timer_list", "vmcore"}
 
-// mountProc mounts a /proc of the sandbox's own process namespace. With nested
+// MaskedProc are their paths.
+func MaskedProc() []string {
+	var paths []string
+	for _, name := range maskedProc {
+		paths = append(paths, "/proc/"+name)
+	}
+	return paths
+}
+
+// makeProc mounts a /proc of the sandbox's own process namespace. With nested
 // namespaces allowed it stays whole: the kernel lets a namespace have a /proc of its own
 // only where it can see a whole one.
-func (b *builder) mountProc() error {
+func (b *builder) makeProc() error {
 	if err := b.plant.folder("proc"); err != nil {
 		return err
 	}
@@ -27,6 +36,9 @@ func (b *builder) mountProc() error {
 		return err
 	}
 	defer unix.Close(proc)
+	if len(b.boot.Exec) > 0 { // which mounts one
+		return b.limitNamespaces(proc)
+	}
 	if err := unix.MoveMount(proc, "", b.root, "proc", unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 		return fmt.Errorf("move_mount: %w", err)
 	}

@@ -27,6 +27,7 @@ import (
 //	dev/     /dev, read-only inside
 //	forage/  forage.RunPath, likewise
 //	files/   generated files that are shown where the agent may write, read-only
+//	bundle/ state/    of a Container
 //	inert    an empty file, shown over what must not be reached
 //	void/    an empty folder, likewise
 const (
@@ -39,6 +40,8 @@ const (
 	dirForage = "forage"
 	dirFiles  = "files"
 	dirHome   = "home"
+	dirBundle = "bundle"
+	dirState  = "state"
 	inertFile = "inert"
 	voidDir   = "void"
 )
