@@ -153,6 +153,7 @@ var notRun = []struct{ page, command, why string }{
 	{"docs/how-to/containers.md", "podman", "no engine is there"},
 	{"docs/how-to/doctor.md", "sudo", "installs a package on the host"},
 	{"docs/how-to/doctor.md", "forage-ctl run --runtime bwrap", "bubblewrap is not everywhere; the suites of runtimes have it"},
+	{"docs/how-to/doctor.md", "forage-ctl run --runtime oci", "runc and crun are not everywhere; the suites of runtimes have them"},
 	{"docs/how-to/limits.md", "sudo", "changes the host's systemd"},
 	{"docs/how-to/limits.md", "printf", "changes the host's systemd"},
 	{"docs/how-to/ports.md", "forage-ctl", "needs two terminals; forward.txtar has them"},

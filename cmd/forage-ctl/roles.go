@@ -68,7 +68,7 @@ func beGuest() int {
 
 // beStage builds a sandbox and becomes the program that runs it.
 func beStage() int {
-	child.Stage() // which has told the host what went wrong
+	fmt.Fprintln(os.Stderr, child.Stage()) // which the host has heard of, or reads as it ends
 	return 1
 }
 

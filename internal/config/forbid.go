@@ -204,8 +204,11 @@ func (f Forbid) CheckNetwork(mode forage.NetworkMode) error {
 	return f.check("networks", string(mode), "the network mode %s")
 }
 
-// CheckRuntime denies a runtime.
-func (f Forbid) CheckRuntime(name string) error { return f.check("runtimes", name, "the runtime %s") }
+// CheckRuntime denies a runtime, with whatever program it is named (oci:PROGRAM).
+func (f Forbid) CheckRuntime(name string) error {
+	name, _, _ = strings.Cut(name, ":")
+	return f.check("runtimes", name, "the runtime %s")
+}
 
 func (f Forbid) check(key, what, format string) error {
 	for _, one := range f.all {

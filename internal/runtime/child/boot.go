@@ -37,7 +37,7 @@ type boot struct {
 	// Exec is the command line of a Container, and Bundle its config.json; none in what goes to the
 	// guest.
 	Exec   []string
-	Bundle []byte
+	Bundle string
 }
 
 // tree is something of the host to be mounted.

@@ -47,12 +47,13 @@ type Container interface {
 	Without(c *runtime.Capabilities)
 }
 
-// The places of a bundle, where a Container finds it. Nobody else does.
+// The places of a bundle, where a Container finds it: nobody else does. What the host has at
+// StagePath is hidden from it.
 const (
-	stagePath  = "/tmp"
-	RootPath   = stagePath + "/" + dirRoot
-	BundlePath = stagePath + "/" + dirBundle
-	StatePath  = stagePath + "/" + dirState // for its own files
+	StagePath  = "/tmp"
+	RootPath   = StagePath + "/" + dirRoot
+	BundlePath = StagePath + "/" + dirBundle
+	StatePath  = StagePath + "/" + dirState // for its own files
 )
 
 // Namespaces is how the first process of a sandbox is started.

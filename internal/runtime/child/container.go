@@ -82,10 +82,10 @@ func stage(channel *control.Conn) error {
 // be what such programs expect.
 func (b *builder) layOut() error {
 	p := newPlanter(b.tmpfs)
-	if err := errors.Join(p.folder(dirState), p.file(dirBundle+"/config.json", b.boot.Bundle, 0o444)); err != nil {
+	if err := errors.Join(p.folder(dirState), p.file(dirBundle+"/config.json", []byte(b.boot.Bundle), 0o444)); err != nil {
 		return err
 	}
-	if err := unix.MoveMount(b.tmpfs, "", unix.AT_FDCWD, stagePath, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+	if err := unix.MoveMount(b.tmpfs, "", unix.AT_FDCWD, StagePath, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 		return fmt.Errorf("move_mount: %w", err)
 	}
 	proc, err := mount.New("proc", mount.Inert|unix.MOUNT_ATTR_NOEXEC)
@@ -168,9 +168,11 @@ func (r *Runtime) order(ctx context.Context, w waiting, spec forage.Spec, b boot
 	if b.Exec, err = r.config.Container.Command(); err != nil {
 		return err
 	}
-	if b.Bundle, err = r.config.Container.Bundle(spec, argument); err != nil {
+	bundle, err := r.config.Container.Bundle(spec, argument)
+	if err != nil {
 		return err
 	}
+	b.Bundle = string(bundle)
 	if err := w.stage.Send(control.Frame{Kind: control.Boot, Blob: b.encode()}, files...); err != nil {
 		return err
 	}

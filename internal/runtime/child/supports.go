@@ -26,17 +26,18 @@ func (r *Runtime) Supports(spec forage.Spec) error {
 	if err := r.Info().Refuses(spec); err != nil {
 		return err
 	}
+	if c := r.config.Container; c != nil {
+		if _, err := c.Command(); err != nil {
+			return err
+		}
+	}
 	if _, err := r.config.Namespaces.Command(r.program(), r.argument(), spec.Identity); err != nil {
 		return err
 	}
 	if _, err := identify(spec.Identity); err != nil {
 		return err
 	}
-	if c := r.config.Container; c != nil {
-		if _, err := c.Command(); err != nil {
-			return err
-		}
-	} else if r.config.Stream && os.Geteuid() == 0 {
+	if r.config.Stream && r.config.Container == nil && os.Geteuid() == 0 {
 		return forage.Errorf(forage.ErrUnsupported, "root's mounts can't cross a stream")
 	}
 	if err := supportsKernel(runningKernel(), spec); err != nil {

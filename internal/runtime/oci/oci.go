@@ -7,13 +7,13 @@
 package oci
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"forage"
 	"forage/internal/hostexec"
+	"forage/internal/rootfs"
 	"forage/internal/runtime"
 	"forage/internal/runtime/child"
 )
@@ -50,8 +50,15 @@ func find(look func(string) (string, error), program string) (string, error) {
 		names = []string{program}
 	}
 	for _, name := range names {
-		if path, err := look(name); err == nil {
-			return filepath.EvalSymlinks(path)
+		path, err := look(name)
+		if err == nil {
+			path, err = filepath.EvalSymlinks(path)
+		}
+		if err == nil && rootfs.Within(path, child.StagePath) {
+			return "", forage.WithHint(forage.Errorf(forage.ErrUnsupported, "%s is below %s, where the sandbox is built", path, child.StagePath), "put it elsewhere")
+		}
+		if err == nil {
+			return path, nil
 		}
 	}
 	return "", forage.WithHint(forage.Errorf(forage.ErrUnsupported, "no OCI command line: %s is not on the PATH", strings.Join(names, " or ")),
@@ -96,10 +103,4 @@ func (c container) caps() []string {
 		return append(slices.Clone(child.ContainerCaps), "CAP_NET_RAW")
 	}
 	return child.ContainerCaps
-}
-
-// exists says whether this host has a file.
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }
