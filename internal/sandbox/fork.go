@@ -6,9 +6,9 @@ import (
 	"errors"
 
 	"forage"
+	"forage/internal/hostile"
 	"forage/internal/sandbox/work"
 	"forage/internal/store"
-	"forage/internal/workspace/gitrepo"
 )
 
 // Fork makes a second sandbox, other, as the first was made, and from the state of its workspace:
@@ -39,7 +39,7 @@ func (s *Service) Fork(ctx context.Context, name, other string) (_ Status, err e
 	defer func() {
 		for _, folder := range copies {
 			if err != nil {
-				err = errors.Join(err, gitrepo.RemoveTree(folder))
+				err = errors.Join(err, hostile.RemoveAll(folder))
 			}
 		}
 	}()

@@ -158,9 +158,6 @@ type Status struct {
 	// that, merged there, has commits of Elsewhere come to Branch.
 	Apart string `json:"apart,omitempty"`
 	Merge string `json:"merge,omitempty"`
-	// Unrelated: it has no history in common with what it is to be merged into, which git wants to
-	// be told.
-	Unrelated bool `json:"unrelated,omitempty"`
 	// Problem says why one of these is not known or can't be brought to the host: the repository
 	// has moved, the branch was changed on the host. The work is then treated as unsaved.
 	Problem string `json:"problem,omitempty"`

@@ -169,11 +169,7 @@ func (u Work) MergeCommand(name string) string {
 	if u.part.Target != forage.WorkspacePath {
 		git += " -C " + u.part.Target
 	}
-	git += " merge "
-	if u.Unrelated {
-		git += "--allow-unrelated-histories "
-	}
-	return "forage-ctl exec " + name + " -- " + git + u.Merge
+	return "forage-ctl exec " + name + " -- " + git + " merge " + u.Merge
 }
 
 // named is how many names one line has.

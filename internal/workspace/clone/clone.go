@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"forage"
+	"forage/internal/hostile"
 	"forage/internal/workspace"
 	"forage/internal/workspace/gitrepo"
 	"forage/internal/workspace/worktree"
@@ -220,7 +221,7 @@ func takeAway(w forage.Workspace) error {
 			return err
 		}
 	}
-	if err := errors.Join(gitrepo.RemoveTree(w.Path), gitrepo.RemoveStore(w.Repository.Store)); err != nil {
+	if err := errors.Join(hostile.RemoveAll(w.Path), hostile.RemoveAll(w.Repository.Store)); err != nil {
 		return err
 	}
 	return gitrepo.RemovePrivate(*w.Repository)

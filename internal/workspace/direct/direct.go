@@ -317,7 +317,7 @@ func (p Provider) Remove(ctx context.Context, w forage.Workspace, how workspace.
 	}
 	for i, part := range parts(w) {
 		if at := removal.Branch(i); at != "" {
-			if err := gitrepo.DeleteBranch(ctx, part, at, p.Places.Scratch); err != nil {
+			if err := gitrepo.DropTip(ctx, part, at, p.Places.Scratch); err != nil {
 				return kept, err
 			}
 		}

@@ -35,7 +35,7 @@ func TestAdopt(t *testing.T) {
 		},
 		{
 			"packed", map[string]string{"HEAD": "ref: refs/heads/forage-a\n", "packed-refs": two + " refs/heads/forage-a\n"}, "forage-a", true,
-			map[string]string{"HEAD": "ref: refs/heads/forage-b\n", "refs/heads/forage-b": two + "\n", "packed-refs": ""},
+			map[string]string{"HEAD": "ref: refs/heads/forage-b\n", "refs/heads/forage-b": two + "\n", "packed-refs": "# pack-refs with: sorted \n"},
 		},
 		{
 			"the user's branch", map[string]string{"HEAD": "ref: refs/heads/main\n", "refs/heads/main": one + "\n"}, "main", false,

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"regexp"
 	"strings"
+	"sync"
 
 	"forage"
 	"forage/internal/hostexec"
@@ -46,87 +48,40 @@ func askConfig(ctx context.Context, text []byte) (map[string][]string, error) {
 	return found, nil
 }
 
-// parseConfig reads a text of git's configuration as git does: git-config(1), "Syntax". ok is false
-// for what git refuses, for what its versions read differently, and for what is rare: git is asked
-// then, which takes as long as the rest of a plan.
+// configLines are the sections and the settings that git writes. What is quoted inside, continued or
+// followed by a comment is left to git.
+var configLines = sync.OnceValue(func() [2]*regexp.Regexp {
+	return [2]*regexp.Regexp{
+		regexp.MustCompile(`^\[([A-Za-z0-9-]+)(?: "([^"\\\x00]+)")?\]$`),
+		regexp.MustCompile(`^([A-Za-z][A-Za-z0-9-]*) *(= *(?:"([^"\\\x00-\x1f]*)"|([^"\\;#\x00-\x1f]*)))?$`),
+	}
+})
+
+// parseConfig reads the plain lines of git-config(1), which is nearly all that there is. ok is false
+// where another one is found: git is asked then, which takes as long as the rest of a plan.
 func parseConfig(text string) (found map[string][]string, ok bool) {
 	found = make(map[string][]string)
-	section := ""
+	lines, section := configLines(), ""
 	for line := range strings.Lines(text) {
 		line = strings.Trim(strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r"), " \t")
-		switch {
-		case line == "" || line[0] == '#' || line[0] == ';':
+		if line == "" || line[0] == '#' || line[0] == ';' {
 			continue
-		case line[0] == '[':
-			if section, ok = sectionOf(line); !ok {
-				return nil, false
+		}
+		if named := lines[0].FindStringSubmatch(line); named != nil {
+			if section = strings.ToLower(named[1]) + "."; named[2] != "" {
+				section += named[2] + "."
 			}
 			continue
 		}
-		key, text, assigned := strings.Cut(line, "=")
-		key = strings.ToLower(strings.TrimRight(key, " \t"))
-		value := "true"
-		if assigned {
-			if value, ok = valueOf(text); !ok {
-				return nil, false
-			}
-		}
-		if section == "" || !isWord(key) || strings.Trim(key[:1], "-0123456789") == "" {
+		setting := lines[1].FindStringSubmatch(line)
+		if setting == nil || section == "" {
 			return nil, false
 		}
-		found[section+key] = append(found[section+key], value)
+		key, value := section+strings.ToLower(setting[1]), setting[3]+setting[4]
+		if setting[2] == "" {
+			value = "true"
+		}
+		found[key] = append(found[key], value)
 	}
 	return found, true
-}
-
-// sectionOf is what comes before the keys of a section.
-func sectionOf(line string) (prefix string, ok bool) {
-	inner, ok := strings.CutSuffix(line[1:], "]")
-	name, sub, has := strings.Cut(inner, `"`)
-	if has {
-		named := strings.TrimRight(name, " \t")
-		sub, ok = strings.CutSuffix(sub, `"`)
-		ok = ok && named != name && !strings.ContainsAny(sub, "\"\\\x00") && strings.HasSuffix(line, `"]`)
-		name, sub = named, sub+"."
-	}
-	return strings.ToLower(name) + "." + sub, ok && isWord(name)
-}
-
-// valueOf is a value without its quotes and comment.
-func valueOf(text string) (value string, ok bool) {
-	var b strings.Builder
-	quoted, kept := false, 0 // of the value so far: spaces at its end don't count
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case c < ' ': // a tab, which only new versions keep
-			return "", false
-		case c == ' ' && !quoted && b.Len() == 0:
-		case c == '"':
-			quoted, kept = !quoted, b.Len()
-			continue
-		case !quoted && (c == '#' || c == ';'):
-			return b.String()[:kept], true
-		case c == '\\':
-			i++
-			if i == len(text) {
-				return "", false
-			}
-			at := strings.IndexByte(`ntb"\`, text[i])
-			if at < 0 {
-				return "", false
-			}
-			b.WriteByte("\n\t\b\"\\"[at])
-		default:
-			b.WriteByte(c)
-		}
-		if quoted || text[i] != ' ' {
-			kept = b.Len()
-		}
-	}
-	return b.String()[:kept], !quoted
-}
-
-// isWord says whether s can be the name of a section or a key.
-func isWord(s string) bool {
-	return s != "" && strings.Trim(strings.ToLower(s), "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
 }

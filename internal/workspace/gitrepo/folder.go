@@ -120,7 +120,7 @@ type looking struct {
 	newest           int64 // the second in which the last file of the index was changed
 }
 
-func (l *looking) close() error { return errors.Join(l.root.Close(), removeAll(l.dir)) }
+func (l *looking) close() error { return errors.Join(l.root.Close(), hostile.RemoveAll(l.dir)) }
 
 // openLook makes the git directory, with the index to begin with.
 func (s *Shadow) openLook(ctx context.Context, folder Folder) (_ *looking, err error) {
@@ -403,29 +403,16 @@ func (l *looking) record(ctx context.Context) (Tree, error) {
 			tree.ID, err = l.write(ctx, ids, added, size)
 		}
 	}
-	for try := range maxChecks {
-		if err == nil || tree.ID == "" || ctx.Err() != nil { // else the tree was made, and git's checks don't pass it
-			break
-		}
-		said, all := err.Error(), len(added)
+	if err != nil && tree.ID != "" && ctx.Err() == nil { // the tree was made, and git's checks don't pass it
 		added = slices.DeleteFunc(added, func(name string) bool {
-			why, named := "git's checks refuse it, or a file like it", false
-			if id := ids[name]; id != "" {
-				_, found, _ := strings.Cut(said, "object "+id+": ")
-				if check, _, is := strings.Cut(found, ":"); is { // a name of git-fsck(1)'s; what follows may be from inside
-					why, named = "git's checks refuse it: "+check, true
-				}
+			checked := isChecked(path.Base(name))
+			if checked {
+				tree.Left = append(tree.Left, Left{name, "git's checks refuse it, or a file like it"})
 			}
-			if named = named || try == maxChecks-1; named && isChecked(path.Base(name)) {
-				tree.Left = append(tree.Left, Left{name, why})
-				return true
-			}
-			return false
+			return checked
 		})
-		if len(added) < all {
-			if err = os.Remove(l.index()); err == nil {
-				tree.ID, err = l.write(ctx, ids, added, size)
-			}
+		if err = os.Remove(l.index()); err == nil {
+			tree.ID, err = l.write(ctx, ids, added, size)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(ids)) {
@@ -435,10 +422,6 @@ func (l *looking) record(ctx context.Context) (Tree, error) {
 	}
 	return tree, err
 }
-
-// maxChecks is how often a tree is made anew without what git's checks have refused. The last time
-// all that they look into is left out.
-const maxChecks = 3
 
 // unfit says why a file is left out of a tree.
 func (l *looking) unfit(name string, info fs.FileInfo, most int64) string {
@@ -651,31 +634,28 @@ func (i *importing) onlyInIndex(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	folder := workspace.Resolved(i.w.Path)
-	// Not diff-files, which goes by times alone.
-	const script = `git diff-index --cached --quiet --ignore-submodules=all "$1" && exit
-git diff-index --cached --raw --no-abbrev --no-renames -z --ignore-submodules=all "$1"; printf '\000'; git diff --name-only -z --ignore-submodules=all`
-	c.Args, c.Dir, c.ReadOnly = []string{"sh", "-ec", script, "sh", i.at.files}, folder, append(c.ReadOnly, index, folder)
+	if err := os.WriteFile(filepath.Join(c.Dir, "HEAD"), []byte(i.at.files+"\n"), 0o600); err != nil {
+		return nil, err
+	}
+	const script = `git diff-index --cached --quiet --ignore-submodules=all HEAD && exit
+git status --porcelain=v2 -z --no-renames --untracked-files=no --ignore-submodules=all`
+	c.Args, c.Dir, c.ReadOnly = []string{"sh", "-ec", script}, folder, append(c.ReadOnly, index, folder)
 	c.Env = append(c.Env, "GIT_INDEX_FILE="+index, "GIT_WORK_TREE="+folder)
 	var out bytes.Buffer
 	c.Stdout, c.Limits.Output, c.Limits.CPU, c.Limits.Time = &out, callOutput, listCPU, deadline.Progress
 	if err := c.Run(ctx); err != nil {
 		return nil, fmt.Errorf("asking about the index inside: %w", err)
 	}
-	staged, changed, _ := bytes.Cut(append([]byte{0}, out.Bytes()...), []byte{0, 0})
-	ids, id := make(map[string]string), ""
-	for field := range fields(append(bytes.TrimPrefix(staged, []byte{0}), 0)) { // ":100644 100644 OLD NEW M", and the name
-		if parts := strings.Fields(field); id == "" && len(parts) == 5 {
-			id = parts[3]
-		} else {
-			ids[field], id = id, ""
-		}
-	}
 	var names []string
 	var asked strings.Builder
-	for name := range fields(changed) {
-		if strings.Trim(ids[name], "0") != "" { // else it is not staged, or is staged to go
-			names = append(names, name)
-			asked.WriteString(ids[name] + "\n")
+	for field := range fields(out.Bytes()) { // "1 XY sub mH mI mW hH hI path", as in git-status(1)
+		parts := strings.SplitN(field, " ", 9)
+		if len(parts) < 9 || parts[0] != "1" || strings.Contains(parts[1], ".") { // not both staged and changed since
+			continue
+		}
+		if id := parts[7]; strings.Trim(id, "0") != "" { // else it is staged to go
+			names = append(names, parts[8])
+			asked.WriteString(id + "\n")
 		}
 	}
 	if len(names) == 0 {

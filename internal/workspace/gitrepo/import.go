@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 	"strings"
 	"time"
@@ -58,12 +57,7 @@ type importing struct {
 }
 
 func openImport(ctx context.Context, open opener, w forage.Workspace, scratch string) (_ *importing, err error) {
-	r, err := open(ctx, w.Repository.Store)
-	if errors.Is(err, ErrNoRepository) || errors.Is(err, fs.ErrNotExist) { // the user may have moved it
-		return nil, forage.WithHint(
-			forage.Errorf(forage.ErrRefused, "the repository %s is not there any more", w.Repository.Store),
-			"move it back; until then the commits stay inside")
-	}
+	r, err := storeOf(ctx, open, w)
 	if err != nil {
 		return nil, err
 	}
@@ -86,9 +80,6 @@ func openImport(ctx context.Context, open opener, w forage.Workspace, scratch st
 	}
 	return i, nil
 }
-
-// opener is Open or OpenToRead.
-type opener func(ctx context.Context, path string) (*Repository, error)
 
 // private is the git directory that has the objects inside.
 func (i *importing) private() string { return filepath.Join(i.w.Repository.Dir, "git") }
@@ -137,7 +128,7 @@ func (i *importing) run(ctx context.Context, state imported, at place) (workspac
 	if err := i.switched(ctx, at); err != nil {
 		return update, err
 	}
-	tip, err := i.choose(ctx, &state, at)
+	tip, err := i.choose(ctx, state, at)
 	if err != nil {
 		return update, fmt.Errorf("bringing commits from inside, where %s is checked out: %w", at.called(), err)
 	}
@@ -233,8 +224,8 @@ func (i *importing) bringIndex(ctx context.Context, state imported) error {
 
 // choose is the commit that the host's branch is to be at. A git in the jail says whether what is
 // checked out goes on from the sandbox's branch: a lie would only choose another commit of the
-// agent's. It notes in state what has no history in common.
-func (i *importing) choose(ctx context.Context, state *imported, at place) (string, error) {
+// agent's.
+func (i *importing) choose(ctx context.Context, state imported, at place) (string, error) {
 	if tip := state.settled(at); tip != "" {
 		return tip, nil
 	}
@@ -243,11 +234,7 @@ func (i *importing) choose(ctx context.Context, state *imported, at place) (stri
 	if err != nil || follows {
 		return at.head, err
 	}
-	common, err := i.host.asks(ctx, i.private(), "merge-base", "--end-of-options", since, at.head)
-	if err == nil && !common {
-		state.Unrelated = at.head
-	}
-	return since, err
+	return since, nil
 }
 
 // exitedWithOne says whether git has answered no.

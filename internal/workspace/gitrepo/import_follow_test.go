@@ -456,35 +456,3 @@ func TestACommitOnADetachedHeadThatIsLeftAtOnce(t *testing.T) {
 		t.Errorf("kept are %+v, want %s", kept, left)
 	}
 }
-
-// TestMergeOfAnUnrelatedHistory: git refuses to merge it without being told, so whoever shows the
-// command has to know.
-func TestMergeOfAnUnrelatedHistory(t *testing.T) {
-	t.Parallel()
-	b := newBox(t, newHost(t), "box")
-	own := b.work.Branch
-	b.inside.Commit("c", "three\n")
-	b.importIt()
-	check := func(what, merge string, unrelated bool) {
-		t.Helper()
-		b.importIt()
-		if status := b.unsaved(); status.Merge != merge || status.Unrelated != unrelated {
-			t.Errorf("%s: merge %q, unrelated %v, want %q, %v", what, status.Merge, status.Unrelated, merge, unrelated)
-		}
-	}
-	b.inside.Git("switch", "-q", "--orphan", "pages")
-	b.inside.Commit("x", "x")
-	check("an orphan branch", own, true)
-	b.inside.Commit("y", "y")
-	check("that goes on", own, true)
-	b.inside.Git("switch", "-q", own)
-	check("back at the sandbox's branch", "pages", true)
-	if _, _, err := b.inside.Run(nil, "merge", "-q", "-m", "both", "pages"); err == nil {
-		t.Error("git needs not be told")
-	}
-	b.inside.Git("merge", "-q", "-m", "both", "--allow-unrelated-histories", "pages")
-	check("merged", "", false)
-	b.inside.Git("switch", "-q", "-c", "beside", b.work.Base)
-	b.inside.Commit("z", "z")
-	check("one that began beside it", own, false)
-}

@@ -1,26 +1,20 @@
 package gitrepo
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"forage/internal/deadline"
-	"forage/internal/workspace"
 )
 
 // Gitlinks are the paths at which an index file of the host's has submodules, populated or not.
 func (r *Repository) Gitlinks(ctx context.Context, index, scratch string) (links []string, err error) {
-	if text, err := workspace.ReadFile(index, 0, maxReadIndex); err == nil && !mayHaveGitlinks(text) {
-		return nil, nil
-	}
 	s, err := r.Shadow(scratch)
 	if err != nil {
 		return nil, err
@@ -34,18 +28,6 @@ func (r *Repository) Gitlinks(ctx context.Context, index, scratch string) (links
 		return nil, err
 	}
 	return s.gitlinks(ctx, copied)
-}
-
-// maxReadIndex is up to how many bytes of an index we look for gitlinks without git.
-const maxReadIndex = 64 << 20
-
-// mayHaveGitlinks says whether the mode of a gitlink is anywhere in an index, or the extension of
-// one that doesn't have all entries: gitformat-index(5). Most have neither, and no git is started.
-func mayHaveGitlinks(index []byte) bool {
-	if !bytes.HasPrefix(index, []byte("DIRC\x00\x00\x00")) || len(index) < 8 || index[7] < 2 || index[7] > 4 {
-		return true
-	}
-	return slices.ContainsFunc([]string{"\x00\x00\xe0\x00", "sdir\x00\x00", "link\x00\x00"}, func(mark string) bool { return bytes.Contains(index, []byte(mark)) })
 }
 
 func (s *Shadow) gitlinks(ctx context.Context, index string) (links []string, err error) {

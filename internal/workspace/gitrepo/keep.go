@@ -538,11 +538,11 @@ func RemovalBegun(w forage.Workspace) bool {
 func RemovePrivate(repository forage.Repository) error {
 	// From one moment to the next: what is half gone would be taken for work that can't be read.
 	removed := repository.Dir + ".removed"
-	err := removeAll(removed)
+	err := hostile.RemoveAll(removed)
 	if gone := os.Rename(repository.Dir, removed); !errors.Is(gone, fs.ErrNotExist) {
 		err = errors.Join(err, gone)
 	}
-	err = errors.Join(err, removeAll(removed))
+	err = errors.Join(err, hostile.RemoveAll(removed))
 	for _, suffix := range [...]string{importedSuffix, lockSuffix, indexSuffix, refsSuffix, takenSuffix} {
 		if gone := os.Remove(repository.Dir + suffix); !errors.Is(gone, fs.ErrNotExist) {
 			err = errors.Join(err, gone)
@@ -551,8 +551,3 @@ func RemovePrivate(repository forage.Repository) error {
 	_ = os.Remove(filepath.Dir(repository.Dir)) // the sandbox's, if this was its last part
 	return err
 }
-
-// RemoveTree removes a working folder that was made for a sandbox, whatever is in it.
-func RemoveTree(path string) error { return removeAll(path) }
-
-func removeAll(path string) error { return hostile.RemoveAll(path) }

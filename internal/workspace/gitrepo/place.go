@@ -145,7 +145,7 @@ func (state imported) wanted(at place) func(ref string) bool {
 // merge is the branch, or commit, inside that is to be merged, into what is checked out there, so
 // that commits which are only inside come to the host's branch. "": there is none whose name can be
 // shown as a part of a command: it was chosen inside.
-func (state imported) merge(at place, lost []string) (branch, ref string) {
+func (state imported) merge(at place, lost []string) string {
 	if state.apart(at) && slices.Contains(lost, at.on) {
 		lost = []string{at.ownRef}
 	}
@@ -155,10 +155,10 @@ func (state imported) merge(at place, lost []string) (branch, ref string) {
 			name, ok = strings.CutPrefix(ref, leftPrefix)
 		}
 		if ok && ref != at.on && plainName().MatchString(name) {
-			return name, ref
+			return name
 		}
 	}
-	return "", ""
+	return ""
 }
 
 // plainName are names of branches in which no shell finds anything.
@@ -196,9 +196,6 @@ type imported struct {
 	// Tip was chosen.
 	Own  string `json:"own,omitempty"`
 	Head string `json:"head,omitempty"`
-	// Unrelated is the commit checked out inside that was last found to have no history in common
-	// with the sandbox's branch.
-	Unrelated string `json:"unrelated,omitempty"`
 	// Instead is the ref inside that is in the place of the sandbox's branch, where there is none:
 	// it was given another name, or there was no commit when the sandbox began.
 	Instead string `json:"instead,omitempty"`

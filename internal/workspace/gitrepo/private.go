@@ -19,6 +19,7 @@ import (
 	"github.com/google/renameio/v2"
 
 	"forage"
+	"forage/internal/hostile"
 	"forage/internal/workspace"
 )
 
@@ -99,7 +100,7 @@ func CreatePrivate(ctx context.Context, r *Repository, p Private) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(fmt.Errorf("making private repository metadata: %w", err), removeAll(dir))
+			err = errors.Join(fmt.Errorf("making private repository metadata: %w", err), hostile.RemoveAll(dir))
 		}
 	}()
 	if p.Refs.Values == nil {
@@ -410,10 +411,10 @@ func quoteSubsection(name string) string {
 // hostRemote is the name of the remote, and of its folder in the private one.
 const hostRemote = "host"
 
-// pinRef holds what was shown inside of the user's repository: a branch that the user deletes is
+// PinRef holds what was shown inside of the user's repository: a branch that the user deletes is
 // collected by their git, and the repository inside would be broken. It is a commit of ours, with
 // all that was ever shown as its ancestors.
-func pinRef(branch string) string { return "refs/forage/pin/" + branch }
+func PinRef(branch string) string { return "refs/forage/pin/" + branch }
 
 // viewFolder is where the remote is on the host.
 func viewFolder(repository forage.Repository) string {
@@ -505,7 +506,7 @@ func (r *Repository) pin(ctx context.Context, branch string, ids []string, scrat
 	defer func() { err = errors.Join(err, s.Close()) }()
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("pinning what is shown inside: %w", lockedHint(err, pinRef(branch)))
+			err = fmt.Errorf("pinning what is shown inside: %w", lockedHint(err, PinRef(branch)))
 		}
 	}()
 	slices.Sort(ids)
@@ -515,13 +516,13 @@ func (r *Repository) pin(ctx context.Context, branch string, ids []string, scrat
 	if err != nil {
 		return err
 	}
-	before, err := s.Branch(ctx, pinRef(branch))
+	before, err := s.Branch(ctx, PinRef(branch))
 	if err != nil {
 		return err
 	}
 	var b, tags strings.Builder
 	why := "what the sandbox of " + branch + " needs; `forage-ctl down` removes this ref\n"
-	fmt.Fprintf(&b, "commit %s\ncommitter forage <forage@localhost> %d +0000\ndata %d\n%s", pinRef(branch), time.Now().Unix(), len(why), why)
+	fmt.Fprintf(&b, "commit %s\ncommitter forage <forage@localhost> %d +0000\ndata %d\n%s", PinRef(branch), time.Now().Unix(), len(why), why)
 	if before != "" {
 		b.WriteString("from " + before + "\n")
 	}
@@ -560,10 +561,5 @@ func PinFork(ctx context.Context, from, to forage.Workspace, scratch string) err
 	if err != nil {
 		return err
 	}
-	return r.pin(ctx, to.Branch, []string{refs.Values[pinRef(from.Branch)]}, scratch, "")
-}
-
-// Unpin lets go of what was shown in a sandbox that is removed.
-func (s *Shadow) Unpin(ctx context.Context, branch string) error {
-	return s.dropRef(ctx, pinRef(branch))
+	return r.pin(ctx, to.Branch, []string{refs.Values[PinRef(from.Branch)]}, scratch, "")
 }

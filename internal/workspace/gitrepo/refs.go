@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/hostile"
 	"forage/internal/workspace"
 )
 
@@ -417,39 +418,30 @@ func lockedHint(err error, what string) error {
 		"try again when it has ended; if none is running, remove the .lock file that is named above")
 }
 
-// dropRef deletes a ref, which may be gone already.
-func (s *Shadow) dropRef(ctx context.Context, ref string) error {
-	at, err := s.Branch(ctx, ref)
-	if err != nil || at == "" {
-		return err
+// DropRefs deletes refs that are still at these commits; "" is wherever one is. Others stay.
+func (s *Shadow) DropRefs(ctx context.Context, refs map[string]string) error {
+	var commands strings.Builder
+	for ref, at := range refs {
+		now, err := s.Branch(ctx, ref)
+		if err != nil {
+			return err
+		}
+		if now != "" && (at == "" || at == now) {
+			commands.WriteString("option no-deref\x00delete " + ref + "\x00" + now + "\x00")
+		}
 	}
-	_, err = s.Git(ctx, Call{Args: []string{"update-ref", "--no-deref", "-d", ref}})
+	if commands.Len() == 0 {
+		return nil
+	}
+	_, err := s.Git(ctx, Call{Args: []string{"update-ref", "-z", "--stdin"}, Stdin: []byte(commands.String())})
 	return err
 }
 
-// DeleteBranch deletes a branch that is still at a commit; an absent one is as good as deleted, and
-// one that was moved is left.
-func (s *Shadow) DeleteBranch(ctx context.Context, branch, at string) error {
-	return s.deleteRef(ctx, branchRef(branch), at)
-}
-
-func (s *Shadow) deleteRef(ctx context.Context, ref, at string) error {
-	if now, err := s.Branch(ctx, ref); err != nil || now == "" || now != at {
-		return err
-	}
-	_, err := s.Line(ctx, "update-ref", "-d", ref, at)
-	return err
-}
-
-// DropTip deletes what Import has made for jj, wherever it is.
-func (s *Shadow) DropTip(ctx context.Context, w forage.Workspace) error {
-	return s.dropRef(ctx, TipRef(w))
-}
-
-// DeleteBranch deletes w's branch in the host's repository, if both are there and it is still at a
-// commit.
-func DeleteBranch(ctx context.Context, w forage.Workspace, at, scratch string) error {
-	return withStore(ctx, w.Repository.Store, scratch, func(s *Shadow) error { return s.deleteRef(ctx, TipRef(w), at) })
+// DropTip deletes w's branch in the host's repository, if both are there and it is still at a commit.
+func DropTip(ctx context.Context, w forage.Workspace, at, scratch string) error {
+	return withStore(ctx, w.Repository.Store, scratch, func(s *Shadow) error {
+		return s.DropRefs(ctx, map[string]string{TipRef(w): at})
+	})
 }
 
 // withStore runs f with the repository at a path, if it is there.
@@ -542,20 +534,18 @@ func Adopt(dir, from, to string, own bool) error {
 	return err
 }
 
-// dropPacked takes a ref out of packed-refs, with the line that says what a tag points to.
+// dropPacked takes a ref out of packed-refs.
 func (m *metadata) dropPacked(name string) error {
 	text, err := m.read("packed-refs", maxPacked)
-	before, after, found := bytes.Cut(text, []byte(" "+name+"\n"))
-	if !found {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	refs, parseErr := parsePacked(text)
+	if err = errors.Join(err, parseErr); err != nil || refs[name] == "" {
 		return err
 	}
-	if bytes.HasPrefix(after, []byte("^")) {
-		_, after, _ = bytes.Cut(after, []byte("\n"))
-	}
-	return m.rewrite("packed-refs", string(before[:bytes.LastIndexByte(before, '\n')+1])+string(after))
+	delete(refs, name)
+	return m.rewrite("packed-refs", packed(refs))
 }
 
 // rewrite puts text in the place of a file.
@@ -574,15 +564,15 @@ func (m *metadata) rewrite(name, text string) error {
 // removed clone. A branch is not ours any more, and what is gone already is as good as expired.
 func Expire(ctx context.Context, kept workspace.Recovery, scratch string) error {
 	if kept.Folder != "" {
-		return RemoveTree(kept.Folder)
+		return hostile.RemoveAll(kept.Folder)
 	}
 	if workspace.IsKept(kept.Store) { // of a clone: nothing else is in it
-		return RemoveStore(kept.Store)
+		return hostile.RemoveAll(kept.Store)
 	}
 	if !strings.HasPrefix(kept.Ref, RecoveryRefs) {
 		return nil
 	}
-	return withStore(ctx, kept.Store, scratch, func(s *Shadow) error { return s.dropRef(ctx, kept.Ref) })
+	return withStore(ctx, kept.Store, scratch, func(s *Shadow) error { return s.DropRefs(ctx, map[string]string{kept.Ref: ""}) })
 }
 
 // ExpireBelow lets every ref go below kept.Ref but those of which spared says so.
@@ -592,13 +582,9 @@ func ExpireBelow(ctx context.Context, kept workspace.Recovery, spared func(ref s
 		if err != nil {
 			return err
 		}
-		for ref := range maps.Keys(refs.Values) {
-			if strings.HasPrefix(ref, kept.Ref) && strings.HasPrefix(ref, RecoveryRefs) && !spared(ref) {
-				if err := s.dropRef(ctx, ref); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
+		maps.DeleteFunc(refs.Values, func(ref, _ string) bool {
+			return !strings.HasPrefix(ref, kept.Ref) || !strings.HasPrefix(ref, RecoveryRefs) || spared(ref)
+		})
+		return s.DropRefs(ctx, refs.Values)
 	})
 }

@@ -358,13 +358,20 @@ func Around(path string) (folder string, r *Repository, err error) {
 // Moved opens the repository that keeps the work of w, and says what to do when it isn't where it
 // was.
 func Moved(w forage.Workspace) (*Repository, error) {
-	r, err := Open(context.Background(), w.Repository.Store)
-	if err == nil || errors.Is(err, forage.ErrRefused) {
+	return storeOf(context.Background(), Open, w)
+}
+
+// opener is Open or OpenToRead.
+type opener func(ctx context.Context, path string) (*Repository, error)
+
+func storeOf(ctx context.Context, open opener, w forage.Workspace) (*Repository, error) {
+	r, err := open(ctx, w.Repository.Store)
+	if !errors.Is(err, ErrNoRepository) && !errors.Is(err, fs.ErrNotExist) {
 		return r, err
 	}
 	return nil, forage.WithHint(
 		forage.Errorf(forage.ErrRefused, "the repository %s of this workspace is gone: %w", cmp.Or(w.Source, w.Path), err),
-		"it was moved or deleted: move it back to "+w.Repository.Store)
+		"it was moved or deleted: move it back to "+w.Repository.Store+"; until then the commits stay inside")
 }
 
 // Checkout is a working folder of a repository.

@@ -15,6 +15,7 @@ import (
 
 	"forage/internal/deadline"
 	"forage/internal/hostexec"
+	"forage/internal/hostile"
 	"forage/internal/workspace"
 )
 
@@ -164,9 +165,9 @@ func Quote(value string) string {
 // Close removes the shadow; of the repository it removes nothing.
 func (s *Shadow) Close() error {
 	if s.passing != "" {
-		return errors.Join(removeAll(s.passing), removeAll(s.Dir))
+		return errors.Join(hostile.RemoveAll(s.passing), hostile.RemoveAll(s.Dir))
 	}
-	return removeAll(s.Dir)
+	return hostile.RemoveAll(s.Dir)
 }
 
 // Call is one git command in a shadow.

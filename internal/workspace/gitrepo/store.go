@@ -122,8 +122,6 @@ func Follow(ctx context.Context, store, source *Repository, scratch string) (err
 }
 
 // RemoveStore removes a store that CreateStore made.
-func RemoveStore(path string) error { return removeAll(path) }
-
 // MoveStore moves a store aside, to a place where nothing is, or where an earlier call has moved
 // it.
 func MoveStore(from, to string) error {

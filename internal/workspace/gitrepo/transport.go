@@ -275,7 +275,7 @@ func (r *Repository) quarantine(scratch string) (*Shadow, error) {
 	left, _ := workspace.AbandonedScratch(dir)
 	for _, path := range left {
 		if strings.HasPrefix(filepath.Base(path), quarantineKind+"-") {
-			_ = removeAll(path)
+			_ = hostile.RemoveAll(path)
 		}
 	}
 	objects, err := workspace.MakeScratch(dir, quarantineKind)

@@ -109,9 +109,7 @@ func (i *importing) elsewhere(ctx context.Context, status *workspace.Status) err
 		status.Apart = at.called()
 	}
 	if status.Problem == "" {
-		var ref string
-		status.Merge, ref = state.merge(at, lost)
-		status.Unrelated = ref != "" && state.Unrelated != "" && (inside[ref] == state.Unrelated || status.Apart != "" && at.head == state.Unrelated)
+		status.Merge = state.merge(at, lost)
 	}
 	return nil
 }

@@ -180,7 +180,7 @@ func TestUnsavedWithoutTheHostsRepository(t *testing.T) {
 	t.Parallel()
 	b := newBox(t, newHost(t), "box")
 	must(t, os.Rename(b.work.Repository.Store, b.work.Repository.Store+".moved"))
-	if status := b.unsaved(); !status.Unsaved() || !strings.Contains(status.Problem, "not there any more") {
+	if status := b.unsaved(); !status.Unsaved() || !strings.Contains(status.Problem, "is gone") {
 		t.Errorf("a repository that was moved: %+v", status)
 	}
 }

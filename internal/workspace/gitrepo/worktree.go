@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"forage"
+	"forage/internal/hostile"
 	"forage/internal/workspace"
 )
 
@@ -186,7 +187,7 @@ func (r *Repository) RemoveWorktree(t Worktree) error {
 		err = errors.Join(os.Rename(r.admin(t.Name), unfinished), os.RemoveAll(unfinished))
 	}
 	_ = os.Remove(filepath.Join(r.Common, "worktrees")) // as git does, when it was the last
-	return errors.Join(err, removeAll(t.Path))
+	return errors.Join(err, hostile.RemoveAll(t.Path))
 }
 
 // WorktreeIndex is the index file of the worktree of that name.

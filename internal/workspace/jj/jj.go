@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 
 	"forage"
+	"forage/internal/hostile"
 	"forage/internal/workspace"
 	"forage/internal/workspace/gitrepo"
 	"forage/internal/workspace/jjrepo"
@@ -179,13 +180,13 @@ func (p Provider) takeAway(ctx context.Context, w forage.Workspace) error {
 	}
 	if err == nil {
 		err = r.In(ctx, p.Places.Scratch, func(s *jjrepo.Shadow) error {
-			return errors.Join(s.ForgetWorkspace(ctx, name(w)), s.Git.DropTip(ctx, w))
+			return errors.Join(s.ForgetWorkspace(ctx, name(w)), s.Git.DropRefs(ctx, map[string]string{gitrepo.TipRef(w): ""}))
 		})
 		if err != nil {
 			return err
 		}
 	}
-	if err := gitrepo.RemoveTree(w.Path); err != nil {
+	if err := hostile.RemoveAll(w.Path); err != nil {
 		return err
 	}
 	return gitrepo.RemovePrivate(*w.Repository)

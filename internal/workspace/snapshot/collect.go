@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"forage/internal/hostile"
 	"forage/internal/workspace"
-	"forage/internal/workspace/gitrepo"
 )
 
 // Kept is how long snapshots that nobody asked for stay, and those of a sandbox that is gone.
@@ -42,7 +42,7 @@ func (s Store) Collect(c Collection) (said []string, err error) {
 	errs = append(errs, err)
 	for _, dir := range abandoned {
 		if !c.DryRun {
-			errs = append(errs, gitrepo.RemoveTree(dir))
+			errs = append(errs, hostile.RemoveAll(dir))
 		}
 	}
 	return said, errors.Join(errs...)

@@ -35,8 +35,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/hostile"
 	"forage/internal/workspace"
-	"forage/internal/workspace/gitrepo"
 )
 
 // Folder is one folder that belongs to a snapshot.
@@ -104,7 +104,7 @@ func (s Store) Create(ctx context.Context, r Request) (Snapshot, error) {
 	dir, err := s.scratch(r.Sandbox)
 	if err == nil {
 		err = s.fill(ctx, r, &one, dir)
-		err = errors.Join(err, gitrepo.RemoveTree(dir)) // which is gone if it became a snapshot
+		err = errors.Join(err, hostile.RemoveAll(dir)) // which is gone if it became a snapshot
 	}
 	if err != nil {
 		return Snapshot{}, explain(err)
@@ -241,7 +241,7 @@ func (s Store) Delete(sandbox, id string) error {
 	}
 	err = os.Rename(old, filepath.Join(dir, id))
 	_ = os.Remove(filepath.Dir(old)) // if that was the last
-	return errors.Join(err, gitrepo.RemoveTree(dir))
+	return errors.Join(err, hostile.RemoveAll(dir))
 }
 
 // existing is the folder of a snapshot, if there is one.

@@ -100,10 +100,11 @@ func unmake(ctx context.Context, r *gitrepo.Repository, w forage.Workspace, at, 
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	if err := s.Unpin(ctx, w.Branch); err != nil || at == "" {
-		return err
+	drop := map[string]string{gitrepo.PinRef(w.Branch): ""}
+	if at != "" {
+		drop[gitrepo.TipRef(w)] = gitrepo.LastImported(w, at)
 	}
-	return s.DeleteBranch(ctx, w.Branch, gitrepo.LastImported(w, at))
+	return s.DropRefs(ctx, drop)
 }
 
 // free refuses a branch, a worktree or folders that are taken already, unless an interrupted
