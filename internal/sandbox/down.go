@@ -7,6 +7,7 @@ import (
 
 	"forage"
 	"forage/internal/deadline"
+	"forage/internal/sandbox/work"
 	"forage/internal/store"
 	"forage/internal/supervisor"
 	"forage/internal/workspace"
@@ -22,13 +23,19 @@ func (s *Service) Down(ctx context.Context, name string, force bool) error {
 		how = workspace.RemoveForced
 	}
 	err := s.locked(ctx, name, func(record store.Record) error {
+		var before work.Marked
+		parts := record.Plan.Workspaces()
 		if !force && supervisor.Alive(s.Host.Places.Of(name).Dir) { // before it is stopped
-			if err := s.Work.NothingUnsaved(ctx, name, record.Plan.Workspaces()); err != nil {
+			before = work.Mark(parts)
+			if err := s.Work.NothingUnsaved(ctx, name, parts); err != nil {
 				return err
 			}
 		}
 		if err := s.halt(ctx, record); err != nil {
 			return err
+		}
+		if before != nil && before.Untouched(parts) {
+			how = workspace.RemoveChecked
 		}
 		s.Work.TellLast(ctx, record)
 		if err := s.remove(ctx, record, how); err != nil {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/hostile"
 )
 
 // A file of a repository may be in a folder that a sandbox writes to: below a submodule, or in a
@@ -103,6 +104,49 @@ const racyMargin = 2 * time.Second
 func Racy(changed unix.Timespec, now time.Time) bool {
 	return !time.Unix(changed.Unix()).Before(now.Add(-racyMargin))
 }
+
+// Moment is a time by the clock of a file system.
+type Moment struct {
+	device uint64
+	at     unix.Timespec
+}
+
+// Now is a moment of the file system that a folder of ours is on. It changes the folder's change time.
+func Now(folder string) (Moment, error) {
+	var st unix.Stat_t
+	err := unix.Stat(folder, &st)
+	if err == nil {
+		err = unix.Chmod(folder, st.Mode&0o7777)
+	}
+	if err == nil {
+		err = unix.Stat(folder, &st)
+	}
+	return Moment{uint64(st.Dev), st.Ctim}, err
+}
+
+// maxUntouched bounds how many files Untouched looks at.
+const maxUntouched = 200_000
+
+// Untouched says whether nothing in these folders was changed since a moment before. The change
+// time tells: no program can set it. What can't be looked at was touched; an absent folder was not.
+func (m Moment) Untouched(folders ...string) bool {
+	left := maxUntouched
+	for _, folder := range folders {
+		err := hostile.Walk(folder, func(_ string, st *unix.Stat_t) error {
+			before := st.Ctim.Sec < m.at.Sec || st.Ctim.Sec == m.at.Sec && st.Ctim.Nsec < m.at.Nsec
+			if left--; left < 0 || !before || uint64(st.Dev) != m.device {
+				return errTouched
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return false
+		}
+	}
+	return true
+}
+
+var errTouched = errors.New("changed since")
 
 // OpenFolder opens a folder of a workspace, whose path has had its links resolved: a link that has
 // come to be on the way since is not followed. Whoever works in a folder of another user's would

@@ -121,6 +121,34 @@ func (k *Keeper) NothingUnsaved(ctx context.Context, name string, parts []forage
 		wayOut(name, unsaved))
 }
 
+// Marked is when it was begun to look for the unsaved work of a sandbox.
+type Marked map[string]workspace.Moment // by the folder of a part's private metadata
+
+// Mark comes before a look.
+func Mark(parts []forage.Workspace) Marked {
+	marked := make(Marked)
+	for _, w := range parts {
+		if w.Repository != nil {
+			if at, err := workspace.Now(filepath.Dir(w.Repository.Dir)); err == nil {
+				marked[w.Repository.Dir] = at
+			}
+		}
+	}
+	return marked
+}
+
+// Untouched says whether what the look has found still holds: nothing was changed in a working
+// folder, or in private metadata, since it was begun.
+func (m Marked) Untouched(parts []forage.Workspace) bool {
+	return !slices.ContainsFunc(parts, func(w forage.Workspace) bool {
+		if w.Repository == nil {
+			return false
+		}
+		at, known := m[w.Repository.Dir]
+		return !known || !at.Untouched(w.Path, w.Repository.Dir)
+	})
+}
+
 // wayOut says what can be done about unsaved work.
 func wayOut(name string, unsaved []Work) string {
 	branch, merge, known, brought := "", "", false, false
