@@ -8,34 +8,36 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"forage/internal/testdir"
+	"forage/internal/testgit"
 )
 
-// smallDisk makes the state folder a filesystem of that size, which takes root.
-func (w *world) smallDisk(size string) {
+// smallDisk makes a folder that is a filesystem of that size, which takes root.
+func (w *world) smallDisk(folder, size string) {
 	w.t.Helper()
 	if os.Getuid() != 0 {
 		w.t.Skip("mounting a small filesystem takes root")
 	}
-	if err := os.Mkdir(w.state, 0o700); err != nil {
+	if err := os.Mkdir(folder, 0o700); err != nil {
 		w.t.Fatal(err)
 	}
-	if err := unix.Mount("small", w.state, "tmpfs", 0, "mode=0700,size="+size); err != nil {
+	if err := unix.Mount("small", folder, "tmpfs", 0, "mode=0700,size="+size); err != nil {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(func() {
-		if err := unix.Unmount(w.state, 0); err != nil {
+		if err := unix.Unmount(folder, 0); err != nil {
 			w.t.Error(err)
 		}
 	})
 }
 
-// fill leaves no room on the state folder's disk.
-func (w *world) fill() (free func()) {
+// fill leaves no room on a folder's disk.
+func (w *world) fill(folder string) (free func()) {
 	w.t.Helper()
-	path := filepath.Join(w.state, "filler")
+	path := filepath.Join(folder, "filler")
 	file, err := os.Create(path)
 	if err != nil {
 		w.t.Fatal(err)
@@ -49,9 +51,9 @@ func (w *world) fill() (free func()) {
 
 func TestFullDisk(t *testing.T) {
 	w := newWorld(t)
-	w.smallDisk("1m")
+	w.smallDisk(w.state, "1m")
 	w.must("up", "before")
-	free := w.fill()
+	free := w.fill(w.state)
 	exit, out := w.run("up", "box")
 	if exit == 0 || !strings.Contains(out, "no space left") {
 		t.Errorf("up on a full disk: exit %d\n%s", exit, out)
@@ -78,9 +80,75 @@ func TestFullDisk(t *testing.T) {
 	w.clean()
 }
 
+// A full disk of the repository's, and of the state folder: what fails says so, leaves nothing, loses nothing, and can be done again.
+func TestFullDiskLosesNoWork(t *testing.T) {
+	w := newWorld(t)
+	disk := filepath.Join(w.base, "disk")
+	w.smallDisk(disk, "8m")
+	w.smallDisk(w.state, "48m")
+	repo := testgit.Init(t, disk)
+	repo.Commit("file", "text")
+	testdir.Must(t, os.WriteFile(filepath.Join(w.home, ".gitconfig"), []byte("[user]\n\tname = A\n\temail = a@example.com\n"), 0o600))
+	fails := func(args ...string) {
+		t.Helper()
+		if exit, out := w.run(args...); exit == 0 || !strings.Contains(out, "no space left") || !strings.Contains(out, "free some space") {
+			t.Errorf("%q on a full disk: exit %d\n%s", args, exit, out)
+		}
+	}
+	files := func(folder string) (names []string) {
+		testdir.Must(t, filepath.WalkDir(folder, func(path string, _ os.DirEntry, err error) error {
+			names = append(names, path)
+			return err
+		}))
+		return names
+	}
+	work := func(script string) string { t.Helper(); return w.must("exec", "box", "--", "sh", "-ec", script) }
+	w.must("up", "box", "--git-worktree", repo.Dir)
+	metadata := filepath.Join(repo.Dir, ".git")
+	before, free := files(metadata), w.fill(disk)
+	for range 3 { // each is tried anew
+		out := work("head -c 300000 /dev/urandom >>big; git add big; git commit -qm big")
+		if !strings.Contains(out, "no space left") || !strings.Contains(out, "free some space") {
+			t.Errorf("an import to a full disk says\n%s", out)
+		}
+	}
+	fails("apply", "box")
+	if diff := cmp.Diff(before, files(metadata)); diff != "" {
+		t.Errorf("an import to a full disk left (-before +after)\n%s", diff)
+	}
+	free()
+	w.must("apply", "box")
+	if log := repo.Git("log", "--format=%s", "main"); log != "big\nbig\nbig\nchange file" {
+		t.Errorf("applied are %q", log)
+	}
+	repo.Git("fsck", "--strict")
+
+	was := work("echo new >new; head -c 6000000 /dev/urandom >large; cksum *")
+	free = w.fill(w.state)
+	fails("snapshot", "box", "create")
+	fails("apply", "box")
+	free()
+	if left := files(filepath.Join(w.state, "snapshots/.tmp")); len(left) > 1 {
+		t.Errorf("a snapshot on a full disk left %q", left)
+	}
+	w.must("snapshot", "box", "create", "--label", "one")
+	now := work("head -c 5000000 /dev/urandom >large; echo only >only; cksum *")
+	free = w.fill(w.state)
+	fails("snapshot", "box", "restore", "one")
+	if got := work("cksum *"); got != now {
+		t.Errorf("a restore on a full disk made\n%s of\n%s", got, now)
+	}
+	free()
+	w.must("snapshot", "box", "restore", "one")
+	if got := work("cksum *"); got != was {
+		t.Errorf("restored is\n%s which was\n%s", got, was)
+	}
+	w.must("down", "--all", "--force")
+}
+
 func TestReadOnlyState(t *testing.T) {
 	w := newWorld(t)
-	w.smallDisk("1m")
+	w.smallDisk(w.state, "1m")
 	w.must("up", "before")
 	w.must("stop", "before")
 	w.await("the supervisor, which has a file open there, to end", func() bool { reap(); return len(processes()) == 0 })

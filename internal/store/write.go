@@ -6,8 +6,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
-
 	"forage"
 )
 
@@ -44,17 +42,10 @@ func WriteFile(path string, data []byte, durable bool) error {
 	return nil
 }
 
-// explain adds what the user can do to the errors of a file system that
-// doesn't take what is written to it.
+// explain says what to do where the state folder may not be written to.
 func explain(err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
-		return forage.WithHint(err, "free some space (nothing was changed), or set FORAGE_STATE_DIR to another place")
-	case errors.Is(err, unix.EROFS), errors.Is(err, fs.ErrPermission):
+	if errors.Is(err, fs.ErrPermission) {
 		return forage.WithHint(err, forage.HintWritableState)
-	default:
-		return err
 	}
+	return err
 }

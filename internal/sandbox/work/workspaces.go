@@ -254,8 +254,16 @@ func partName(sandbox string, w forage.Workspace) string {
 func (k *Keeper) BringCommits(ctx context.Context, plan forage.Plan) {
 	defer k.Progress("bringing commits out of " + plan.Name)()
 	if err := k.Update(ctx, plan); err != nil {
-		k.Notify(err.Error())
+		k.notifyOf(err)
 	}
+}
+
+func (k *Keeper) notifyOf(err error) {
+	text := err.Error()
+	if hint := forage.Hint(err); hint != "" {
+		text += "; " + hint
+	}
+	k.Notify(text)
 }
 
 // BringSoon is bringCommits for a sandbox that goes on: the command does not wait for a big import.
@@ -269,7 +277,7 @@ func (k *Keeper) BringSoon(ctx context.Context, plan forage.Plan) {
 	case bringing.Err() != nil && ctx.Err() == nil:
 		k.Notify("the commits of " + plan.Name + " are still being brought to its repository: `forage-ctl status " + plan.Name + "` says when they are there")
 	default:
-		k.Notify(err.Error())
+		k.notifyOf(err)
 	}
 }
 

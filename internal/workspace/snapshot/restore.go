@@ -33,7 +33,7 @@ func (s Store) Restore(ctx context.Context, sandbox, id string, r Request) (befo
 	for i, f := range r.Folders {
 		if _, err := os.Lstat(f.Path); errors.Is(err, os.ErrNotExist) {
 			if err := workspace.MakeFolder(f.Path); err != nil {
-				return Snapshot{}, explain(err)
+				return Snapshot{}, err
 			}
 		}
 		wanted, err := readRecord(recordOf(dir, f.Name))
@@ -53,7 +53,7 @@ func (s Store) Restore(ctx context.Context, sandbox, id string, r Request) (befo
 		}
 		errs = append(errs, err)
 	}
-	return before, explain(errors.Join(errs...))
+	return before, errors.Join(errs...)
 }
 
 // unlessNeeded is ignored for all but what a restore is about to write over.
@@ -85,14 +85,14 @@ func (s Store) Export(ctx context.Context, sandbox, id string, folders []Folder)
 	}
 	for _, f := range folders {
 		if err := os.MkdirAll(f.Path, 0o700); err != nil {
-			return explain(err)
+			return err
 		}
 		if names, err := os.ReadDir(f.Path); err != nil || len(names) > 0 {
 			return errors.Join(err, forage.WithHint(
 				forage.Errorf(forage.ErrRefused, "%s is not empty", f.Path), "name a folder that is empty or not there"))
 		}
 		if err := put(ctx, f, dir, nil); err != nil {
-			return explain(err)
+			return err
 		}
 	}
 	return nil
@@ -106,7 +106,7 @@ func (s Store) Fill(ctx context.Context, sandbox, id string, folders []Folder) e
 			err = put(ctx, folders[i], dir, nil)
 		}
 	}
-	return explain(err)
+	return err
 }
 
 func empty(f Folder) error {

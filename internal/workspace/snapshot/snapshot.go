@@ -32,8 +32,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"forage"
 	"forage/internal/hostile"
 	"forage/internal/workspace"
@@ -107,7 +105,7 @@ func (s Store) Create(ctx context.Context, r Request) (Snapshot, error) {
 		err = errors.Join(err, hostile.RemoveAll(dir)) // which is gone if it became a snapshot
 	}
 	if err != nil {
-		return Snapshot{}, explain(err)
+		return Snapshot{}, err
 	}
 	return one, nil
 }
@@ -237,7 +235,7 @@ func (s Store) Delete(sandbox, id string) error {
 	}
 	dir, err := s.scratch(sandbox)
 	if err != nil {
-		return explain(err)
+		return err
 	}
 	err = os.Rename(old, filepath.Join(dir, id))
 	_ = os.Remove(filepath.Dir(old)) // if that was the last
@@ -282,16 +280,4 @@ func listDir(dir string) ([]string, error) {
 		}
 	}
 	return names, err
-}
-
-// explain adds what the user can do to the errors of a file system that takes no more.
-func explain(err error) error {
-	switch {
-	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
-		return forage.WithHint(err, "free some space, for example by deleting snapshots, and do it again")
-	case errors.Is(err, unix.EROFS):
-		return forage.WithHint(err, forage.HintWritableState)
-	default:
-		return err
-	}
 }
