@@ -3,7 +3,6 @@ package forage
 import (
 	"errors"
 	"fmt"
-	"syscall"
 )
 
 // What can go wrong, as kinds that a caller may test for with errors.Is. Each
@@ -103,16 +102,11 @@ func WithLateHint(err error, hint func() string) error { return &hintError{err, 
 // HintWritableState is what to do where the state folder takes nothing.
 const HintWritableState = "the state folder must be writable; FORAGE_STATE_DIR can name another one"
 
-// Hint returns the outermost hint in err's chain; without one, what helps where a disk takes nothing; or "".
+// Hint returns the outermost hint in err's chain, or "".
 func Hint(err error) string {
 	var h *hintError
-	switch {
-	case errors.As(err, &h):
+	if errors.As(err, &h) {
 		return h.hint()
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return "free some space on that disk, for example with `forage-ctl gc`, and do it again"
-	case errors.Is(err, syscall.EROFS):
-		return HintWritableState
 	}
 	return ""
 }

@@ -8,6 +8,7 @@ import (
 
 	"forage"
 	"forage/internal/config"
+	"forage/internal/store"
 	"forage/internal/term"
 )
 
@@ -32,7 +33,7 @@ func (a *app) report(ctx context.Context, err error) int {
 			fmt.Fprintf(a.err, "  %s\n", oneLine(problem.String()))
 		}
 	}
-	if hint := forage.Hint(err); hint != "" {
+	if hint := store.Hint(err); hint != "" {
 		fmt.Fprintf(a.err, "hint: %s\n", oneLine(hint))
 	}
 	return code

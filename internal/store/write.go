@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"forage"
 )
 
@@ -48,4 +50,17 @@ func explain(err error) error {
 		return forage.WithHint(err, forage.HintWritableState)
 	}
 	return err
+}
+
+// Hint is forage.Hint, or what helps where a disk takes nothing.
+func Hint(err error) string {
+	hint := forage.Hint(err)
+	switch {
+	case hint != "":
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		hint = "free some space on that disk, for example with `forage-ctl gc`, and do it again"
+	case errors.Is(err, unix.EROFS):
+		hint = forage.HintWritableState
+	}
+	return hint
 }

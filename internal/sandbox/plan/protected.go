@@ -101,7 +101,7 @@ func canProtect(w forage.Workspace, named []string) error {
 		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 			return forage.WithHint(
 				forage.Errorf(forage.ErrRefused, "git is configured to execute what is in %s, which isn't there: it can't be protected from being made inside", path),
-				"make it, even if empty; or, if it is not the place of your own configuration, take it out of what `git config --show-origin --list` shows")
+				"make it, even if empty; or, if it is not the place of your own configuration, take it out of .git/hooks, or of what `git config --show-origin --list` shows")
 		}
 	}
 	return nil

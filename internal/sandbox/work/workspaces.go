@@ -260,7 +260,7 @@ func (k *Keeper) BringCommits(ctx context.Context, plan forage.Plan) {
 
 func (k *Keeper) notifyOf(err error) {
 	text := err.Error()
-	if hint := forage.Hint(err); hint != "" {
+	if hint := store.Hint(err); hint != "" {
 		text += "; " + hint
 	}
 	k.Notify(text)

@@ -144,7 +144,7 @@ func (s *scanner) counts(f folder, r rule) bool {
 
 const (
 	whyIdentity = "it has setuid or setgid: who starts it does so as its owner or group"
-	whyNamed    = "git executes it, or takes from it what to execute: its configuration names it"
+	whyNamed    = "git executes it, or takes from it what to execute: its configuration or a hook names it"
 )
 
 // ruled is the rule for a file by its name, or by where it is.

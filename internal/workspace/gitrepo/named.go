@@ -2,6 +2,7 @@ package gitrepo
 
 import (
 	"context"
+	"os"
 	"os/user"
 	"path"
 	"path/filepath"
@@ -35,9 +36,10 @@ type UserConfig struct {
 // a repository that isn't there, it is the user's own alone. Includes are followed as data.
 func (u UserConfig) Named(ctx context.Context, repository, folder string) []Named {
 	files := slices.Clone(u.Files)
-	git := ""
+	git, all := "", []Named(nil)
 	if r, err := locate(ctx, repository); err == nil {
 		git = r.Common
+		all = linkedHooks(git)
 		files = append(files, filepath.Join(r.Common, "config"), filepath.Join(r.Common, "config.worktree"))
 		for _, checkout := range r.Checkouts(ctx) {
 			if file := filepath.Join(checkout.GitDir, "config.worktree"); checkout.Folder == folder && !slices.Contains(files, file) {
@@ -45,8 +47,7 @@ func (u UserConfig) Named(ctx context.Context, repository, folder string) []Name
 			}
 		}
 	}
-	var all []Named
-	for _, file := range u.Files { // a link of the user's may lead into the tree
+	for _, file := range u.Files { // so may that
 		all = append(all, Named{Path: file})
 	}
 	for i := 0; i < len(files) && i < maxIncluded; i++ {
@@ -67,6 +68,22 @@ func (u UserConfig) Named(ctx context.Context, repository, folder string) []Name
 		}
 	}
 	return all[:min(len(all), maxNamed)]
+}
+
+// linkedHooks are the hooks of a repository, or the folder of all, that are links: one may lead into the tree.
+func linkedHooks(git string) (linked []Named) {
+	hooks := filepath.Join(git, "hooks")
+	entries, _ := os.ReadDir(hooks)
+	at := []string{hooks}
+	for _, entry := range entries {
+		at = append(at, filepath.Join(hooks, entry.Name()))
+	}
+	for _, path := range at {
+		if info, err := os.Lstat(path); err == nil && info.Mode().Type() == os.ModeSymlink {
+			linked = append(linked, Named{Path: path})
+		}
+	}
+	return linked
 }
 
 // includes is the file that a setting in file has git read where the git directory is git.

@@ -28,6 +28,7 @@ func TestNamed(t *testing.T) {
 	host.Git("-C", folder, "config", "--worktree", "core.hooksPath", "of-the-worktree")
 	config, err := os.ReadFile(at(".git/config"))
 	must(t, err)
+	must(t, os.Symlink("../../scripts/pre", at(".git/hooks/pre-commit")))
 	write(t, at(".git/config"), string(config)+"[include]\n\tpath = ../tools/gitconfig\n") // last: git would wait for the FIFO
 	for _, test := range []struct {
 		folder, name string
@@ -35,6 +36,7 @@ func TestNamed(t *testing.T) {
 	}{
 		{host.Dir, at("tools/gitconfig"), true}, {host.Dir, at("tools/more"), true}, {host.Dir, at("tools/pipe"), true},
 		{host.Dir, at("from-more"), true}, {host.Dir, at("tools/watch"), true}, {host.Dir, at("of-the-worktree"), false},
+		{host.Dir, at(".git/hooks/pre-commit"), true}, {host.Dir, at(".git/hooks"), false},
 		{folder, filepath.Join(folder, "of-the-worktree"), true}, {folder, filepath.Join(folder, "from-more"), true},
 	} {
 		found := slices.ContainsFunc(UserConfig{}.Named(t.Context(), at(".git"), test.folder), func(n Named) bool { return n.Path == test.name })

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/store"
 	"forage/internal/workspace/snapshot"
 )
 
@@ -331,7 +332,7 @@ func TestFullDisk(t *testing.T) {
 	made := p.create(t)
 	files(t, p.folder.Path, map[string]string{"a": "2", "big": strings.Repeat("0123456789abcdef", 100_000)})
 	_, err := p.store.Create(t.Context(), p.request())
-	if !errors.Is(err, unix.ENOSPC) || forage.Hint(err) == "" {
+	if !errors.Is(err, unix.ENOSPC) || store.Hint(err) == "" {
 		t.Errorf("creating: %v", err)
 	}
 	if _, err := p.store.Restore(t.Context(), "work", made.ID, p.request()); !errors.Is(err, unix.ENOSPC) {
@@ -366,7 +367,7 @@ func TestFullWorkspace(t *testing.T) {
 	must(t, os.RemoveAll(p.path("linked")), os.Remove(p.path("big")), os.WriteFile(p.path("a"), []byte("2"), 0o644))
 	filler := make([]byte, 1<<20)
 	must(t, os.WriteFile(p.path("filler"), append(filler, filler[:900_000]...), 0o644))
-	if _, err := p.store.Restore(t.Context(), "work", made.ID, p.request()); !errors.Is(err, unix.ENOSPC) || forage.Hint(err) == "" {
+	if _, err := p.store.Restore(t.Context(), "work", made.ID, p.request()); !errors.Is(err, unix.ENOSPC) || store.Hint(err) == "" {
 		t.Errorf("%v", err)
 	}
 	for path, what := range describe(t, p.folder.Path) {
