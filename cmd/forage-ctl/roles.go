@@ -34,6 +34,8 @@ func roleOf(args []string) func() int {
 		return nil
 	}
 	switch args[1] {
+	case child.ContainArgument:
+		return child.Contain
 	case child.Argument, child.StreamArgument, child.ContainerArgument, child.ContainerStreamArgument:
 		return beGuest
 	case child.StageArgument:

@@ -83,6 +83,7 @@ var testRooms = map[string]string{
 	"imports":     "this test",
 	"testrun":     "runs the suites in CI",
 	"testprogram": "builds the program for suites",
+	"enginetest":  "container engines for suites",
 	"testgit":     "real git, and its server, for suites",
 	"testdir":     "folders and ports for suites",
 }

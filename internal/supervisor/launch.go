@@ -18,6 +18,7 @@ import (
 	"forage/internal/idle"
 	"forage/internal/limits"
 	"forage/internal/notify"
+	"forage/internal/runtime/engine"
 	"forage/internal/sshkeys"
 	"forage/internal/store"
 	"forage/internal/workspace"
@@ -97,7 +98,7 @@ func spawn(dir string, stdin, stdout *os.File, errPath string) (*os.Process, err
 	}
 	// What it keeps of the caller's environment finds the user's D-Bus, and no agent's key is in it.
 	var env []string
-	for _, name := range []string{"HOME", "PATH", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "DOCKER_CONFIG"} {
+	for _, name := range append([]string{"PATH"}, engine.Variables...) {
 		if value, ok := os.LookupEnv(name); ok {
 			env = append(env, name+"="+value)
 		}

@@ -12,6 +12,7 @@ import (
 	"forage/internal/runtime"
 	"forage/internal/runtime/bwrap"
 	"forage/internal/runtime/child"
+	"forage/internal/runtime/engine"
 	"forage/internal/runtime/native"
 	"forage/internal/runtime/oci"
 	"forage/internal/workspace"
@@ -22,7 +23,7 @@ import (
 )
 
 // planned are the runtimes that Forage knows by name and this version is without.
-var planned = [...]string{"docker", "podman", "nspawn", "vm", "kubernetes", "apple"}
+var planned = [...]string{"nspawn", "vm", "kubernetes", "apple"}
 
 // knownRuntime is a runtime of this version.
 type knownRuntime struct {
@@ -38,6 +39,8 @@ var known = []knownRuntime{
 	{native.Name, func(dir string) runtime.Runtime { return native.New(dir, "") }, child.Detect},
 	{bwrap.Name, func(dir string) runtime.Runtime { return bwrap.New(dir, "") }, bwrap.Detect},
 	{oci.Name, func(dir string) runtime.Runtime { return oci.New(dir, "", "") }, oci.Detect},
+	{engine.Podman, func(dir string) runtime.Runtime { return engine.New(engine.Podman, dir, "", engine.Options{}) }, engine.Detect(engine.Podman)},
+	{engine.Docker, func(dir string) runtime.Runtime { return engine.New(engine.Docker, dir, "", engine.Options{}) }, engine.Detect(engine.Docker)},
 }
 
 // Runtimes makes runtimes by name, for the run-time folder Dir.

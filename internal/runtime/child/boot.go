@@ -48,6 +48,8 @@ type tree struct {
 	FD int
 	// Folder: Source is a folder. It is not set for a System mount that the child opens.
 	Folder bool
+	// Device and Inode are what Source was when the parent looked at it; 0 where it did not.
+	Device, Inode uint64
 }
 
 func (b *boot) encode() []byte {
@@ -98,6 +100,8 @@ func (c *codec) tree(t *tree) {
 	text(c, &t.Source)
 	text(c, &t.Target)
 	number(c, &t.FD)
+	number(c, &t.Device)
+	number(c, &t.Inode)
 }
 
 // codeFiles has a content that several files share once: certificates are

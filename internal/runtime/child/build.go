@@ -1,6 +1,7 @@
 package child
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -95,7 +96,9 @@ func (b *builder) take(i int) *os.File {
 // open returns a descriptor for what is to be mounted, and whether it is the detached mount itself.
 func (b *builder) open(t tree) (fd int, mounted bool, err error) {
 	if t.FD == 0 {
-		fd, err = mount.Open(t.Source)
+		if fd, err = mount.Open(t.Source); err == nil {
+			err = t.same(fd)
+		}
 		return fd, false, err
 	}
 	if t.FD >= len(b.files) {
@@ -105,6 +108,20 @@ func (b *builder) open(t tree) (fd int, mounted bool, err error) {
 	defer f.Close()
 	fd, err = unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	return fd, true, err
+}
+
+// same says whether what was opened is still what the parent looked at. An engine has opened it by
+// its path once more.
+func (t tree) same(fd int) error {
+	var st unix.Stat_t
+	err := unix.Fstat(fd, &st)
+	if err == nil && t.Inode != 0 && (st.Dev != t.Device || st.Ino != t.Inode) {
+		err = errors.New("what is there is not what the host looked at before: it was exchanged")
+	}
+	if err != nil {
+		unix.Close(fd)
+	}
+	return err
 }
 
 // detach returns t as a detached mount with those attributes. A source that

@@ -37,6 +37,9 @@ func (r *Runtime) Check(ctx context.Context) []runtime.Finding {
 	}
 	t, err := r.try(ctx)
 	findings = append(append(findings, checkNamespaces(err)), t...)
+	if command.Client {
+		return findings // the rest is the engine's
+	}
 	if os.Geteuid() == 0 {
 		f := runtime.Finding{Name: "idmapped mounts", Required: true}
 		if err := r.tryIdmap(); err != nil {
@@ -74,7 +77,7 @@ func (r *Runtime) try(ctx context.Context) (t []runtime.Finding, err error) {
 	}
 	stop := context.AfterFunc(ctx, func() { w.control.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	if !w.process.helper {
+	if !w.process.helper && !w.process.client {
 		if _, err := ids.write(ctx, w.process.pid); err != nil {
 			return nil, err
 		}

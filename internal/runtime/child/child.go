@@ -13,6 +13,7 @@
 package child
 
 import (
+	"os"
 	"syscall"
 
 	"forage"
@@ -72,6 +73,14 @@ type Command struct {
 	// Helper: the program is not the guest, but its parent. It gives the guest its ids, stays until
 	// the guest has ended, ends it when it is ended itself, and writes {"child-pid":N} to InfoFD.
 	Helper bool
+	// Client: the program is the client of a container engine, whose container has Contain as its
+	// first process. That starts the guest and gives it its ids. The client ends with the container.
+	Client bool
+	Env    []string // a client's; the guest has an environment of its own
+	Dir    string   // where a client runs
+	// Hand gives the guest's end of the channel to Contain, if that comes before ended is closed.
+	// Without it the channel is the client's standard input and output.
+	Hand func(guest *os.File, ended <-chan struct{}) error
 }
 
 // ProgramPath is where a helper finds the guest's program: descriptor 5. A path would tell the
@@ -90,6 +99,8 @@ type Config struct {
 	Stream bool
 	// Container makes the guest's container of what is built. Nil: the guest is in what it builds.
 	Container Container
+	// Place says where in the container something of the host can be opened; nil is at its own path.
+	Place func(source string) string
 	// Self is the program that is started as guest; it has to call Enter at once. Empty is the
 	// running program.
 	Self string

@@ -23,7 +23,7 @@ type codec struct {
 
 func (c *codec) fail() { c.b, c.err = nil, errCut }
 
-func number[N int | int64 | uint32](c *codec, n *N) {
+func number[N int | int64 | uint32 | uint64](c *codec, n *N) {
 	if !c.reading {
 		c.b = binary.AppendVarint(c.b, int64(*n))
 		return

@@ -27,7 +27,7 @@ func fill(t testing.TB, v reflect.Value, next *int64) {
 		v.SetBool(true)
 	case reflect.Int, reflect.Int64:
 		v.SetInt(*next << 20)
-	case reflect.Uint32:
+	case reflect.Uint32, reflect.Uint64:
 		v.SetUint(uint64(*next))
 	case reflect.Uint8:
 		v.SetUint(uint64(*next % 256))

@@ -69,7 +69,14 @@ func (i *instance) Dial(ctx context.Context) (net.Conn, error) {
 	return unixsock.Dial(ctx, i.ssh)
 }
 
-func (i *instance) PID() int              { return i.process.pid }
+// PID is 0 where the process is only a client of an engine.
+func (i *instance) PID() int {
+	if i.process.client {
+		return 0
+	}
+	return i.process.pid
+}
+
 func (i *instance) Done() <-chan struct{} { return i.done }
 
 // Err says, after Done, why the sandbox ended.

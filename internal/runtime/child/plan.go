@@ -25,7 +25,8 @@ type plan struct {
 	mounts  []tree
 	home    tree // without a source: none is kept
 	program tree
-	files   []*os.File // detached mounts, beside SSH and Log
+	files   []*os.File                 // detached mounts, beside SSH and Log
+	place   func(source string) string // Config.Place
 }
 
 func (p *plan) close() { closeFiles(p.files...) }
@@ -57,6 +58,17 @@ func (p *plan) boot() (boot, []*os.File, error) {
 	var err error
 	if b.Masks, err = socketsBelow(p.mounts); err != nil {
 		return b, nil, err
+	}
+	if p.place != nil {
+		for _, trees := range [][]tree{b.Lower, b.Mounts} {
+			for i := range trees {
+				trees[i].Source = p.place(trees[i].Source)
+			}
+		}
+		b.Program.Source = p.place(b.Program.Source)
+		if b.Home.Source != "" {
+			b.Home.Source = p.place(b.Home.Source)
+		}
 	}
 	return b, p.beside(&b), nil
 }
@@ -203,6 +215,7 @@ func (p *plan) openTree(m forage.Mount, mapped bool) (tree, error) {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return t, fmt.Errorf("looking at %s: %w", m.Source, err)
 	}
+	t.Device, t.Inode = st.Dev, st.Ino
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
 		t.Folder = true

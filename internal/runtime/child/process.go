@@ -67,6 +67,7 @@ type process struct {
 	child  int // what was started: the guest, or the helper that is its parent
 	pid    int // the guest
 	helper bool
+	client bool       // what was started is Command.Client
 	mu     sync.Mutex // over pidfd
 	pidfd  int        // -1 once it has been reaped
 	stderr *os.File
@@ -110,9 +111,15 @@ func (r *Runtime) spawn(who forage.Identity, control, stage *os.File) (*process,
 	if err != nil {
 		return nil, err
 	}
-	files := []uintptr{null.Fd(), null.Fd(), stderr.Fd(), control.Fd()}
+	files, env := []uintptr{null.Fd(), null.Fd(), stderr.Fd(), control.Fd()}, guestEnv
 	if stage != nil {
 		files = append(files, stage.Fd())
+	}
+	if c.Client {
+		files, env = files[:controlFD], c.Env
+		if c.Hand == nil {
+			files[0], files[1] = control.Fd(), control.Fd()
+		}
 	}
 	var info, infoWrite *os.File
 	if c.Helper {
@@ -128,7 +135,7 @@ func (r *Runtime) spawn(who forage.Identity, control, stage *os.File) (*process,
 		defer self.Close()
 		files = append(files, infoWrite.Fd(), self.Fd())
 	}
-	p := &process{helper: c.Helper, pidfd: -1, done: make(chan struct{}), stderr: stderr}
+	p := &process{helper: c.Helper, client: c.Client, pidfd: -1, done: make(chan struct{}), stderr: stderr}
 	started := make(chan error)
 	go func() {
 		goruntime.LockOSThread() // and never unlocked: the thread ends with the goroutine
@@ -137,7 +144,7 @@ func (r *Runtime) spawn(who forage.Identity, control, stage *os.File) (*process,
 			p.pid, p.pidfd, err = vfork(c, files)
 		} else {
 			attr.Setsid, attr.Pdeathsig, attr.PidFD = true, syscall.SIGKILL, &p.pidfd
-			p.pid, _, err = syscall.StartProcess(c.Path, c.Argv, &syscall.ProcAttr{Env: guestEnv, Files: files, Sys: attr})
+			p.pid, _, err = syscall.StartProcess(c.Path, c.Argv, &syscall.ProcAttr{Dir: c.Dir, Env: env, Files: files, Sys: attr})
 		}
 		p.child = p.pid
 		started <- err
@@ -155,6 +162,13 @@ func (r *Runtime) spawn(who forage.Identity, control, stage *os.File) (*process,
 			p.kill()
 			<-p.done
 			return nil, forage.WithHint(forage.Errorf(forage.ErrUnsupported, "%w: %s", err, cmp.Or(p.said, "it said nothing")), namespaceFix())
+		}
+	}
+	if c.Hand != nil {
+		if err := c.Hand(control, p.done); err != nil {
+			p.kill()
+			<-p.done
+			return nil, forage.Errorf(forage.ErrStart, "%w: %s", err, cmp.Or(p.said, "it said nothing"))
 		}
 	}
 	return p, nil

@@ -38,7 +38,7 @@ func (r *Runtime) Start(ctx context.Context, req runtime.Request) (_ runtime.Ins
 		}
 	}
 	// While the guest comes to life, what it will show is looked at.
-	p := &plan{ids: ids, req: req}
+	p := &plan{ids: ids, req: req, place: r.config.Place}
 	defer p.close()
 	planned := make(chan error, 1)
 	go func() { planned <- p.open(r.program()) }()
@@ -194,8 +194,8 @@ func (i *instance) settle(ctx context.Context, ids idMaps) (dropGroups bool, err
 	if err := i.group.Add(i.process.pid); err != nil {
 		return false, err
 	}
-	if i.process.helper {
-		return false, nil // which has given it its ids
+	if i.process.helper || i.process.client {
+		return false, nil // it gets its ids there
 	}
 	dropGroups, err = ids.write(ctx, i.process.pid)
 	return dropGroups, diagnose(err)

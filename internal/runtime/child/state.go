@@ -34,8 +34,10 @@ func statePath(dir string) string { return filepath.Join(dir, "runtime.json") }
 // saveState writes the file at once: a reader finds all of it or nothing.
 func saveState(dir string, s state) error {
 	var err error
-	if s.Start, err = startTime(s.PID); err != nil {
-		return err
+	if s.PID > 0 {
+		if s.Start, err = startTime(s.PID); err != nil {
+			return err
+		}
 	}
 	text, err := json.Marshal(s)
 	if err == nil {
@@ -46,6 +48,12 @@ func saveState(dir string, s state) error {
 	}
 	return nil
 }
+
+// Announce puts on record that a sandbox of this runtime is about to be made in dir.
+func (r *Runtime) Announce(dir string) error { return saveState(dir, state{Runtime: r.config.Name}) }
+
+// Forget takes that back.
+func Forget(dir string) error { return removeState(dir) }
 
 // readState says what a sandbox of this runtime left in dir, if it left something.
 func (r *Runtime) readState(dir string) (s state, found bool, err error) {

@@ -1,0 +1,151 @@
+package child
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// ContainArgument is the one argument of a container's first process, which has to call Contain at
+// once.
+const ContainArgument = "container"
+
+// What a container's first process finds there.
+const (
+	// ChannelPath is a socket of the host's, from which it gets the guest's end of the channel. The
+	// guest does not see it.
+	ChannelPath = "/forage/channel"
+	// IDsVariable holds the agent's user and group, as "1000:1000".
+	IDsVariable = "FORAGE_IDS"
+	// StreamVariable is set where the channel is standard input and output (Config.Stream).
+	StreamVariable = "FORAGE_STREAM"
+)
+
+// Contain is the life of a container's first process. It needs no privilege: the guest it starts
+// has namespaces of its own and builds the sandbox there. The container around them ends with the
+// guest, and with the host: when the connection to it ends. It returns the exit status.
+func Contain() int {
+	runtime.LockOSThread() // the guest ends with the thread that started it
+	status, err := contain()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return status
+}
+
+func contain() (status int, err error) {
+	ids, err := containerIDs(os.Getenv(IDsVariable))
+	if err != nil {
+		return 0, err
+	}
+	argument, take := Argument, takeChannel
+	if os.Getenv(StreamVariable) != "" {
+		argument, take = StreamArgument, bridge
+	}
+	guest, host, err := take()
+	if err != nil {
+		return 0, fmt.Errorf("reaching the host: %w", err)
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return 0, err
+	}
+	ids.Env, ids.Files = guestEnv, []uintptr{null.Fd(), null.Fd(), uintptr(unix.Stderr), guest.Fd()}
+	pid, _, err := syscall.StartProcess(selfExe, []string{"forage-guest", argument}, ids)
+	if err != nil {
+		return 0, diagnose(fmt.Errorf("starting the guest: %w", err))
+	}
+	guest.Close()
+	go func() {
+		io.Copy(io.Discard, host)
+		os.Exit(1)
+	}()
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil { // whose user the agent shares
+		return 0, fmt.Errorf("PR_SET_DUMPABLE: %w", err)
+	}
+	for {
+		var status unix.WaitStatus
+		ended, err := unix.Wait4(-1, &status, 0, nil) // what a stranger started in the container, too
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return 0, fmt.Errorf("waiting for the guest: %w", err)
+		case ended == pid && status.Signaled():
+			return 128 + int(status.Signal()), nil
+		case ended == pid:
+			return status.ExitStatus(), nil
+		}
+	}
+}
+
+// containerIDs has the guest start as the user and group of text, which are the container's own
+// user and group outside.
+func containerIDs(text string) (*syscall.ProcAttr, error) {
+	user, group, _ := strings.Cut(text, ":")
+	uid, err := strconv.Atoi(user)
+	gid, groupErr := strconv.Atoi(group)
+	if err := errors.Join(err, groupErr); err != nil {
+		return nil, fmt.Errorf("%s: %w", IDsVariable, err)
+	}
+	return &syscall.ProcAttr{Sys: &syscall.SysProcAttr{
+		Cloneflags:  namespaces,
+		AmbientCaps: setupCaps,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: uid, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: gid, HostID: os.Getgid(), Size: 1}},
+		Setsid:      true,
+		Pdeathsig:   syscall.SIGKILL,
+	}}, nil
+}
+
+// takeChannel gets the guest's end of the channel from the host.
+func takeChannel() (guest *os.File, host io.Reader, err error) {
+	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: ChannelPath, Net: "unix"})
+	if err != nil {
+		return nil, nil, err
+	}
+	rights := make([]byte, unix.CmsgSpace(4))
+	_, n, _, _, err := conn.ReadMsgUnix(make([]byte, 1), rights)
+	if err != nil {
+		return nil, nil, err
+	}
+	messages, err := unix.ParseSocketControlMessage(rights[:n])
+	if err != nil || len(messages) != 1 {
+		return nil, nil, fmt.Errorf("the host gave no channel: %w", err)
+	}
+	fds, err := unix.ParseUnixRights(&messages[0])
+	if err != nil {
+		return nil, nil, err
+	}
+	return os.NewFile(uintptr(fds[0]), "control"), conn, nil
+}
+
+// HandChannel is the host's side of it.
+func HandChannel(conn *net.UnixConn, guest *os.File) error {
+	_, _, err := conn.WriteMsgUnix([]byte{0}, unix.UnixRights(int(guest.Fd())), nil)
+	return err
+}
+
+// bridge makes a channel of standard input and output. Its reader ends with the input.
+func bridge() (guest *os.File, host io.Reader, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	end := os.NewFile(uintptr(fds[0]), "stream")
+	defer end.Close()
+	conn, err := net.FileConn(end)
+	if err != nil {
+		return nil, nil, err
+	}
+	go io.Copy(os.Stdout, conn)
+	return os.NewFile(uintptr(fds[1]), "control"), io.TeeReader(os.Stdin, conn), nil
+}
