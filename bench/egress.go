@@ -173,6 +173,7 @@ func (b *bench) requests(ctx context.Context, ours place, peers []peerPlace) []r
 	var rows []row
 	for _, kind := range []struct{ arg, what string }{
 		{"connect", "small request, a connection each"},
+		{"lookup", "small request, a connection and a lookup each"},
 		{"keep", "small request, one connection"},
 	} {
 		of := func(p place) contestant { return p.measure(kind.arg, p.url+"/small", "200") }

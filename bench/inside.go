@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -46,9 +47,15 @@ func insideReport(args []string) (report, error) {
 	case len(args) == 2 && args[0] == "proxied":
 		return download(args[1], true)
 	case len(args) == 3 && args[0] == "connect":
-		return requests(args[1], args[2], true)
+		c, err := knowing(args[1])
+		if err != nil {
+			return report{}, err
+		}
+		return requests(c, args[1], args[2])
+	case len(args) == 3 && args[0] == "lookup":
+		return requests(client(false, true), args[1], args[2])
 	case len(args) == 3 && args[0] == "keep":
-		return requests(args[1], args[2], false)
+		return requests(client(false, false), args[1], args[2])
 	case len(args) == 4 && args[0] == "warm":
 		return warm(args[1], args[2] == "proxied", args[3])
 	case len(args) == 5 && args[0] == "rate":
@@ -58,7 +65,7 @@ func insideReport(args []string) (report, error) {
 	case len(args) > 1 && args[0] == "time":
 		return timeCommand(args[1:])
 	}
-	return report{}, errors.New("usage: inside download URL | proxied URL | connect URL N | keep URL N | warm URL direct|proxied N | rate URL direct|proxied N CONNECTIONS | streams URL N | time COMMAND ARGUMENT | relay ADDRESS")
+	return report{}, errors.New("usage: inside download URL | proxied URL | connect URL N | lookup URL N | keep URL N | warm URL direct|proxied N | rate URL direct|proxied N CONNECTIONS | streams URL N | time COMMAND ARGUMENT | relay ADDRESS")
 }
 
 // client asks over one connection, or a new one for each request.
@@ -88,13 +95,32 @@ func download(url string, proxied bool) (report, error) {
 	return report{Nanos: []int64{time.Since(start).Nanoseconds()}, Bytes: n}, err
 }
 
+// knowing is a client that makes a connection for each request, and knows the address of url's host:
+// most of a lookup is the client's own work.
+func knowing(text string) (*http.Client, error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	addrs, err := net.LookupHost(u.Hostname())
+	if err != nil {
+		return nil, err
+	}
+	c := client(false, true)
+	c.Transport.(*http.Transport).DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, network, net.JoinHostPort(addrs[0], u.Port()))
+	}
+	return c, nil
+}
+
 // requests fetches url n times and measures each whole.
-func requests(url, count string, fresh bool) (report, error) {
+func requests(c *http.Client, url, count string) (report, error) {
 	n, err := strconv.Atoi(count)
 	if err != nil {
 		return report{}, err
 	}
-	return repeat(client(false, fresh), url, n, 1)
+	return repeat(c, url, n, 1)
 }
 
 // repeat fetches url n times after a few that are not measured, and measures each whole.
@@ -111,7 +137,7 @@ func repeat(c *http.Client, url string, n, unmeasured int) (report, error) {
 		if err != nil {
 			return r, err
 		}
-		if i >= unmeasured { // the first one also resolves the name
+		if i >= unmeasured { // the first one is colder than the rest
 			r.Nanos = append(r.Nanos, time.Since(start).Nanoseconds())
 		}
 	}

@@ -227,13 +227,11 @@ func read(raw syscall.RawConn) (piece *[]byte, err error) {
 	return piece, errors.Join(readErr, err)
 }
 
-// splice moves what a socket has now, in the kernel.
+// splice moves bytes in the kernel for as long as they come in large pieces.
 func splice(dst, src net.Conn, raw syscall.RawConn, count *Counter) error {
-	for {
-		var ready int
+	for ready := firstSize; ready >= firstSize; {
 		var err error
-		controlErr := raw.Control(func(fd uintptr) { ready, err = unix.IoctlGetInt(int(fd), unix.SIOCINQ) })
-		if err := errors.Join(controlErr, err); err != nil || ready == 0 {
+		if ready, err = await(raw); err != nil || ready == 0 {
 			return err
 		}
 		n, err := io.CopyN(dst, src, int64(min(ready, count.piece())))
@@ -241,6 +239,22 @@ func splice(dst, src net.Conn, raw syscall.RawConn, count *Counter) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// await waits for bytes, and returns how many there are; 0 is the end.
+func await(raw syscall.RawConn) (ready int, err error) {
+	readErr := raw.Read(func(fd uintptr) bool {
+		if ready, err = unix.IoctlGetInt(int(fd), unix.SIOCINQ); ready > 0 || err != nil {
+			return true
+		}
+		_, _, err = unix.Recvfrom(int(fd), make([]byte, 1), unix.MSG_PEEK)
+		if err == nil { // the end, or what has come just now
+			ready, err = unix.IoctlGetInt(int(fd), unix.SIOCINQ)
+		}
+		return err != unix.EAGAIN
+	})
+	return ready, errors.Join(readErr, err)
 }
 
 // copyPlain copies through a buffer: what is not a socket.

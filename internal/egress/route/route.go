@@ -182,13 +182,20 @@ type dialled struct {
 // race dials the first address at once, and each other when all before it have failed or have had
 // their head start. The first that is connected is taken, the rest are reset.
 func (r *Router) race(ctx context.Context, addrs []netip.AddrPort) dialled {
-	if len(addrs) == 1 { // most: nothing to run beside
+	var errs []error
+	for len(addrs) == 1 || addrs[0].Addr().IsLoopback() { // this machine answers at once
 		conn, err := r.Connect(ctx, addrs[0])
-		return dialled{conn, addrs[0], err}
+		if err == nil {
+			return dialled{conn, addrs[0], nil}
+		}
+		errs = append(errs, err)
+		if addrs = addrs[1:]; len(addrs) == 0 {
+			return dialled{err: errors.Join(errs...)}
+		}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	results := make(chan dialled)
-	pending, started := 0, 0
+	pending := 0
 	defer func() {
 		cancel()
 		for ; pending > 0; pending-- {
@@ -197,34 +204,33 @@ func (r *Router) race(ctx context.Context, addrs []netip.AddrPort) dialled {
 			}
 		}
 	}()
-	next := time.NewTimer(0)
+	next := time.NewTimer(headStart)
 	defer next.Stop()
-	var errs []error
-	for {
-		select {
-		case <-next.C:
-			addr := addrs[started]
-			started, pending = started+1, pending+1
+	start := func() {
+		if len(addrs) > 0 {
+			addr := addrs[0]
+			addrs, pending = addrs[1:], pending+1
 			go func() {
 				conn, err := r.Connect(ctx, addr)
 				results <- dialled{conn, addr, err}
 			}()
-			if started < len(addrs) {
-				next.Reset(headStart)
-			}
+			next.Reset(headStart)
+		}
+	}
+	for start(); pending > 0; {
+		select {
+		case <-next.C:
+			start()
 		case got := <-results:
 			if pending--; got.err == nil {
 				return got
 			}
-			errs = append(errs, got.err)
-			switch {
-			case len(errs) == len(addrs):
-				return dialled{err: errors.Join(errs...)}
-			case pending == 0:
-				next.Reset(0)
+			if errs = append(errs, got.err); pending == 0 {
+				start()
 			}
 		}
 	}
+	return dialled{err: errors.Join(errs...)}
 }
 
 // Class is the class of an address that a destination leads to: public, where the user has said
