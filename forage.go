@@ -90,7 +90,16 @@ type Plan struct {
 	Terminal []string `json:"terminal,omitempty"`
 	// ForwardAuto forwards each port that a server inside listens on to the host's loopback.
 	ForwardAuto bool `json:"forwardAuto,omitempty"`
+	// SSHForward is what clients of the gateway may have forwarded from inside to them:
+	// ForwardPorts, ForwardAgent.
+	SSHForward []string `json:"sshForward,omitempty"`
 }
+
+// What Plan.SSHForward may name.
+const (
+	ForwardPorts = "ports" // connections to ports inside (ssh -R)
+	ForwardAgent = "agent" // the client's SSH agent (ssh -A)
+)
 
 // Spec is what a runtime is asked to build and hold: plain data, printed by
 // `run --print-effective-config`. What it says is what is enforced; a runtime
@@ -270,6 +279,7 @@ type Template struct {
 	ClaudeSettings map[string]any `json:"claudeSettings,omitempty"`
 	Terminal       []string       `json:"terminal,omitempty"`    // see Plan
 	ForwardAuto    bool           `json:"forwardAuto,omitempty"` // see Plan
+	SSHForward     []string       `json:"sshForward,omitempty"`  // see Plan
 }
 
 // Skills are what a template adds to what its agents are told.

@@ -107,6 +107,7 @@ var checks = sync.OnceValue(func() map[string]check {
 		"set":        plain(checkSetName),
 		"size":       parsed(parseSize),
 		"target":     plain(forage.CheckTarget),
+		"sshForward": oneOf(forage.ForwardPorts, forage.ForwardAgent),
 		"terminal":   oneOf("clipboard", "title"),
 		"text":       plain(checkText),
 		"uid":        between(0, math.MaxUint32-1, "a user's number"),

@@ -131,7 +131,7 @@ func (v converter) template(name string, raw rawTemplate) {
 	if raw.Caches != nil {
 		t.Caches = *raw.Caches
 	}
-	t.Terminal, t.ForwardAuto = v.config.raw.Terminal, raw.Forward != ""
+	t.Terminal, t.ForwardAuto, t.SSHForward = v.config.raw.Terminal, raw.Forward != "", raw.SSHForward
 	if raw.Terminal != nil {
 		t.Terminal = *raw.Terminal
 	}

@@ -180,6 +180,9 @@ type rawTemplate struct {
 	Forward string `json:"forward,omitempty" check:"forward"`
 	// What programs inside may do to your terminal, in place of what the file says for all.
 	Terminal *[]string `json:"terminal,omitempty" check:"terminal"`
+	// What clients of the gateway may have forwarded from inside to them: ports (ssh -R), agent (ssh
+	// -A).
+	SSHForward []string `json:"sshForward,omitempty" check:"sshForward"`
 	// Parts that the workspace is composed of.
 	Workspace rawWorkspace `json:"workspace,omitempty"`
 }

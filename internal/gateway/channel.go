@@ -71,18 +71,12 @@ func (c *client) directTCP(ctx context.Context, channel ssh.NewChannel) error {
 	if err != nil {
 		return err
 	}
-	defer guest.Close()
 	accepted, requests, err := channel.Accept()
 	if err != nil {
+		guest.Close()
 		return nil
 	}
-	go ssh.DiscardRequests(requests)
-	go func() {
-		_, _ = io.Copy(guest, accepted)
-		guest.Close()
-	}()
-	_, _ = io.Copy(accepted, guest)
-	accepted.Close()
+	wire.Join(accepted, requests, guest, func() { guest.Close() })
 	return nil
 }
 
@@ -97,7 +91,7 @@ func (c *client) forward(ctx context.Context, name, kind string, data []byte, ch
 		guest.Close()
 		return nil
 	}
-	c.join(accepted, accepted, accepted.Stderr(), fromClient, guest, fromGuest)
+	couple(accepted, fromClient, guest, fromGuest)
 	return nil
 }
 
@@ -116,10 +110,11 @@ func (c *client) session(ctx context.Context, channel ssh.NewChannel) {
 	}
 	defer accepted.Close()
 	var setup []*ssh.Request
+	agent := false
 	for request := range requests {
 		switch request.Type {
 		case "shell", "exec", "subsystem":
-			if err := c.start(ctx, accepted, requests, setup, request); err != nil {
+			if err := c.start(ctx, accepted, requests, setup, request, agent); err != nil {
 				request.Reply(true, nil)
 				fail(accepted, err)
 			}
@@ -130,25 +125,33 @@ func (c *client) session(ctx context.Context, channel ssh.NewChannel) {
 				setup = append(setup, request)
 			}
 			request.Reply(known, nil)
+		case "auth-agent-req@openssh.com":
+			agent = true
+			request.Reply(true, nil)
 		default:
-			request.Reply(false, nil) // agents and X11 are not forwarded
+			request.Reply(false, nil) // X11 is not forwarded
 		}
 	}
 }
 
-// fail ends a session as a program does that could not start.
-func fail(channel ssh.Channel, err error) {
+// say tells a client what went wrong.
+func say(channel ssh.Channel, err error) {
 	text := term.Escape("forage-ctl: " + err.Error())
 	if hint := forage.Hint(err); hint != "" {
 		text += "\r\nhint: " + term.Escape(hint)
 	}
 	_, _ = io.WriteString(channel.Stderr(), text+"\r\n") // the client may be gone
+}
+
+// fail ends a session as a program does that could not start.
+func fail(channel ssh.Channel, err error) {
+	say(channel, err)
 	_ = channel.CloseWrite()
 	_, _ = channel.SendRequest("exit-status", false, ssh.Marshal(struct{ Code uint32 }{uint32(forage.ExitCode(err))}))
 }
 
 // start starts what a session asks for, and serves it to its end.
-func (c *client) start(ctx context.Context, channel ssh.Channel, requests <-chan *ssh.Request, setup []*ssh.Request, request *ssh.Request) error {
+func (c *client) start(ctx context.Context, channel ssh.Channel, requests <-chan *ssh.Request, setup []*ssh.Request, request *ssh.Request, agent bool) error {
 	terminal := terminalOf(setup)
 	name, kind, payload := c.named, request.Type, request.Payload
 	if name == "" && kind == "exec" {
@@ -194,6 +197,18 @@ func (c *client) start(ctx context.Context, channel ssh.Channel, requests <-chan
 		return err
 	}
 	defer guest.Close()
+	if agent {
+		variable, stop, err := c.agent(ctx, name)
+		if err != nil {
+			say(channel, err)
+		} else {
+			defer stop()
+			setup = append(setup, &ssh.Request{Type: "env", Payload: variable})
+		}
+	}
+	if err := c.unsaid(); err != nil {
+		say(channel, err)
+	}
 	for _, r := range setup {
 		if _, err := guest.SendRequest(r.Type, false, r.Payload); err != nil {
 			return err

@@ -3,8 +3,8 @@
 // runs programs, reaches files and forwards connections. It holds no state: it can be restarted.
 //
 // The user name says which sandbox is meant (ssh work@host), or the command does (ssh forage@host
-// work). A sandbox is hostile: it opens no channel towards a client, and what it sends to a
-// client's terminal is filtered as on the host.
+// work). A sandbox is hostile: it opens no channel towards a client that did not ask for one and may
+// have it, and what it sends to a client's terminal is filtered as on the host.
 package gateway
 
 import (
@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -67,6 +68,9 @@ type Sandboxes interface {
 	Dial(ctx context.Context, name string) (net.Conn, error)
 	// Screen lets through what programs inside may do to the terminal that out is.
 	Screen(name string) func(out io.Writer) *term.Controls
+	// Forwards says whether the sandbox's template lets clients have that forwarded from inside to
+	// them: see forage.Plan.SSHForward.
+	Forwards(name, what string) bool
 	// AttachCommand is the program inside that shows the agent's session.
 	AttachCommand(readOnly bool) []string
 }
@@ -128,7 +132,10 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) {
 		s.Log.Info("refused", "from", conn.RemoteAddr(), "reason", err)
 		return
 	}
-	c := &client{server: s, key: logged.Permissions.ExtraData[keyData{}].(sshkeys.Authorized), guests: map[string]*guestclient.Client{}}
+	c := &client{
+		server: s, conn: logged, key: logged.Permissions.ExtraData[keyData{}].(sshkeys.Authorized),
+		guests: map[string]*guestclient.Client{}, listening: map[forwarded]func(){},
+	}
 	if logged.User() != AnySandbox {
 		c.named = logged.User()
 	}
@@ -137,7 +144,7 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) {
 	defer log.Info("logged out")
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go ssh.DiscardRequests(requests) // answers keep-alives; remote forwarding is not offered
+	go c.requests(ctx, requests)
 	open := make(chan struct{}, maxChannels)
 	for channel := range channels {
 		select {
@@ -222,11 +229,15 @@ func (s *Server) wrongKeys(address string) *rate.Limiter {
 // client is one connection, logged in.
 type client struct {
 	server *Server
+	conn   ssh.Conn
 	key    sshkeys.Authorized
 	named  string // the sandbox that the user name says; "" if it says none
 
-	mu     sync.Mutex
-	guests map[string]*guestclient.Client // connections to sandboxes, by name
+	listening map[forwarded]func() // ports that are forwarded to it, with what ends that
+
+	mu      sync.Mutex
+	guests  map[string]*guestclient.Client // connections to sandboxes, by name
+	refused error                          // why a port is not forwarded; the next session says it
 }
 
 // asks counts what the holders of a key ask for.
@@ -255,6 +266,9 @@ func (c *client) allow(ctx context.Context, name, method, what string, looking b
 		denied = forage.Errorf(forage.ErrDenied, "your key may not reach %q", name)
 	} else if c.key.ReadOnly && !looking {
 		denied = forage.Errorf(forage.ErrDenied, "your key may only look")
+	} else if kind, toClient := strings.CutPrefix(method, "forward "); toClient && !c.server.Sandboxes.Forwards(name, kind) {
+		denied = forage.WithHint(forage.Errorf(forage.ErrDenied, "%s forwards no %s to you", name, kind),
+			fmt.Sprintf("sshForward = [%q] in its template allows that for new sandboxes", kind))
 	}
 	if denied != nil {
 		event.Verdict = "deny"

@@ -42,6 +42,7 @@ func (s sandboxes) Record(context.Context, string, audit.Event) error {
 func (sandboxes) Screen(string) func(io.Writer) *term.Controls {
 	return func(out io.Writer) *term.Controls { return &term.Controls{Out: out} }
 }
+func (sandboxes) Forwards(string, string) bool                   { return true }
 func (sandboxes) AttachCommand(bool) []string                    { return []string{"tmux"} }
 func (sandboxes) Dial(context.Context, string) (net.Conn, error) { return nil, net.ErrClosed }
 func (s sandboxes) Connect(context.Context, string) (*guestclient.Client, error) {
@@ -200,4 +201,41 @@ func TestLimitedKeyHearsOfNoOthers(t *testing.T) {
 	if !errors.Is(err, forage.ErrNotFound) || strings.Contains(forage.Hint(err), "walk") {
 		t.Errorf("got %v, %q", err, forage.Hint(err))
 	}
+}
+
+// A guest that listens for a client opens as many connections as it likes: the client gets so many.
+func TestHostileListener(t *testing.T) {
+	ended := make(chan struct{})
+	client := logIn(t, nil, func(opened ssh.NewChannel) {
+		defer close(ended)
+		channel, requests, _ := opened.Accept()
+		go ssh.DiscardRequests(requests)
+		channel.SendRequest(wire.ListeningRequest, false, []byte("127.0.0.1:7777"))
+		conn := wire.NewConn(channel, false)
+		defer conn.Close()
+		refused := 0
+		for range maxForwarded + 10 {
+			_, requests, err := conn.OpenChannel("connection", nil)
+			if err != nil {
+				refused++
+				continue
+			}
+			go ssh.DiscardRequests(requests)
+		}
+		if refused != 10 {
+			t.Errorf("%d connections were refused", refused)
+		}
+	})
+	listener, err := client.Listen("tcp", "127.0.0.1:7777")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for {
+			if _, err := listener.Accept(); err != nil {
+				return
+			}
+		}
+	}()
+	<-ended
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"forage/internal/control"
@@ -119,7 +120,7 @@ func (g *guest) query(frame control.Frame) (control.Frame, error) {
 	}
 	ctx, cancel := deadline.Within(g.ctx, deadline.End, "tmux") // a command of its own, which ends
 	defer cancel()
-	answer := control.AnswerBody{Session: session.None, Ports: listening()}
+	answer := control.AnswerBody{Session: session.None, Ports: slices.DeleteFunc(listening(), g.sshd.Listens)}
 	var err error
 	if g.session != nil && query.What != "ports" {
 		if query.What == "window" {

@@ -216,6 +216,10 @@ while True:
 			t.Errorf("%s was connected: %q", target, out)
 		}
 	}
+	// Only the host has the guest listen.
+	if _, _, err := sb.rawClient().OpenChannel(wire.ListenKind, ssh.Marshal(wire.Listen{Port: 8002})); err == nil {
+		t.Error("a client of the SSH port had the guest listen")
+	}
 	channel, _, err := sb.rawClient().OpenChannel("direct-streamlocal@openssh.com", ssh.Marshal(struct {
 		Path, Reserved string
 		Zero           uint32

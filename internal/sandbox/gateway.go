@@ -56,6 +56,13 @@ func (g Gateway) Screen(name string) func(out io.Writer) *term.Controls {
 	}
 }
 
+// Forwards says whether clients may have that forwarded from inside to them; see
+// forage.Plan.SSHForward.
+func (g Gateway) Forwards(name, what string) bool {
+	record, _ := g.of.Host.Store.Load(name) // from one that is gone nothing
+	return slices.Contains(record.Plan.SSHForward, what)
+}
+
 // terminalOf is what programs inside may do to a terminal beside writing on its screen.
 func terminalOf(plan forage.Plan) (clipboard, title bool) {
 	return slices.Contains(plan.Terminal, "clipboard"), slices.Contains(plan.Terminal, "title")

@@ -1,6 +1,6 @@
 // Package sshd is the guest's SSH server: programs, terminals, files and connections to servers
 // inside, over whatever channel the runtime gave. It logs in holders of the sandbox's keys alone;
-// it forwards nothing towards the client, neither ports nor agents nor X11.
+// it forwards nothing towards them, neither ports nor agents nor X11. The host itself may have it listen.
 //
 // Whatever touches files or runs code does so in a confined child. This process
 // itself only copies bytes.
@@ -57,6 +57,7 @@ type Server struct {
 	conns      map[net.Conn]bool // true once logged in
 	handshakes int
 	terminals  map[*terminal]bool
+	listening  map[int]bool // ports that the host asked for
 	closed     bool
 }
 
@@ -68,6 +69,7 @@ func New(options Options) (*Server, error) {
 		closing:   make(chan struct{}),
 		conns:     make(map[net.Conn]bool),
 		terminals: make(map[*terminal]bool),
+		listening: make(map[int]bool),
 	}
 	for i, line := range options.AuthorizedKeys {
 		key, _, restrictions, _, err := ssh.ParseAuthorizedKey([]byte(line))
@@ -170,7 +172,7 @@ func (s *Server) serve(conn net.Conn) {
 	if kind[0] == wire.Plain {
 		conn.SetDeadline(time.Time{})
 		s.loggedIn(conn)
-		s.channels(wire.NewConn(conn, true).Opened())
+		s.channels(wire.NewConn(conn, true).Opened(), true)
 		return
 	}
 	if kind[0] != wire.SSH || s.config == nil {
@@ -185,19 +187,19 @@ func (s *Server) serve(conn net.Conn) {
 	// No global request is granted: not tcpip-forward, not streamlocal-forward.
 	// Refusing keepalive@openssh.com answers it.
 	go ssh.DiscardRequests(requests)
-	s.channels(channels)
+	s.channels(channels, false)
 	client.Wait()
 }
 
-// channels serves those of one connection.
-func (s *Server) channels(channels <-chan ssh.NewChannel) {
+// channels serves those of one connection, which may be the host's own.
+func (s *Server) channels(channels <-chan ssh.NewChannel, own bool) {
 	open := make(chan struct{}, maxChannels)
 	for channel := range channels {
 		select {
 		case open <- struct{}{}:
 			go func() {
 				defer func() { <-open }()
-				s.channel(channel)
+				s.channel(channel, own)
 			}()
 		default:
 			channel.Reject(ssh.ResourceShortage, "too many channels")
@@ -206,14 +208,16 @@ func (s *Server) channels(channels <-chan ssh.NewChannel) {
 }
 
 // channel serves one channel, to its end.
-func (s *Server) channel(channel ssh.NewChannel) {
-	switch channel.ChannelType() {
-	case "session":
+func (s *Server) channel(channel ssh.NewChannel, own bool) {
+	switch kind := channel.ChannelType(); {
+	case kind == "session":
 		s.session(channel)
-	case "direct-tcpip":
+	case kind == "direct-tcpip":
 		s.directTCP(channel)
-	case "direct-streamlocal@openssh.com":
+	case kind == "direct-streamlocal@openssh.com":
 		s.directUnix(channel)
+	case kind == wire.ListenKind && own:
+		s.listen(channel)
 	default:
 		channel.Reject(ssh.UnknownChannelType, "unknown channel type")
 	}

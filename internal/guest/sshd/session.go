@@ -79,7 +79,7 @@ func (s *session) handle(request *ssh.Request) bool {
 	return s.program.handle(request)
 }
 
-// setenv takes what a terminal needs and nothing else, as sshd's AcceptEnv does.
+// setenv takes what a terminal and a forwarded agent need and nothing else, as sshd's AcceptEnv does.
 func (s *session) setenv(payload []byte) bool {
 	var variable struct{ Name, Value string }
 	if ssh.Unmarshal(payload, &variable) != nil || strings.IndexByte(variable.Value, 0) >= 0 {
@@ -88,7 +88,7 @@ func (s *session) setenv(payload []byte) bool {
 	name := variable.Name
 	category, isLocale := strings.CutPrefix(name, "LC_")
 	isLocale = isLocale && category != "" && strings.Trim(category, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_") == ""
-	if name != "TERM" && name != "COLORTERM" && name != "LANG" && !isLocale {
+	if name != "TERM" && name != "COLORTERM" && name != "LANG" && name != "SSH_AUTH_SOCK" && !isLocale {
 		return false
 	}
 	s.env = boot.Setenv(s.env, name+"="+variable.Value)

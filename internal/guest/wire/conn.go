@@ -35,14 +35,14 @@ type buffered struct {
 
 func (b *buffered) Read(p []byte) (int, error) { return b.reader.Read(p) }
 
-// Conn carries SSH's channels (RFC 4254, section 5) without SSH's encryption and login. The host
-// opens channels, the guest accepts them. A frame is its kind, the channel's number, the length of
+// Conn carries SSH's channels (RFC 4254, section 5) without SSH's encryption and login. One end opens
+// channels, the other accepts them. A frame is its kind, the channel's number, the length of
 // what follows, and that. Either end may be hostile to the other: what it makes this end keep is
 // bounded by window.
 type Conn struct {
-	conn   net.Conn
-	guest  bool
-	opened chan ssh.NewChannel // at the guest
+	conn   io.ReadWriteCloser
+	accept bool                // this end accepts
+	opened chan ssh.NewChannel // where it does
 	ended  chan struct{}       // closed when nothing more comes
 	closed chan struct{}       // closed by Close
 	close  sync.Once
@@ -62,6 +62,10 @@ const (
 	maxData  = 64 << 10
 	headSize = 9
 )
+
+// maxWaiting bounds the requests of a channel that were not answered: more than an end that answers each
+// has room for.
+const maxWaiting = 64
 
 const (
 	frameOpen    = iota // Kind, Extra
@@ -94,17 +98,18 @@ type requestBody struct {
 
 var errProtocol = errors.New("the other side broke the protocol")
 
-// NewConn makes the host's or the guest's end of a connection, which it owns from then on.
-func NewConn(conn net.Conn, guest bool) *Conn {
-	c := &Conn{conn: conn, guest: guest, ended: make(chan struct{}), closed: make(chan struct{}), channels: make(map[uint32]*channel)}
-	if guest {
+// NewConn makes the end of a connection that accepts channels, or the one that opens them. It owns the
+// connection from then on.
+func NewConn(conn io.ReadWriteCloser, accept bool) *Conn {
+	c := &Conn{conn: conn, accept: accept, ended: make(chan struct{}), closed: make(chan struct{}), channels: make(map[uint32]*channel)}
+	if accept {
 		c.opened = make(chan ssh.NewChannel)
 	}
 	go c.receive()
 	return c
 }
 
-// Opened are the channels that the host opens, until the connection ends.
+// Opened are the channels that the other end opens, until the connection ends.
 func (c *Conn) Opened() <-chan ssh.NewChannel { return c.opened }
 
 // Close ends the connection and all of its channels.
@@ -116,7 +121,7 @@ func (c *Conn) Close() error {
 // Wait waits for the end of the connection.
 func (c *Conn) Wait() { <-c.ended }
 
-// OpenChannel opens a channel, and waits until the guest has taken or refused it.
+// OpenChannel opens a channel, and waits until the other end has taken or refused it.
 func (c *Conn) OpenChannel(kind string, extra []byte) (ssh.Channel, <-chan *ssh.Request, error) {
 	c.opening.Lock() // numbers arrive in their order
 	c.mu.Lock()
@@ -160,7 +165,7 @@ func (c *Conn) receive() {
 	}
 	c.mu.Unlock()
 	close(c.ended)
-	if c.guest {
+	if c.accept {
 		close(c.opened)
 	}
 }
@@ -190,7 +195,7 @@ func (c *Conn) frames() error {
 func (c *Conn) take(kind byte, id uint32, body []byte) error {
 	c.mu.Lock()
 	ch := c.channels[id]
-	if kind == frameOpen && c.guest && id == c.last+1 {
+	if kind == frameOpen && c.accept && id == c.last+1 {
 		var open openBody
 		if ssh.Unmarshal(body, &open) != nil {
 			c.mu.Unlock()
@@ -305,10 +310,14 @@ func (ch *channel) take(kind byte, body []byte) error {
 		if ssh.Unmarshal(body, &request) != nil || !ch.isTaken() {
 			return errProtocol
 		}
-		if ch.conn.guest {
+		if ch.conn.accept {
 			ch.mu.Lock()
 			ch.wants = append(ch.wants, request.Want)
+			waiting := len(ch.wants)
 			ch.mu.Unlock()
+			if waiting > maxWaiting {
+				return errProtocol
+			}
 		}
 		select {
 		case ch.requests <- &ssh.Request{Type: request.Name, Payload: request.Payload}:

@@ -57,6 +57,30 @@ func TestChannels(t *testing.T) {
 	}
 }
 
+// Questions that this end never answers end the connection before it has kept many.
+func TestQuestions(t *testing.T) {
+	near, far := net.Pipe()
+	defer near.Close()
+	guest := NewConn(far, true)
+	go func() {
+		channel := <-guest.Opened()
+		_, requests, _ := channel.Accept()
+		ssh.DiscardRequests(requests)
+	}()
+	host := NewConn(near, false)
+	asking, _, err := host.OpenChannel("session", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent := 0
+	for asking.(*channel).send(frameRequest, ssh.Marshal(requestBody{true, "question", nil})) == nil {
+		sent++
+	}
+	if sent > 2*maxWaiting {
+		t.Errorf("%d questions were taken", sent)
+	}
+}
+
 // A guest that refuses with half a sentence, or keeps a channel open that the host has closed, keeps
 // nothing of the host waiting.
 func TestHostileGuest(t *testing.T) {

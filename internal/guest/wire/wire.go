@@ -18,6 +18,21 @@ const (
 	EndOfWrite = "eow@openssh.com"
 )
 
+// ListenKind is a kind of channel that only Forage's own client opens: the guest listens inside for as
+// long as it lasts. Its first request, ListeningRequest, has the address. The channel then carries a
+// Conn, in which the guest opens a channel for each connection. So the guest opens nothing that the
+// host has not asked for.
+const (
+	ListenKind       = "listen@forage"
+	ListeningRequest = "listening@forage"
+)
+
+// Listen is the data of a ListenKind channel.
+type Listen struct {
+	Agent bool   // on a new unix socket, for an SSH agent
+	Port  uint32 // otherwise on this port of the loopback; 0 is any
+}
+
 // PartSize is how long one part of an Exec payload may be, in bytes: a packet
 // holds 256 KiB with everything around it.
 const PartSize = 192 << 10

@@ -29,7 +29,7 @@ type boundSecret struct {
 // of them inside.
 func (p *planner) secrets(ctx context.Context) error {
 	p.plan.SecretMode, p.plan.Traffic = p.chosen.SecretMode, p.chosen.Traffic
-	p.plan.Terminal, p.plan.ForwardAuto = p.chosen.Terminal, p.chosen.ForwardAuto
+	p.plan.Terminal, p.plan.ForwardAuto, p.plan.SSHForward = p.chosen.Terminal, p.chosen.ForwardAuto, p.chosen.SSHForward
 	var bound []boundSecret
 	for _, name := range p.secretNames() {
 		b, ok, err := p.bind(ctx, name)
