@@ -6,6 +6,7 @@ import (
 	"crypto/subtle"
 	"encoding/json"
 	"errors"
+	"io"
 	"maps"
 	"net"
 	"net/http"
@@ -63,6 +64,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	} {
 		w.Header().Set(name, value)
 	}
+	connection := http.NewResponseController(w) // who is logged in has other deadlines: inside
+	_ = connection.SetReadDeadline(time.Now().Add(deadline.End))
+	_ = connection.SetWriteDeadline(time.Now().Add(deadline.Answer))
 	if !s.isOurs(r.Host) {
 		http.Error(w, notHere, http.StatusMisdirectedRequest)
 		return
@@ -193,6 +197,8 @@ func (s *Server) inside(h http.HandlerFunc) http.HandlerFunc {
 			fail(w, http.StatusUnauthorized, errors.New("not logged in: open the address that the board printed"))
 			return
 		}
+		connection := http.NewResponseController(w)
+		_, _ = connection.SetReadDeadline(time.Time{}), connection.SetWriteDeadline(time.Time{})
 		h(w, r)
 	}
 }
@@ -214,9 +220,14 @@ func read(w http.ResponseWriter, r *http.Request, into any) bool {
 	connection := http.NewResponseController(w)
 	_ = connection.SetReadDeadline(time.Now().Add(deadline.Answer))
 	defer connection.SetReadDeadline(time.Time{})
-	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+	body := http.MaxBytesReader(w, r.Body, maxBody)
+	decoder := json.NewDecoder(body)
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(into); err != nil {
+	err := decoder.Decode(into)
+	if err == nil {
+		_, err = io.Copy(io.Discard, body) // while there is a deadline
+	}
+	if err != nil {
 		fail(w, http.StatusBadRequest, err)
 		return false
 	}

@@ -21,6 +21,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/net/netutil"
 	"golang.org/x/sys/unix"
 	"golang.org/x/time/rate"
 
@@ -294,8 +295,11 @@ func Listen(address string, certificate *tls.Certificate) ([]net.Listener, error
 	return []net.Listener{first}, nil // there is no IPv6 here
 }
 
-// maxHeader bounds the head of a request.
-const maxHeader = 16 << 10
+// Bounds of the head of a request, in bytes, and of connections to one address. More of them wait.
+const (
+	maxHeader = 16 << 10
+	maxConns  = 1024
+)
 
 // Serve serves until ctx ends, and all sessions with it.
 func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
@@ -307,7 +311,7 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	defer context.AfterFunc(ctx, func() { server.Close() })()
 	ended := make(chan error)
 	for _, listener := range listeners {
-		go func() { ended <- server.Serve(listener) }()
+		go func() { ended <- server.Serve(netutil.LimitListener(listener, maxConns)) }()
 	}
 	var failed error
 	for range listeners {
