@@ -34,6 +34,8 @@ func (a *app) sandboxFlags(c *cobra.Command, o *plan.Options) {
 		{"same-path", "", &o.SamePath, "show the workspace at its path on the host too, and work there"},
 		{"read-only", "", &o.ReadOnly, "let the sandbox read the workspace only"},
 		{"image", "", &o.Image, "use the root filesystem of this image: `REF`, oci:PATH or dir:PATH"},
+		{"build", "", &o.Build, "make the image from the project's Dockerfile, with docker, podman or buildah"},
+		{"devcontainer", "", &o.Devcontainer, "take the image, commands and variables of the project's devcontainer.json"},
 		{"runtime", "", &o.Runtime, "isolate with this `RUNTIME` (also --backend); see 'forage-ctl runtimes'"},
 		{"network", "", choice{&o.Network, networkModes()}, "what may be reached: nothing, the allowed hosts, or the internet"},
 		{"allow", "", &o.Allow, "also allow `HOST[:PORT]`, '*.suffix', an address or @SET, such as @npm (repeatable)"},

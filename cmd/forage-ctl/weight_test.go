@@ -37,6 +37,7 @@ var modules = map[string]string{
 	"github.com/docker/docker-credential-helpers":   "logins that docker keeps in a keyring",
 	"github.com/sirupsen/logrus":                    "of docker/cli",
 	"github.com/libp2p/go-yamux/v5":                 "many streams over one connection to the guest",
+	"github.com/tidwall/jsonc":                      "comments in devcontainer.json",
 	"github.com/coder/websocket":                    "an agent's screen in a browser",
 	"github.com/libp2p/go-buffer-pool":              "buffers of yamux",
 

@@ -45,6 +45,7 @@ var rooms = []room{
 	{"config", 1, "turns files into nouns; what they mean is decided above"},
 	{"audit", 1, "events are recorded by everybody, so it can know nobody"},
 	{"store", 1, "keeps records; it must open one whatever wrote it"},
+	{"devcontainer", 1, "turns a project's file into nouns; what they mean is decided above"},
 	{"image", 1, "unpacking is the same for every runtime"},
 	{"limits", 1, "cgroups and rlimits are the same for every runtime"},
 	{"netns", 1, "namespace set-up is the same for every runtime"},

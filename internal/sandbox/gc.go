@@ -105,7 +105,11 @@ const imagesKept = 30 * 24 * time.Hour
 // images removes unpacked images that no sandbox on record uses. With a record that can't be read,
 // none is removed.
 func (c *collector) images() error {
-	if _, broken, err := c.Host.Store.List(); err != nil || len(broken) > 0 {
+	records, broken, err := c.Host.Store.List()
+	if err != nil || len(broken) > 0 {
+		return err
+	}
+	if err := c.pruneBuilds(records); err != nil {
 		return err
 	}
 	removed, err := c.pruneImages(image.PruneOptions{Unused: imagesKept, Most: c.Host.Config.ImagesMax, DryRun: c.DryRun})

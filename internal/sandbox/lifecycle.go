@@ -35,6 +35,9 @@ func (s *Service) Up(ctx context.Context, opts plan.Options) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
+	if err := s.build(ctx, &opts); err != nil {
+		return Status{}, err
+	}
 	made, err := s.Host.Plan(ctx, opts)
 	if err == nil {
 		err = made.Missing

@@ -40,6 +40,9 @@ func (s *Service) Run(ctx context.Context, opts plan.Options, stdio Stdio) (exit
 	if _, _, err := s.found(ctx, opts.Name); err != nil {
 		return 0, err
 	}
+	if err := s.build(ctx, &opts); err != nil {
+		return 0, err
+	}
 	planned, err := s.Host.Plan(ctx, opts)
 	if err != nil {
 		return 0, err

@@ -117,6 +117,9 @@ func (r Runtimes) New(name string) (runtime.Runtime, error) {
 	return nil, forage.WithHint(forage.Errorf(forage.ErrUsage, "there is no runtime %q", name), hint)
 }
 
+// ImageBuild is an image that an engine of the host is to make.
+type ImageBuild = engine.Build
+
 // Workspaces makes providers of workspaces, which make what they make in Places.
 type Workspaces struct {
 	Places workspace.Places

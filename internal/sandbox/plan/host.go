@@ -147,6 +147,8 @@ type Options struct {
 	ReadOnly     bool
 	SamePath     bool   // show the workspace at its path on the host too
 	Image        string // a reference, image:REF, oci:PATH or dir:PATH; "" is the template's
+	Devcontainer bool   // what the project's devcontainer.json says counts
+	Build        bool   // make the image from the project's Dockerfile
 	Runtime      string
 	Network      string   // "", "full", "restricted" or "none"
 	Allow        []string // added to the template's

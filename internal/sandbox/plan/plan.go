@@ -115,6 +115,11 @@ func (p *planner) template(context.Context) error {
 		return err
 	}
 	p.forbid = h.Config.Forbid.And(project.Forbid)
+	if p.opts.Devcontainer {
+		if err := p.devcontainer(); err != nil {
+			return err
+		}
+	}
 	if len(p.chosen.ExtraPackages) > 0 {
 		p.note("template %q names extraPackages, which the NixOS module provides: elsewhere they must be installed in the root filesystem", name)
 	}
@@ -150,7 +155,7 @@ func (p *planner) forbidden(context.Context) error {
 		used bool
 	}{
 		{"template", p.opts.Template != ""},
-		{"image", p.opts.Image != ""},
+		{"image", p.opts.Image != "" || p.opts.Devcontainer},
 		{"runtime", p.opts.Runtime != ""},
 		{"network", p.opts.Network != ""},
 		{"allow", len(p.opts.Allow) > 0},
