@@ -196,11 +196,14 @@ func (d *splitDiff) end() {
 	if d.at < 0 || d.at >= len(d.files) {
 		return
 	}
-	f, size := &d.files[d.at], len(d.line)
-	f.cut = f.cut || f.text.Len()+size > maxShown || f.lines == maxShownLines || f.room.bytes+size > maxAllShown || f.room.lines == maxAllShownLines
+	f, size, content := &d.files[d.at], len(d.line), 0
+	if d.line[0] < ' ' {
+		content = 1
+	}
+	f.cut = f.cut || f.text.Len()+size > maxShown || f.lines+content > maxShownLines || f.room.bytes+size > maxAllShown || f.room.lines+content > maxAllShownLines
 	if !f.cut {
 		f.text.Write(d.line)
-		f.lines, f.room.bytes, f.room.lines = f.lines+1, f.room.bytes+size, f.room.lines+1
+		f.lines, f.room.bytes, f.room.lines = f.lines+content, f.room.bytes+size, f.room.lines+content
 	}
 }
 

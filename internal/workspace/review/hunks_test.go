@@ -110,7 +110,7 @@ func TestFileDiffsAreOfTheirFiles(t *testing.T) {
 	b.write(dir, "binary", "a\x00b")
 	b.write(dir, "empty", "")
 	b.write(dir, "line", strings.Repeat("x", maxShown))
-	b.write(dir, "lines", strings.Repeat("x\n", maxShownLines))
+	b.write(dir, "lines", strings.Repeat("x\n", maxShownLines+1))
 	for i := range 9 {
 		b.write(dir, fmt.Sprintf("z%d", i), strings.Repeat(strings.Repeat("x", 1000)+"\n", maxShown/1001))
 	}
