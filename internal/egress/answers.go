@@ -40,8 +40,7 @@ func (h *httpSide) failed(w http.ResponseWriter, r *http.Request, err error) {
 
 // refusePush answers a push with what git shows its user.
 func (h *httpSide) refusePush(w http.ResponseWriter, j *exchange, refusal *gitproto.Refusal) {
-	event := j.permit.event()
-	err := j.s.f.deny(event, policy.Decision{Rule: j.permit.now().Rule, Reason: refusal.Error()})
+	err := j.s.f.deny(j.permit.event, policy.Decision{Rule: j.permit.now().Rule, Reason: refusal.Error()})
 	if !isRecorded(err) {
 		panic(http.ErrAbortHandler)
 	}

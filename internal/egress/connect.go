@@ -43,17 +43,16 @@ func (e *Engine) ServeProxyConn(conn net.Conn, prefix []byte, check func(sniff.H
 // through it is held against the name as on a connection that was redirected.
 func (h *httpSide) serveConnect(w http.ResponseWriter, r *http.Request, s *session) {
 	f := s.f
-	event := audit.Event{Kind: audit.Connect, Method: http.MethodConnect}
 	to, err := policy.ParseAuthority(r.RequestURI, 0)
 	if err != nil { // the gate would have refused it
 		panic(http.ErrAbortHandler)
 	}
-	c, err := f.judge(to, event)
+	c, err := f.judge(to, audit.Event{Kind: audit.Connect, Method: http.MethodConnect})
 	if err != nil {
 		h.refuse(w, r, s, err)
 		return
 	}
-	upstream, err := f.dialTunnel(c, event)
+	upstream, err := f.dialTunnel(c)
 	if err != nil {
 		c.release()
 		h.refuse(w, r, s, err)
@@ -61,13 +60,13 @@ func (h *httpSide) serveConnect(w http.ResponseWriter, r *http.Request, s *sessi
 	}
 	prefix, err := s.becomeTunnel(w)
 	if err == nil {
-		s.tunnel = func() { f.tunnel(c, event, prefix, upstream) }
+		s.tunnel = func() { f.tunnel(c, prefix, upstream) }
 		if s.finish() {
 			return
 		}
 		err = net.ErrClosed // the wait is over
 	}
-	c.closing(event, err)
+	c.closing(c.event, err)
 	if upstream != nil {
 		relay.Reset(upstream)
 	}
@@ -77,16 +76,16 @@ func (h *httpSide) serveConnect(w http.ResponseWriter, r *http.Request, s *sessi
 
 // dialTunnel dials before the tunnel is promised, so that a failure can be
 // told; nil where each request is dialled for.
-func (f *flow) dialTunnel(c *permit, event audit.Event) (net.Conn, error) {
+func (f *flow) dialTunnel(c *permit) (net.Conn, error) {
 	if to := c.request; to.Port == httpPort || f.e.looksInto(to, c.now()) {
 		return nil, nil
 	}
-	if err := c.beWhole(event); err != nil {
+	if err := c.beWhole(); err != nil {
 		return nil, err
 	}
 	upstream, _, err := c.dial(f.ctx)
 	if err != nil && !isRecorded(err) {
-		c.closing(event, err)
+		c.closing(c.event, err)
 	}
 	return upstream, err
 }

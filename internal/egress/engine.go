@@ -232,7 +232,7 @@ func (e *Engine) change(to func(*rules)) {
 	}
 	for c, d := range ended { // as slowly as denials may be
 		d.Reason = "the policy was changed: " + d.Reason
-		c.f.deny(c.event(), d) // it is over, recorded or not
+		c.f.deny(c.event, d) // it is over, recorded or not
 	}
 }
 

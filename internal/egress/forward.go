@@ -47,18 +47,18 @@ func exchangeOf(r *http.Request) *exchange { return r.Context().Value(exchangeKe
 // pass judges a request and forwards it.
 func (h *httpSide) pass(w http.ResponseWriter, r *http.Request, j *exchange) {
 	f := j.s.f
-	j.event = requestEvent(r)
+	j.event = requestEvent(r, j.to)
 	select {
 	case h.under <- struct{}{}:
 		defer func() { <-h.under }()
 	default:
-		h.refuse(w, r, j.s, f.limited(j.event, j.to, &meter.Limited{Rule: "connection-limit", RetryAfter: time.Second,
+		h.refuse(w, r, j.s, f.limited(j.event, &meter.Limited{Rule: "connection-limit", RetryAfter: time.Second,
 			Reason: fmt.Sprintf("%d requests are under way", cap(h.under))}))
 		return
 	}
 	share, err := h.holdHead(r)
 	if err != nil {
-		h.refuse(w, r, j.s, f.deny(j.permitless(), policy.Decision{Rule: ruleHeads, Reason: err.Error()}))
+		h.refuse(w, r, j.s, f.deny(j.event, policy.Decision{Rule: ruleHeads, Reason: err.Error()}))
 		return
 	}
 	defer share.Close()
@@ -87,10 +87,10 @@ func (h *httpSide) pass(w http.ResponseWriter, r *http.Request, j *exchange) {
 func (j *exchange) mayGo() error {
 	f := j.s.f
 	if j.to.Port == tlsPort && j.scheme == "http" {
-		return f.deny(j.permit.event(), policy.Decision{Rule: "not-tls", Reason: "a request in the clear to the port of TLS"})
+		return f.deny(j.permit.event, policy.Decision{Rule: "not-tls", Reason: "a request in the clear to the port of TLS"})
 	}
 	if err := f.admit(j.to.Host); err != nil {
-		return f.limited(j.event, j.to, err)
+		return f.limited(j.event, err)
 	}
 	return nil
 }
@@ -107,7 +107,7 @@ func (h *httpSide) send(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	if r.Body != nil && r.Body != http.NoBody {
 		over, err := h.longBody(ctx, r)
 		if err != nil {
-			h.refuse(counted, r, j.s, j.s.f.limited(j.event, j.to, err))
+			h.refuse(counted, r, j.s, j.s.f.limited(j.event, err))
 			return
 		}
 		defer over()
@@ -191,13 +191,6 @@ func (h *httpSide) holdHead(r *http.Request) (*sniff.Share, error) {
 	}
 	share := h.e.heads.Share()
 	return share, share.Hold(2 * size)
-}
-
-// permitless is the exchange's event with the destination, before there is a permit.
-func (j *exchange) permitless() audit.Event {
-	event := j.event
-	event.Host, event.Port = j.to.Dest(), j.to.Port
-	return event
 }
 
 // longBody waits for a place for a request's body, if that is long or may be. over gives

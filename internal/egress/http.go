@@ -133,7 +133,7 @@ func (s *session) conn() net.Conn {
 		s.http2 = true
 		return s.tls
 	}
-	c := &gateConn{Conn: &wire{Conn: s.f.client, s: s, prefix: s.prefix}, session: s, past: make(chan struct{})}
+	c := &gateConn{Conn: &wire{Conn: s.f.client, s: s, prefix: s.prefix}, session: s}
 	if s.tls != nil {
 		c.Conn = s.tls
 	}

@@ -34,12 +34,11 @@ func (f *flow) admit(host string) error {
 
 // limited records that a bound is reached. It returns what to tell about it: the
 // *meter.Limited, or what kept it from being recorded.
-func (f *flow) limited(event audit.Event, r policy.Request, err error) error {
+func (f *flow) limited(event audit.Event, err error) error {
 	var limit *meter.Limited
 	if !errors.As(err, &limit) {
 		return err
 	}
-	event.Host, event.Port = r.Dest(), r.Port
 	denied := f.deny(event, policy.Decision{Rule: limit.Rule, Reason: limit.Reason})
 	var recorded *deniedError
 	if !errors.As(denied, &recorded) {
@@ -65,8 +64,8 @@ func (f *flow) Left() int64 { return f.e.config.Account.BytesLeft() }
 // denySpent records that a flow was ended because of the bound on bytes.
 func (f *flow) denySpent() {
 	event := audit.Event{Kind: audit.Connect}
-	if r := f.own.request; f.own.now().Verdict == policy.Allow {
-		event.Host, event.Port = r.Dest(), r.Port
+	if f.own.now().Verdict == policy.Allow {
+		event = f.own.event
 	}
 	f.deny(event, policy.Decision{Rule: "bytes-max", Reason: errSpent.Error()}) // it is over, recorded or not
 }

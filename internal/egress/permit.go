@@ -21,6 +21,7 @@ import (
 type permit struct {
 	f       *flow
 	request policy.Request
+	event   audit.Event      // what the audit log says of it
 	others  []policy.Request // that servers may take it for, judged as well
 	counts  *relay.Counts
 	began   time.Time
@@ -39,20 +40,21 @@ var errEnded = errors.New("it was ended: the policy was changed, or the sandbox 
 // judge decides what the flow as a whole asks for and records it. event says what is
 // known beside the destination. An error means that it must not go on.
 func (f *flow) judge(r policy.Request, event audit.Event) (*permit, error) {
-	f.own.request = f.e.router.Complete(r)
-	return &f.own, f.own.judge(event)
+	f.own.request, f.own.event = f.e.router.Complete(r), event
+	return &f.own, f.own.judge()
 }
 
 // judgeRequest is judge for one request on the flow, which servers may take for others too.
 func (f *flow) judgeRequest(r policy.Request, others []policy.Request, event audit.Event) (*permit, error) {
-	c := &permit{f: f, request: f.e.router.Complete(r), others: others, counts: &relay.Counts{}}
-	return c, c.judge(event)
+	c := &permit{f: f, request: f.e.router.Complete(r), others: others, event: event, counts: &relay.Counts{}}
+	return c, c.judge()
 }
 
 // judge decides by the rules in force. They are read while the flow is locked: a change that comes
 // later finds the permit and judges it again.
-func (c *permit) judge(event audit.Event) error {
+func (c *permit) judge() error {
 	f := c.f
+	c.event.Host, c.event.Port = c.request.Dest(), c.request.Port
 	c.began = f.e.config.Now()
 	f.mu.Lock()
 	now := f.e.rules.Load()
@@ -62,11 +64,10 @@ func (c *permit) judge(event audit.Event) error {
 		f.permits[c] = struct{}{}
 	}
 	f.mu.Unlock()
-	event.Host, event.Port = c.request.Dest(), c.request.Port
 	if d.Verdict != policy.Allow {
-		return f.deny(event, d)
+		return f.deny(c.event, d)
 	}
-	return f.e.record(said(event, d))
+	return f.e.record(said(c.event, d))
 }
 
 // decide is what p says of a permit in all ways to read it.
@@ -91,9 +92,9 @@ func (c *permit) count() { c.use = c.f.e.tally.Begin(c.request.Dest(), c.counts)
 
 // beWhole makes a connection one that is not looked into. An error, recorded, means that it must
 // not go on.
-func (c *permit) beWhole(event audit.Event) error {
+func (c *permit) beWhole() error {
 	if err := c.f.admit(c.request.Host); err != nil {
-		return c.f.limited(event, c.request, err)
+		return c.f.limited(c.event, err)
 	}
 	c.f.mu.Lock()
 	c.whole = true
@@ -160,16 +161,6 @@ func (c *permit) checkAddr(p policy.Policy, d policy.Decision, addr netip.AddrPo
 	return policy.CheckAddr(p, d, addr, c.f.e.router.Class(c.request, addr.Addr()))
 }
 
-// event names what the permit is for.
-func (c *permit) event() audit.Event {
-	r := c.request
-	event := audit.Event{Kind: audit.Connect, Host: r.Dest(), Port: r.Port}
-	if r.Method != "" {
-		event.Kind, event.Method, event.Path = audit.HTTP, r.Method, r.Path
-	}
-	return event
-}
-
 // dial connects to what was allowed. Errors: *deniedError (recorded) where an address is not
 // allowed, otherwise what failed.
 func (c *permit) dial(ctx context.Context) (net.Conn, netip.AddrPort, error) {
@@ -215,10 +206,10 @@ func (c *permit) leadsTo(addr netip.AddrPort, does bool) error {
 		return nil
 	}
 	if c.request.Host == "" {
-		return f.deny(c.event(), d)
+		return f.deny(c.event, d)
 	}
 	d.Reason = fmt.Sprintf("%s leads to %s", c.request.Host, d.Reason)
-	err := f.deny(c.event(), d)
+	err := f.deny(c.event, d)
 	if denied, ok := err.(*deniedError); ok { // what the host's resolver knows is not the sandbox's to know
 		denied.Reason = "it leads to an address that has to be allowed by itself"
 	}

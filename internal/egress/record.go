@@ -86,7 +86,6 @@ func (e *Engine) redacted(event audit.Event) audit.Event {
 func (c *permit) closing(event audit.Event, err error) {
 	d := c.now()
 	c.release()
-	event.Host, event.Port = c.request.Dest(), c.request.Port
 	event = said(event, d)
 	event.BytesIn, event.BytesOut = c.counts.In.Load(), c.counts.Out.Load()
 	event.Millis = c.f.e.config.Now().Sub(c.began).Milliseconds()

@@ -51,8 +51,7 @@ func (h *httpSide) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // the name that the connection was judged by.
 func (h *httpSide) serveFixed(w http.ResponseWriter, r *http.Request, s *session) {
 	to := *s.fixed
-	event := requestEvent(r)
-	event.Host, event.Port = to.Dest(), to.Port
+	event := requestEvent(r, to)
 	if s.http2 {
 		var refused *sniff.Error
 		if errors.As(checkStream(r), &refused) {
@@ -101,7 +100,7 @@ func (h *httpSide) serveAbsolute(w http.ResponseWriter, r *http.Request, s *sess
 // notProxied answers what is not a request for a proxy.
 func (h *httpSide) notProxied(w http.ResponseWriter, r *http.Request, s *session) {
 	const usage = "this is a proxy: it takes CONNECT, and requests for http://HOST/"
-	s.f.deny(requestEvent(r), policy.Decision{Rule: "not-proxied", Reason: usage}) // refused, recorded or not
+	s.f.deny(requestEvent(r, policy.Request{}), policy.Decision{Rule: "not-proxied", Reason: usage}) // refused, recorded or not
 	reply(w, r, http.StatusBadRequest, usage)
 }
 
@@ -111,13 +110,14 @@ func asked(to policy.Request, r *http.Request) policy.Request {
 	return to
 }
 
-// requestEvent is what the audit says of a request. Its query may hold
+// requestEvent is what the audit says of a request to a destination. Its query may hold
 // secrets and stays out.
-func requestEvent(r *http.Request) audit.Event {
-	if sniff.CheckRequest(r.Method, r.RequestURI) != nil { // in a table it could be taken for something else
-		return audit.Event{Kind: audit.HTTP}
+func requestEvent(r *http.Request, to policy.Request) audit.Event {
+	event := audit.Event{Kind: audit.HTTP, Host: to.Dest(), Port: to.Port}
+	if sniff.CheckRequest(r.Method, r.RequestURI) == nil { // else it could be taken for something else in a table
+		event.Method, event.Path = r.Method, r.URL.EscapedPath()
 	}
-	return audit.Event{Kind: audit.HTTP, Method: r.Method, Path: r.URL.EscapedPath()}
+	return event
 }
 
 // ruleHost is the rule against requests that are for another place than the one that was judged.

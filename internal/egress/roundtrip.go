@@ -26,12 +26,12 @@ func (e *secretError) Error() string { return "the credential for " + e.host + "
 func (h *httpSide) roundTrip(r *http.Request) (*http.Response, error) {
 	j := exchangeOf(r)
 	if err := h.e.config.Account.Prepare(j.to.Host, r); err != nil {
-		return nil, j.s.f.limited(j.event, j.to, err)
+		return nil, j.s.f.limited(j.event, err)
 	}
 	d := j.permit.now()
 	if d.Push != nil && r.Body != nil {
 		if r.Header.Get("Content-Encoding") != "" {
-			return nil, j.s.f.deny(j.permit.event(), policy.Decision{Rule: d.Rule, Reason: "a push that is encoded can't be read"})
+			return nil, j.s.f.deny(j.permit.event, policy.Decision{Rule: d.Rule, Reason: "a push that is encoded can't be read"})
 		}
 		guarded, err := gitproto.Guard(r.Body, *d.Push)
 		if err != nil {

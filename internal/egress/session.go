@@ -11,6 +11,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"forage/internal/audit"
@@ -76,9 +77,6 @@ type gateConn struct {
 	net.Conn
 	*session
 	refused bool // and recorded; for the goroutine that reads
-
-	mu   sync.Mutex
-	past chan struct{} // closed while the read deadline is in the past
 }
 
 // Read is called by one goroutine at a time, as the server does.
@@ -92,7 +90,7 @@ func (c *gateConn) Read(p []byte) (int, error) {
 		c.refuse(refused)
 	}
 	if err == io.EOF && !c.answers() && c.asked.Load() > 0 && c.left.Load() == nil {
-		err = c.awaitAnswer()
+		err = c.f.awaitAnswer()
 	}
 	return n, err
 }
@@ -100,45 +98,27 @@ func (c *gateConn) Read(p []byte) (int, error) {
 // awaitAnswer keeps a request from being given up when its client has said all that it has to say
 // and waits for the answer (shutdown(2) with SHUT_WR). The HTTP server would take it to be gone. It
 // ends its reading, by a deadline in the past, when it has answered.
-func (c *gateConn) awaitAnswer() error {
-	timer := time.NewTimer(deadline.Progress)
-	defer timer.Stop()
-	c.mu.Lock()
-	past := c.past
-	c.mu.Unlock()
-	for seen := int64(-1); ; {
-		select {
-		case <-past:
-			return os.ErrDeadlineExceeded
-		case <-c.f.ctx.Done():
-			return io.EOF
-		case <-timer.C:
-		}
-		moved := c.f.counts.In.Load()
-		if moved == seen {
-			return io.EOF
-		}
-		seen = moved
-		timer.Reset(deadline.Progress)
+func (f *flow) awaitAnswer() error {
+	waiting, ok := f.client.(syscall.Conn)
+	if !ok {
+		return io.EOF
 	}
-}
-
-// SetReadDeadline ends awaitAnswer too.
-func (c *gateConn) SetReadDeadline(t time.Time) error {
-	c.mu.Lock()
-	passed := !t.IsZero() && !t.After(time.Now())
-	select {
-	case <-c.past:
-		if !passed {
-			c.past = make(chan struct{})
-		}
-	default:
-		if passed {
-			close(c.past)
-		}
+	raw, err := waiting.SyscallConn()
+	if err != nil {
+		return io.EOF
 	}
-	c.mu.Unlock()
-	return c.Conn.SetReadDeadline(t)
+	seen := f.counts.In.Load()
+	var silent *time.Timer
+	silent = time.AfterFunc(deadline.Progress, func() {
+		if now := f.counts.In.Load(); now != seen {
+			seen = now
+			silent.Reset(deadline.Progress)
+			return
+		}
+		f.kill() // the client may be gone
+	})
+	defer silent.Stop()
+	return raw.Read(func(uintptr) bool { return false }) // until the deadline, or the connection is closed
 }
 
 func (c *gateConn) Write(p []byte) (int, error) {

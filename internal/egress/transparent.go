@@ -71,13 +71,12 @@ func (f *flow) serveDestination(dst netip.AddrPort) {
 // serveRequest judges and serves a connection whose destination is known
 // before its client has said anything.
 func (f *flow) serveRequest(r policy.Request) {
-	event := audit.Event{Kind: audit.Connect}
-	c, err := f.judge(r, event)
+	c, err := f.judge(r, audit.Event{Kind: audit.Connect})
 	if err != nil {
 		relay.Reset(f.client)
 		return
 	}
-	f.tunnel(c, event, nil, nil)
+	f.tunnel(c, nil, nil)
 }
 
 // serveDNS answers questions on a stream.

@@ -7,7 +7,6 @@ import (
 	"net"
 	"time"
 
-	"forage/internal/audit"
 	"forage/internal/deadline"
 	"forage/internal/egress/relay"
 	"forage/internal/egress/sniff"
@@ -22,13 +21,13 @@ const (
 
 // tunnel serves a connection that was allowed. prefix was read from the client
 // before; upstream is nil where nothing has been dialled yet.
-func (f *flow) tunnel(c *permit, event audit.Event, prefix []byte, upstream net.Conn) {
+func (f *flow) tunnel(c *permit, prefix []byte, upstream net.Conn) {
 	f.hello = f.e.heads.Share()
-	s, err := f.begin(c, event, prefix, &upstream)
+	s, err := f.begin(c, prefix, &upstream)
 	f.hello.Close()
 	switch {
 	case err == nil && s != nil:
-		c.closing(event, f.e.http.serve(s))
+		c.closing(c.event, f.e.http.serve(s))
 		return
 	case err == nil:
 		err = relay.Join(f.client, upstream, &f.counts)
@@ -39,20 +38,20 @@ func (f *flow) tunnel(c *permit, event audit.Event, prefix []byte, upstream net.
 		relay.Reset(f.client)
 	}
 	if !isRecorded(err) {
-		c.closing(event, err)
+		c.closing(c.event, err)
 	}
 }
 
 // begin reads what has to be read of a connection before it may go on. It is then
 // looked into as HTTP where there is a session, else joined with upstream.
-func (f *flow) begin(c *permit, event audit.Event, prefix []byte, upstream *net.Conn) (*session, error) {
+func (f *flow) begin(c *permit, prefix []byte, upstream *net.Conn) (*session, error) {
 	r, d := c.request, c.now()
 	looks := f.e.looksInto(r, d)
 	if r.Port == httpPort {
 		return newSession(f, &r, prefix), nil
 	}
 	if !looks && r.Port != tlsPort {
-		return nil, f.join(c, event, prefix, upstream)
+		return nil, f.join(c, prefix, upstream)
 	}
 	if looks && r.Port != tlsPort {
 		isTLS, read, err := f.peek(r, prefix)
@@ -75,14 +74,14 @@ func (f *flow) begin(c *permit, event audit.Event, prefix []byte, upstream *net.
 		}
 		return f.intercept(named, prefix)
 	}
-	return nil, f.join(c, event, prefix, upstream)
+	return nil, f.join(c, prefix, upstream)
 }
 
 // join connects to what is not looked into, where that was not done before,
 // and passes on what was read.
-func (f *flow) join(c *permit, event audit.Event, prefix []byte, upstream *net.Conn) (err error) {
+func (f *flow) join(c *permit, prefix []byte, upstream *net.Conn) (err error) {
 	if *upstream == nil {
-		if err := c.beWhole(event); err != nil {
+		if err := c.beWhole(); err != nil {
 			return err
 		}
 		if *upstream, _, err = c.dial(f.ctx); err != nil {
