@@ -55,6 +55,7 @@ func roleOf(args []string) func() int {
 func beGuest() int {
 	entered, err := child.Enter()
 	if err != nil {
+		fmt.Fprintln(os.Stderr, err) // a stream may end before what went over it has arrived
 		return 1
 	}
 	err = guest.Serve(guest.Options{

@@ -63,7 +63,19 @@ func (n Network) Close() {
 // Setup sets up the calling process's network namespace, which must be a
 // fresh one. It is all or nothing but for what Report says.
 func Setup() (Network, error) {
-	return setup(steps{hasLoopback6, func() error { return loadRules(TransparentPort) }, addLocalRoute})
+	return setup(steps{hasLoopback6, loadAnyRules, addLocalRoute})
+}
+
+// loadAnyRules loads the rules into what the kernel has.
+func loadAnyRules() error {
+	err := loadRules(TransparentPort)
+	if err == nil {
+		return nil
+	}
+	if legacy := loadLegacyRules(TransparentPort, hasLoopback6()); legacy != nil {
+		return fmt.Errorf("%w; %w", err, legacy)
+	}
+	return nil
 }
 
 // steps are what a kernel may lack.

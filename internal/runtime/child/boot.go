@@ -33,7 +33,11 @@ type boot struct {
 	Program tree
 	// HasLog: the second descriptor is Request.Log; the first is always Request.SSH.
 	HasLog bool
-	Guest  []byte // Request.Guest
+	// Seal: a Container's guest makes its root what it should be, whatever the program has made of it.
+	Seal bool
+	// OwnKernel: the container has a kernel of its own, whose quotas are not the host's.
+	OwnKernel bool
+	Guest     []byte // Request.Guest
 	// Exec is the command line of a Container, and Bundle its config.json; none in what goes to the
 	// guest.
 	Exec   []string
@@ -72,7 +76,7 @@ func decodeBoot(blob []byte) (b boot, err error) {
 }
 
 func (b *boot) code(c *codec) {
-	c.flags(&b.Trial, &b.DropGroups, &b.Nesting, &b.HasLog)
+	c.flags(&b.Trial, &b.DropGroups, &b.Nesting, &b.HasLog, &b.Seal, &b.OwnKernel)
 	text(c, &b.Name)
 	text(c, &b.Identity.User)
 	text(c, &b.Identity.Home)

@@ -32,7 +32,8 @@ import (
 const stageFD = 4
 
 // ContainerCaps are what the guest starts with, and gives up before anything of the agent's runs.
-var ContainerCaps = []string{"CAP_NET_ADMIN", "CAP_NET_BIND_SERVICE", "CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID"}
+// CAP_SYS_ADMIN, which holds for the sandbox's user namespace alone, is for Seal.
+var ContainerCaps = []string{"CAP_NET_ADMIN", "CAP_NET_BIND_SERVICE", "CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID", "CAP_SYS_ADMIN"}
 
 // GuestEnv is the guest's environment.
 func GuestEnv() []string { return slices.Clone(guestEnv) }
@@ -123,6 +124,11 @@ func becomeZero() error {
 func (b *builder) become() error {
 	who := b.boot.Identity
 	unix.Umask(0)
+	if b.boot.Seal {
+		if err := sealRoot(len(b.boot.Lower) == 0); err != nil {
+			return fmt.Errorf("sealing the root: %w", err)
+		}
+	}
 	if err := dropBoundingSet(); err != nil {
 		return err
 	}
@@ -133,6 +139,19 @@ func (b *builder) become() error {
 		return err
 	}
 	return dropCapabilities()
+}
+
+// sealRoot restores the attributes of mounts that a program took away by mounting them once more, as
+// crun does.
+func sealRoot(readOnly bool) error {
+	set := func(path string, flags uint, attrs uint64) error {
+		return unix.MountSetattr(unix.AT_FDCWD, path, flags, &unix.MountAttr{Attr_set: attrs})
+	}
+	root := uint64(mount.Inert)
+	if readOnly {
+		root = mount.ReadOnly
+	}
+	return errors.Join(set("/", unix.AT_RECURSIVE, unix.MOUNT_ATTR_NOSUID), set("/", 0, root), set("/proc", unix.AT_RECURSIVE, mount.Inert|unix.MOUNT_ATTR_NOEXEC))
 }
 
 // newStage makes the channel to a stage, where there is to be one.
@@ -157,6 +176,7 @@ func (r *Runtime) order(ctx context.Context, w waiting, spec forage.Spec, b boot
 		return nil
 	}
 	defer w.stage.Close()
+	b.Seal = false // that is for the guest
 	w.stage.SetDeadline(time.Now().Add(deadline.Progress))
 	stop := context.AfterFunc(ctx, func() { w.stage.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -164,7 +184,7 @@ func (r *Runtime) order(ctx context.Context, w waiting, spec forage.Spec, b boot
 	if r.config.Stream {
 		argument = ContainerStreamArgument
 	}
-	b.Nesting = r.config.Stream // a kernel of its own may make namespaces for itself
+	b.Nesting = b.OwnKernel // it makes namespaces for itself
 	if b.Exec, err = r.config.Container.Command(); err != nil {
 		return err
 	}

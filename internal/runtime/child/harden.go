@@ -42,8 +42,10 @@ func (b *builder) harden() error {
 	if err := unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: n, Max: n}); err != nil {
 		return fmt.Errorf("RLIMIT_NPROC: %w", err)
 	}
-	if err := shareQuotas(); err != nil {
-		return err
+	if !b.boot.OwnKernel {
+		if err := shareQuotas(); err != nil {
+			return err
+		}
 	}
 	filter, err := take(b.background.filter)
 	if err != nil {

@@ -159,6 +159,7 @@ func (i *instance) boot(ctx context.Context, r *Runtime, w waiting, p *plan) err
 		return err
 	}
 	body.DropGroups = dropGroups
+	body.Seal, body.OwnKernel = w.stage != nil && !r.config.Stream, w.stage != nil && r.config.Stream
 	// Before the end of ctx is listened for, whose deadline this would take the place of.
 	i.control.SetDeadline(time.Now().Add(deadline.Progress))
 	stop := context.AfterFunc(ctx, func() { i.control.SetDeadline(time.Unix(1, 0)) })
@@ -253,7 +254,7 @@ func (i *instance) endedEarly(ctx context.Context, err error) error {
 		i.process.kill()
 		<-i.process.done
 		if ended := i.process.err(); ended != nil {
-			return forage.Errorf(forage.ErrStart, "%w", ended)
+			return forage.Errorf(forage.ErrStart, "%w (%w)", ended, err)
 		}
 	}
 	return forage.Errorf(forage.ErrStart, "speaking to the guest: %w", err)

@@ -20,7 +20,8 @@ type (
 		Linux    linux   `json:"linux"`
 	}
 	root struct {
-		Path string `json:"path"`
+		Path     string `json:"path"`
+		Readonly bool   `json:"readonly,omitempty"`
 	}
 	process struct {
 		User            user                `json:"user"`
@@ -56,7 +57,7 @@ type (
 // one of all runtimes, which the specification's rules can't say.
 func (c container) Bundle(spec forage.Spec, argument string) ([]byte, error) {
 	b := bundle{
-		Version: "1.0.2", Root: root{child.RootPath}, Hostname: spec.Name,
+		Version: "1.0.2", Root: root{Path: child.RootPath}, Hostname: spec.Name,
 		Process: process{
 			Args: []string{child.Program, argument}, Env: child.GuestEnv(), Cwd: "/", NoNewPrivileges: true,
 			Capabilities: map[string][]string{"bounding": c.caps(), "effective": c.caps(), "permitted": c.caps()},
@@ -68,17 +69,36 @@ func (c container) Bundle(spec forage.Spec, argument string) ([]byte, error) {
 		b.Linux.Namespaces = append(b.Linux.Namespaces, namespace{kind})
 	}
 	if c.ownKernel() {
-		b.Mounts = append(b.Mounts, c.shown(spec)...)
+		b.Root.Readonly = spec.Rootfs.Kind == forage.RootfsHost
+		b.Mounts = append(b.Mounts, shown(spec)...)
 		return json.Marshal(b)
 	}
-	b.Mounts = append(b.Mounts, mount{"/dev", "bind", child.RootPath + "/dev", []string{"rbind"}})
+	b.Mounts = append(b.Mounts, mount{"/dev", "bind", child.RootPath + "/dev", []string{"rbind", "ro", "nosuid", "nodev", "noexec"}})
 	b.Linux.Sysctl = netns.Sysctls()
 	b.Linux.MaskedPaths = child.MaskedProc()
 	b.Linux.ReadonlyPaths = []string{"/proc/sys"}
 	return json.Marshal(b)
 }
 
-// shown are mounts in the root that gVisor has to know of: /dev/shm, since it has a /dev of its own.
-func (c container) shown(forage.Spec) []mount {
-	return []mount{{"/dev/shm", "bind", child.RootPath + "/dev/shm", []string{"rw", "nosuid", "nodev"}}}
+// shown are the mounts in the root that gVisor has to know of, which sees one file system there. What
+// others write to must not be cached. Where a folder is empty it would have one of its own, which
+// diskMax would not bound.
+func shown(spec forage.Spec) []mount {
+	list := []mount{}
+	add := func(target string, writable bool) {
+		options := []string{"rbind", "nosuid", "nodev", "ro"}
+		if writable {
+			options[3] = "rw"
+		}
+		list = append(list, mount{target, "bind", child.RootPath + target, options})
+	}
+	for _, area := range []string{"/tmp", "/var/tmp", "/dev/shm", "/run", spec.Identity.Home} {
+		add(area, true)
+	}
+	for _, m := range spec.Mounts {
+		if !m.System {
+			add(m.Target, m.Writable || m.Layered)
+		}
+	}
+	return list
 }

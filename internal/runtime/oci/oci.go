@@ -75,10 +75,11 @@ type container struct {
 // ownKernel says whether it is gVisor, across whose kernel no descriptor goes.
 func (c container) ownKernel() bool { return strings.HasPrefix(filepath.Base(c.path), "runsc") }
 
-// Without takes away what gVisor can't: its kernel counts no processes.
+// Without takes away what gVisor can't: its kernel counts no processes, and what is mounted in a
+// folder can be moved away in it.
 func (c container) Without(can *runtime.Capabilities) {
 	if c.ownKernel() {
-		can.TasksMax = false
+		can.TasksMax, can.ProtectedPaths, can.SocketMasks, can.LayeredMounts = false, false, false, false
 	}
 }
 

@@ -11,12 +11,13 @@ import (
 
 // ociHarness plugs in an OCI command line, if there is one.
 func ociHarness(t *testing.T, command string) runtimetest.Harness {
-	if _, err := exec.LookPath(command); err != nil {
+	path, err := exec.LookPath(command)
+	if err != nil {
 		t.Skip("needs ", err)
 	}
 	return runtimetest.Harness{
 		Program: program,
-		New:     func(runtimeDir string) runtime.Runtime { return oci.New(runtimeDir, command, program) },
+		New:     func(runtimeDir string) runtime.Runtime { return oci.New(runtimeDir, path, program) },
 	}
 }
 
