@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"forage/internal/hostile"
 	"forage/internal/workspace"
 )
 
@@ -58,7 +59,7 @@ func (s *scanner) isNew(file string) bool {
 
 // content is what stands for the content of a file: itself, or, if it is too large or no file, its kind and the time of its last change.
 func content(dir *os.Root, name string) string {
-	text, err := workspace.ReadFileIn(dir, name, maxContent)
+	text, _, err := hostile.ReadIn(dir, name, maxContent)
 	if err == nil {
 		return string(text)
 	}

@@ -499,7 +499,7 @@ func NoteRules(w forage.Workspace) error {
 		case entry.Name() != ".gitignore" || !entry.Type().IsRegular():
 			return nil
 		}
-		text, unread := workspace.ReadFileIn(root, name, maxRules)
+		text, _, unread := hostile.ReadIn(root, name, maxRules)
 		if unread == nil {
 			to := filepath.Join(rulesFolder(w), name)
 			err = errors.Join(os.MkdirAll(filepath.Dir(to), 0o700), os.WriteFile(to, text, 0o600))

@@ -77,7 +77,7 @@ func (m *metadata) read(name string, limit int64) ([]byte, error) {
 	}
 	var text []byte
 	if err == nil {
-		text, err = workspace.ReadFileIn(m.root, name, limit)
+		text, _, err = hostile.ReadIn(m.root, name, limit)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s: %w: %w", name, err, errIrregular)

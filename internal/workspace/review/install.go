@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/hostile"
 	"forage/internal/store"
 	"forage/internal/term"
 	"forage/internal/workspace"
@@ -398,7 +399,7 @@ const maxBegun = 64 << 20
 
 // begun says whether a file is the beginning of what the work has there: git was killed while it wrote it.
 func (i *installation) begun(ctx context.Context, root *os.Root, index string, c Change) bool {
-	text, err := workspace.ReadFileIn(root, c.Path, maxBegun)
+	text, _, err := hostile.ReadIn(root, c.Path, maxBegun)
 	if err != nil {
 		return false // something else than a file, or too big to be held
 	}
