@@ -394,9 +394,13 @@ printf '\033c\033[mall was printed: %s\n' "$name"
 	}
 	// Meanwhile a page of the agent's is served on its port, and stays in the browser.
 	b.listen = regexp.MustCompile(`:[0-9]+`).FindString(b.url)
+	before := chromium.session
 	plant(t, chromium, b.listen)
 	b.listen = "127.0.0.1" + b.listen
 	b.start()
+	chromium.session = before // the page of the board that was
+	chromium.call(before, "Page.bringToFront", nil)
+	chromium.shows("You are not signed in")
 	chromium.open(strings.Split(b.url, "#")[0], 1280, 800, false)
 	chromium.shows("You are not signed in")
 	chromium.open(b.url, 1280, 800, false)

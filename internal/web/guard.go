@@ -30,8 +30,8 @@ const (
 )
 
 // session is who is logged in: a cookie, and a key that the page keeps. The cookie alone is worth
-// nothing, since browsers send it to every port of the host: what an agent serves on another one,
-// where the user looks at it, must not be able to use it. No other origin reads the key.
+// nothing, since browsers send it to every port of the name: with a certificate, what an agent serves
+// may have that name on another one. No other origin reads the key.
 type session struct {
 	key  string
 	made time.Time

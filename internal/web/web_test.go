@@ -303,6 +303,20 @@ func TestSessionsAreBounded(t *testing.T) {
 	}
 }
 
+func TestPagesAreBounded(t *testing.T) {
+	s := newSite(t)
+	for i := range maxPages + 1 {
+		response, err := http.DefaultTransport.RoundTrip(s.request(t, "GET", "/api/events", ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		if want := map[bool]int{true: 200, false: 503}[i < maxPages]; response.StatusCode != want {
+			t.Errorf("page %d: %s", i, response.Status)
+		}
+	}
+}
+
 func TestScreenIsForThePage(t *testing.T) {
 	s := newSite(t)
 	for _, c := range []struct {

@@ -26,7 +26,7 @@ async function call(method, path, body, signal) {
   const answer = await fetch('/api/' + path, {
     method, signal, headers: {'X-Forage-Key': key}, credentials: 'same-origin', body: body === undefined || raw ? body : JSON.stringify(body),
   })
-  if (answer.status === 401 && path !== 'login') signedOut()
+  if ((answer.status === 401 || answer.status === 421) && path !== 'login') signedOut() // 421: another board is here
   if (answer.ok && path === 'events') return answer.body
   const said = await answer.json().catch(() => ({error: answer.statusText}))
   if (!answer.ok) throw new Error(said.error + (said.hint ? '\n' + said.hint : ''))
