@@ -150,8 +150,10 @@ func startScript(t *testing.T, dir, file string, who caller) {
 		"PATH=" + filepath.Join(dir, "bin") + ":/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
 		"GOTMPDIR=" + filepath.Join(dir, "tmp"), "TMPDIR=" + filepath.Join(dir, "tmp"),
 	}
-	if coverage, ok := os.LookupEnv("GOCOVERDIR"); ok {
-		cmd.Env = append(cmd.Env, "GOCOVERDIR="+coverage)
+	for _, name := range []string{"GOCOVERDIR", "DOCKER_HOST"} {
+		if value, ok := os.LookupEnv(name); ok {
+			cmd.Env = append(cmd.Env, name+"="+value)
+		}
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: who.credential, Pdeathsig: unix.SIGKILL}
 	cmd.WaitDelay = time.Minute // a script that took too long may have left a process that holds its output
@@ -204,6 +206,7 @@ func setUp(env *testscript.Env) error {
 		env.Setenv("PAGES", dir) // of the docs: see publicCopy
 	}
 	env.Setenv("UID", fmt.Sprint(os.Getuid()))
+	env.Setenv("DOCKER_HOST", os.Getenv("DOCKER_HOST"))
 	if err := givePorts(env); err != nil {
 		return err
 	}
@@ -241,8 +244,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// condition answers [root], [account] (the user is one that the system knows)
-// and [static] (the program needs nothing of the root filesystem it runs in).
+// condition answers [root], [account] (the user is one that the system knows), [docker] (DOCKER_HOST
+// names an engine that the user may use) and [static] (the program needs nothing of the root filesystem it runs in).
 func condition(name string) (bool, error) {
 	switch name {
 	case "root":
@@ -250,6 +253,8 @@ func condition(name string) (bool, error) {
 	case "account":
 		_, err := user.LookupId(fmt.Sprint(os.Getuid()))
 		return err == nil, nil
+	case "docker":
+		return os.Getenv("DOCKER_HOST") != "" && exec.Command("docker", "info").Run() == nil, nil
 	case "static":
 		return isStatic("/proc/self/exe")
 	}

@@ -182,7 +182,7 @@ func hold(ctx context.Context, launch Launch, lock *Lock) (_ *held, err error) {
 	// Where there is no systemd, or it will not, the session of its own is what
 	// keeps the supervisor; doctor says what ends it.
 	_, _ = limits.OwnScope(limits.Host(), launch.Name, os.Getpid())
-	rt, err := Runtimes{Dir: launch.RuntimeDir}.New(record.Runtime)
+	rt, err := Runtimes{Dir: launch.RuntimeDir, Prefix: launch.Prefix}.New(record.Runtime)
 	if err != nil {
 		return nil, err
 	}

@@ -58,6 +58,7 @@ type Launch struct {
 	HostEnv    map[string]string `json:"hostEnv,omitempty"`
 	SecretEnv  map[string]string `json:"secretEnv,omitempty"`
 	Notify     forage.Notify     `json:"notify"`
+	Prefix     string            `json:"prefix,omitempty"` // Runtimes.Prefix
 }
 
 // Failure is an error that crosses a process boundary: its kind as an exit code.

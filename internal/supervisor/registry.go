@@ -28,7 +28,7 @@ var planned = [...]string{"nspawn", "vm", "kubernetes", "apple"}
 // knownRuntime is a runtime of this version.
 type knownRuntime struct {
 	name string
-	make func(dir string) runtime.Runtime
+	make func(Runtimes) runtime.Runtime
 	// detect says, after a quick look at the host, what the runtime lacks there. Every start that
 	// names no runtime asks.
 	detect func(runtime.Environment) error
@@ -36,18 +36,26 @@ type knownRuntime struct {
 
 // known are the runtimes of this version, best first.
 var known = []knownRuntime{
-	{native.Name, func(dir string) runtime.Runtime { return native.New(dir, "") }, child.Detect},
-	{bwrap.Name, func(dir string) runtime.Runtime { return bwrap.New(dir, "") }, bwrap.Detect},
-	{oci.Name, func(dir string) runtime.Runtime { return oci.New(dir, "", "") }, oci.Detect},
-	{engine.Podman, func(dir string) runtime.Runtime { return engine.New(engine.Podman, dir, "", engine.Options{}) }, engine.Detect(engine.Podman)},
-	{engine.Docker, func(dir string) runtime.Runtime { return engine.New(engine.Docker, dir, "", engine.Options{}) }, engine.Detect(engine.Docker)},
+	{native.Name, func(r Runtimes) runtime.Runtime { return native.New(r.Dir, "") }, child.Detect},
+	{bwrap.Name, func(r Runtimes) runtime.Runtime { return bwrap.New(r.Dir, "") }, bwrap.Detect},
+	{oci.Name, func(r Runtimes) runtime.Runtime { return oci.New(r.Dir, "", "") }, oci.Detect},
+	{engine.Podman, Runtimes.podman, engine.Detect(engine.Podman)},
+	{engine.Docker, Runtimes.docker, engine.Detect(engine.Docker)},
 }
 
 // Runtimes makes runtimes by name, for the run-time folder Dir.
 type Runtimes struct {
-	Dir   string
-	Order []string     // the user's order of choice; those that it doesn't name are not chosen
-	Early *child.Early // for the first native sandbox; nil is none
+	Dir    string
+	Order  []string     // the user's order of choice; those that it doesn't name are not chosen
+	Early  *child.Early // for the first native sandbox; nil is none
+	Prefix string       // of the names of an engine's containers
+}
+
+func (r Runtimes) podman() runtime.Runtime { return r.engine(engine.Podman) }
+func (r Runtimes) docker() runtime.Runtime { return r.engine(engine.Docker) }
+
+func (r Runtimes) engine(name string) runtime.Runtime {
+	return engine.New(name, r.Dir, "", engine.Options{Prefix: r.Prefix})
 }
 
 // Begin begins a guest of the default runtime, for Runtimes.Early. It ends with ctx if no sandbox
@@ -101,7 +109,7 @@ func (r Runtimes) New(name string) (runtime.Runtime, error) {
 		if one.name != name {
 			continue
 		}
-		rt := one.make(r.Dir)
+		rt := one.make(r)
 		if prepared, ok := rt.(*child.Runtime); ok && name == native.Name {
 			prepared.Take(r.Early)
 		}

@@ -200,8 +200,8 @@ func (p *plan) openMounts() error {
 // user's rights then, and might not get there.
 func (p *plan) openTree(m forage.Mount, mapped bool) (tree, error) {
 	t := tree{Mount: m}
-	if m.System && !p.ids.root {
-		return t, nil // the child finds it, or not, as well as we do
+	if m.System && !p.ids.root && p.place == nil {
+		return t, nil // the child finds it, or not, as well as we do; an engine is root
 	}
 	fd, err := mount.Open(m.Source)
 	if errors.Is(err, unix.ELOOP) {

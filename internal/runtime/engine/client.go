@@ -67,6 +67,7 @@ func (c client) complaints() []complaint {
 		{"cannot connect to the docker daemon", start, forage.ErrUnsupported},
 		{"failed to connect to the docker api", start, forage.ErrUnsupported},
 		{"unable to connect to podman", start, forage.ErrUnsupported},
+		{"context not found", "`docker context ls` lists the contexts; DOCKER_CONTEXT or `docker context use` chooses one", forage.ErrUnsupported},
 		{"unknown flag", "update " + string(c) + ": it is too old", forage.ErrUnsupported},
 		{"is already in use", "another container has this name: choose another name for the sandbox, or remove that container", forage.ErrRefused},
 		{"no space left on device", "make room where " + string(c) + " keeps its containers", forage.ErrStart},
@@ -125,22 +126,27 @@ func (c client) ask(ctx context.Context) (facts, error) {
 	if err != nil {
 		return f, err
 	}
-	var major, minor int
-	fmt.Sscanf(f.version, "%d.%d", &major, &minor)
-	if least := oldest[c]; major < least[0] || major == least[0] && minor < least[1] {
-		return f, forage.WithHint(forage.Errorf(forage.ErrUnsupported, "%s %s is too old", c, f.version),
-			fmt.Sprintf("%s %d.%d or later is needed", c, least[0], least[1]))
-	}
 	var host unix.Utsname
 	if err := unix.Uname(&host); err != nil {
 		return f, err
 	}
-	if release := unix.ByteSliceToString(host.Release[:]); f.kernel != release {
-		return f, forage.WithHint(
-			forage.Errorf(forage.ErrUnsupported, "this %s runs on another machine (Linux %s; this is %s), which can't see your files", c, f.kernel, release),
+	return f, c.fit(f, unix.ByteSliceToString(host.Release[:]))
+}
+
+// fit refuses an engine that is too old, or that is not on this machine, whose kernel is named.
+func (c client) fit(f facts, kernel string) error {
+	var major, minor int
+	fmt.Sscanf(f.version, "%d.%d", &major, &minor)
+	if least := oldest[c]; major < least[0] || major == least[0] && minor < least[1] {
+		return forage.WithHint(forage.Errorf(forage.ErrUnsupported, "%s %s is too old", c, f.version),
+			fmt.Sprintf("%s %d.%d or later is needed", c, least[0], least[1]))
+	}
+	if f.kernel != kernel {
+		return forage.WithHint(
+			forage.Errorf(forage.ErrUnsupported, "this %s runs on another machine (Linux %s; this is %s), which can't see your files", c, f.kernel, kernel),
 			"choose an engine of this machine: DOCKER_HOST, `docker context use default`, or another runtime")
 	}
-	return f, nil
+	return nil
 }
 
 func (c client) parse(text string) (f facts, err error) {

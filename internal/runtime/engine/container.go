@@ -3,6 +3,7 @@ package engine
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/csv"
@@ -110,7 +111,7 @@ func (r *Runtime) create(ctx context.Context, f facts, spec forage.Spec, dir, pr
 	c := &container{client: r.client, dir: dir, stream: r.options.Stream, sources: make(map[string]int)}
 	user, agent := f.ids(spec.Identity)
 	args := []string{
-		"create", "--name", containerName(spec.Name), "--label", labelName + "=" + spec.Name, "--label", labelDir + "=" + r.dir,
+		"create", "--name", cmp.Or(r.options.Prefix, "forage-") + spec.Name, "--label", labelName + "=" + spec.Name, "--label", labelDir + "=" + r.dir,
 		"--network", "none", "--read-only", "--user", user, "--cap-drop", "ALL", "--log-driver", "none", "--pull", "never",
 		"--security-opt", "no-new-privileges", "--security-opt", "label=disable", "--security-opt", "apparmor=unconfined",
 		"--env", child.IDsVariable + "=" + agent,
@@ -168,10 +169,13 @@ func (r *Runtime) create(ctx context.Context, f facts, spec forage.Spec, dir, pr
 		}
 		c.id, err = c.run(ctx, nil, args...)
 	}
+	if errors.Is(err, forage.ErrRefused) { // the name is in use, perhaps by what an engine that went away left
+		if removed, _ := r.removeOurs(ctx, spec.Name); removed {
+			c.id, err = c.run(ctx, nil, args...)
+		}
+	}
 	return c, err
 }
-
-func containerName(sandbox string) string { return "forage-" + sandbox }
 
 // imageMissing says whether an engine lacks our image, in the words of docker and podman.
 func imageMissing(err error) bool {
@@ -256,11 +260,29 @@ func (c *container) close() error {
 	return errors.Join(err, c.remove(ctx, c.id))
 }
 
-// remove removes containers. One that is gone already is no error.
+// remove removes containers. One that is gone already, or being removed, is no error.
 func (c client) remove(ctx context.Context, ids ...string) error {
 	_, err := c.run(ctx, nil, append([]string{"rm", "--force", "--volumes"}, ids...)...)
-	if err != nil && strings.Contains(strings.ToLower(err.Error()), "no such container") {
+	if gone(err) {
 		return nil
+	}
+	return err
+}
+
+func gone(err error) bool {
+	return err != nil && (strings.Contains(strings.ToLower(err.Error()), "no such container") || strings.Contains(err.Error(), "is already in progress"))
+}
+
+// why says more about the end of a container that was not asked to end.
+func (c *container) why(err error) error {
+	if err == nil {
+		return nil
+	}
+	ctx, cancel := deadline.Within(context.Background(), deadline.Answer, string(c.client))
+	defer cancel()
+	state, lost := c.run(ctx, nil, "container", "inspect", "--format", "{{.State.Status}}", c.id)
+	if gone(lost) || state == "removing" {
+		return forage.Errorf(forage.ErrStart, "its container was removed with %s: %w", c.client, err)
 	}
 	return err
 }

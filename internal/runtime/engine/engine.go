@@ -30,9 +30,10 @@ const (
 	Podman = "podman"
 )
 
-// Options are for tests.
+// Options may be left out.
 type Options struct {
-	// Stream: nothing but the engine's own streams leads to the container, as where the engine is in
+	Prefix string // of containers' names; "" is "forage-"
+	// For tests. Stream: nothing but the engine's own streams leads to the container, as where the engine is in
 	// a machine of its own.
 	Stream bool
 }
@@ -142,7 +143,7 @@ func (r *Runtime) Start(ctx context.Context, req runtime.Request) (runtime.Insta
 	i := &instance{Instance: inner, container: c, done: make(chan struct{})}
 	go func() {
 		<-inner.Done()
-		i.err = errors.Join(inner.Err(), c.close())
+		i.err = errors.Join(c.why(inner.Err()), c.close())
 		close(i.done)
 	}()
 	return i, nil
@@ -215,11 +216,7 @@ func (r *Runtime) Destroy(ctx context.Context, name string) error {
 	if err := r.idle().Destroy(ctx, name); err != nil {
 		return err
 	}
-	ids, err := r.ours(ctx, "{{.ID}}", "--filter", "label="+labelName+"="+name)
-	if err == nil && len(ids) > 0 {
-		err = r.remove(ctx, ids...)
-	}
-	if err != nil && slices.Contains(left, name) {
+	if _, err = r.removeOurs(ctx, name); err != nil && slices.Contains(left, name) {
 		return fmt.Errorf("destroying %s: %w", name, err)
 	}
 	return nil
@@ -235,17 +232,26 @@ func (r *Runtime) List(ctx context.Context) ([]string, error) {
 	if r.client == Podman && os.Geteuid() != 0 && len(names) == 0 {
 		return nil, ctx.Err() // to ask starts a process that stays: podman-system-migrate(1)
 	}
-	containers, err := r.ours(ctx, "{{.Names}}")
+	label := `{{.Label "` + labelName + `"}}`
+	if r.client == Podman {
+		label = `{{index .Labels "` + labelName + `"}}`
+	}
+	containers, err := r.ours(ctx, label)
 	if err != nil {
 		return names, ctx.Err()
 	}
-	for _, one := range containers {
-		if name, ok := strings.CutPrefix(one, containerName("")); ok && forage.CheckName(name) == nil {
-			names = append(names, name)
-		}
-	}
+	names = append(names, slices.DeleteFunc(containers, func(name string) bool { return forage.CheckName(name) != nil })...)
 	slices.Sort(names)
 	return slices.Compact(names), ctx.Err()
+}
+
+// removeOurs removes the containers of a sandbox, and says whether there were any.
+func (r *Runtime) removeOurs(ctx context.Context, name string) (bool, error) {
+	ids, err := r.ours(ctx, "{{.ID}}", "--filter", "label="+labelName+"="+name)
+	if err != nil || len(ids) == 0 {
+		return false, err
+	}
+	return true, r.remove(ctx, ids...)
 }
 
 // ours prints something of each container that belongs to our run-time folder.

@@ -55,7 +55,7 @@ func Open(caller Caller, file string, unconfigured func(error)) (*Host, error) {
 	}
 	return &Host{
 		Config: cfg, Store: records, Caller: caller, read: append(read, skills), skills: skills,
-		Places: supervisor.Places{Places: places}, Runtimes: supervisor.Runtimes{Dir: places.Runtime, Order: cfg.RuntimeOrder},
+		Places: supervisor.Places{Places: places}, Runtimes: supervisor.Runtimes{Dir: places.Runtime, Order: cfg.RuntimeOrder, Prefix: cfg.ContainerPrefix},
 		Workspaces: supervisor.Workspaces{Places: workspace.PlacesIn(places.State, places.Runtime)},
 	}, nil
 }
