@@ -288,12 +288,14 @@ func (s *Set) Remember(before *Set) {
 	if s == nil || before == nil || s == before {
 		return
 	}
-	for _, pair := range [][2]map[dest]*Credential{{s.exact, before.exact}, {s.under, before.under}} {
-		for at, c := range pair[0] {
-			if old := pair[1][at]; old != nil && old != c {
-				if p := old.ready.Load(); p != nil { // without its value, which is not to be put into anything
-					c.ready.CompareAndSwap(nil, &prepared{hide: p.hide, older: p.older, needles: p.needles})
-				}
+	for name, all := range s.hosts {
+		for _, c := range all {
+			i := slices.IndexFunc(before.hosts[name], func(old *Credential) bool { return old.at == c.at && old != c })
+			if i < 0 {
+				continue
+			}
+			if p := before.hosts[name][i].ready.Load(); p != nil { // without its value, which is not to be put into anything
+				c.ready.CompareAndSwap(nil, &prepared{hide: p.hide, older: p.older, needles: p.needles})
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package credential
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,7 +20,7 @@ const placeholderMin = 8
 // Compile makes a Set of bindings. sources holds the source of each binding's
 // secret by its name. Errors: two secrets for one host, a use that can't be understood.
 func Compile(bindings []forage.Binding, sources map[string]secrets.Source) (*Set, error) {
-	s := &Set{exact: map[dest]*Credential{}, under: map[dest]*Credential{}, near: map[string]*Credential{}, gateways: map[string]dest{}}
+	s := &Set{hosts: map[string][]*Credential{}, gateways: map[string]dest{}}
 	seen := map[string]bool{}
 	for _, b := range bindings {
 		if err := s.bind(b, sources[b.Secret], seen[b.Secret]); err != nil {
@@ -69,23 +70,22 @@ func (s *Set) bindHost(b forage.Binding, use forage.SecretUse, source secrets.So
 	if err != nil {
 		return fmt.Errorf("host %q: %w", host, err)
 	}
-	set := s.exact
+	name := at.host
 	if wild {
-		set = s.under
+		name = "*." + name
 	}
-	c := set[at]
-	switch {
-	case c == nil:
-		c = &Credential{Secret: b.Secret, source: source, placeholder: b.Placeholder, refresh: b.Refresh, at: at, wild: wild, now: time.Now}
-		set[at] = c
-		name := at.host
-		if wild {
-			name = "*." + name
+	all := s.hosts[name]
+	i := slices.IndexFunc(all, func(c *Credential) bool { return c.at == at })
+	if i < 0 {
+		if i = len(all); at.port == 443 {
+			i = 0
 		}
-		if s.near[name] == nil || at.port == 443 {
-			s.near[name] = c
-		}
-	case c.Secret != b.Secret:
+		c := &Credential{Secret: b.Secret, source: source, placeholder: b.Placeholder, refresh: b.Refresh, at: at, wild: wild, now: time.Now}
+		all = slices.Insert(all, i, c)
+		s.hosts[name] = all
+	}
+	c := all[i]
+	if c.Secret != b.Secret {
 		return forage.WithHint(fmt.Errorf("%s is a host of the secret %q too", host, c.Secret),
 			"A host gets one secret. Take it from the hosts of one of them.")
 	}

@@ -10,6 +10,7 @@ package credential
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -21,9 +22,7 @@ import (
 // Set is the credentials of one sandbox. It is immutable and may be shared; the
 // nil Set is empty.
 type Set struct {
-	exact    map[dest]*Credential
-	under    map[dest]*Credential   // by the suffix after "*."
-	near     map[string]*Credential // one of each host, whatever its port; "*.suffix" too
+	hosts    map[string][]*Credential // by "host" or "*.suffix": one for each port, that of 443 first
 	gateways map[string]dest
 }
 
@@ -36,43 +35,31 @@ type dest struct {
 // For is what has to be put into requests to a host, which is in its canonical
 // form (policy.Request.Dest); nil is nothing. The most specific of the bound hosts counts.
 func (s *Set) For(host string, port uint16) *Credential {
-	if s == nil {
-		return nil
-	}
-	return closest(host, func(name string, under bool) *Credential {
-		if under {
-			return s.under[dest{name, port}]
-		}
-		return s.exact[dest{name, port}]
-	})
+	return s.closest(host, func(c *Credential) bool { return c.at.port == port })
 }
 
 // Near is For where no secret is bound to the port: what is bound to another port of the
 // host. Its credential is for Strip alone. A host that answers at several ports is one service, and
 // what must not be sent to it must not go by another door.
 func (s *Set) Near(host string) *Credential {
+	return s.closest(host, func(*Credential) bool { return true })
+}
+
+// closest is what fits of what is bound to a host, or to the suffix that is closest to it.
+func (s *Set) closest(host string, fits func(*Credential) bool) *Credential {
 	if s == nil {
 		return nil
 	}
-	return closest(host, func(name string, under bool) *Credential {
-		if under {
-			name = "*." + name
+	for name, rest := host, host; ; {
+		if i := slices.IndexFunc(s.hosts[name], fits); i >= 0 {
+			return s.hosts[name][i]
 		}
-		return s.near[name]
-	})
-}
-
-// closest is what look finds for a host, or for the suffix that is closest to it.
-func closest(host string, look func(name string, under bool) *Credential) *Credential {
-	found := look(host, false)
-	for rest := host; found == nil; {
 		_, parent, ok := strings.Cut(rest, ".")
 		if !ok {
 			return nil
 		}
-		found, rest = look(parent, true), parent
+		name, rest = "*."+parent, parent
 	}
-	return found
 }
 
 // Gateway is the host and port that the first part of a path on the proxy's own

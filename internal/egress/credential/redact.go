@@ -164,7 +164,7 @@ func (s *Set) Redact(text string) string {
 	if s == nil || len(text) < tailMin {
 		return text
 	}
-	for _, all := range []map[dest]*Credential{s.exact, s.under} {
+	for _, all := range s.hosts {
 		for _, c := range all {
 			if p := c.ready.Load(); p != nil && p.needles != nil {
 				text = p.needles.logged(text)
