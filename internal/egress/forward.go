@@ -70,11 +70,8 @@ func (h *httpSide) pass(w http.ResponseWriter, r *http.Request, j *exchange) {
 	if named.Host == "" {
 		named = j.host // an address, of which a name is asked, or the address itself
 	}
-	j.permit, err = f.judgeRequest(asked(j.to, r), readings(h.e.router.Complete(asked(named, r)), r), j.event)
+	j.permit, err = f.judgeRequest(asked(j.to, r), readings(h.e.router.Complete(asked(named, r)), r), j.event, j.bounds)
 	defer j.permit.release()
-	if err == nil {
-		err = j.mayGo()
-	}
 	if err != nil {
 		h.refuse(w, r, j.s, err)
 		return
@@ -82,12 +79,12 @@ func (h *httpSide) pass(w http.ResponseWriter, r *http.Request, j *exchange) {
 	h.send(ctx, w, r, j)
 }
 
-// mayGo judges what else there is to a request whose address, method and path are allowed: its
+// bounds judges what else there is to a request whose address, method and path are allowed: its
 // port and its budget.
-func (j *exchange) mayGo() error {
+func (j *exchange) bounds() error {
 	f := j.s.f
 	if j.to.Port == tlsPort && j.scheme == "http" {
-		return f.deny(j.permit.event, policy.Decision{Rule: "not-tls", Reason: "a request in the clear to the port of TLS"})
+		return f.deny(j.event, policy.Decision{Rule: "not-tls", Reason: "a request in the clear to the port of TLS"})
 	}
 	if err := f.admit(j.to.Host); err != nil {
 		return f.limited(j.event, err)

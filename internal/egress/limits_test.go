@@ -33,6 +33,15 @@ func TestRequestsPerMinute(t *testing.T) {
 			t.Errorf("%d, %q, %v", status, body, res.Header)
 		}
 	}
+	allowed := 0 // as the decision, not as the end
+	for _, e := range s.log.all() {
+		if e.Kind == audit.HTTP && e.Verdict == "allow" && e.Reason == "" {
+			allowed++
+		}
+	}
+	if allowed != 1 {
+		t.Errorf("%d requests are recorded as allowed, one was", allowed)
+	}
 	clear := s.toName("a.example", 80)
 	io.WriteString(clear, "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n")
 	if status, _ := get(t, bufio.NewReader(clear), "GET"); status != 429 {

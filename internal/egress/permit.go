@@ -41,18 +41,20 @@ var errEnded = errors.New("it was ended: the policy was changed, or the sandbox 
 // known beside the destination. An error means that it must not go on.
 func (f *flow) judge(r policy.Request, event audit.Event) (*permit, error) {
 	f.own.request, f.own.event = f.e.router.Complete(r), event
-	return &f.own, f.own.judge()
+	return &f.own, f.own.judge(nil)
 }
 
-// judgeRequest is judge for one request on the flow, which servers may take for others too.
-func (f *flow) judgeRequest(r policy.Request, others []policy.Request, event audit.Event) (*permit, error) {
+// judgeRequest is judge for one request on the flow, which servers may take for others too. bounds
+// is asked when the policy allows it.
+func (f *flow) judgeRequest(r policy.Request, others []policy.Request, event audit.Event, bounds func() error) (*permit, error) {
 	c := &permit{f: f, request: f.e.router.Complete(r), others: others, event: event, counts: &relay.Counts{}}
-	return c, c.judge()
+	return c, c.judge(bounds)
 }
 
 // judge decides by the rules in force. They are read while the flow is locked: a change that comes
-// later finds the permit and judges it again.
-func (c *permit) judge() error {
+// later finds the permit and judges it again. What took effect is recorded, once: the policy's
+// decision, or what the bounds have against it.
+func (c *permit) judge(bounds func() error) error {
 	f := c.f
 	c.event.Host, c.event.Port = c.request.Dest(), c.request.Port
 	c.began = f.e.config.Now()
@@ -66,6 +68,11 @@ func (c *permit) judge() error {
 	f.mu.Unlock()
 	if d.Verdict != policy.Allow {
 		return f.deny(c.event, d)
+	}
+	if bounds != nil {
+		if err := bounds(); err != nil {
+			return err
+		}
 	}
 	return f.e.record(said(c.event, d))
 }
