@@ -95,6 +95,10 @@ type Plan struct {
 	SSHForward []string `json:"sshForward,omitempty"`
 }
 
+// ViaVariable tells the commands of the gateway's screen whose key it is, for the audit log. Neither
+// supervisors nor sandboxes are handed it.
+const ViaVariable = "FORAGE_VIA"
+
 // What Plan.SSHForward may name.
 const (
 	ForwardPorts = "ports" // connections to ports inside (ssh -R)

@@ -17,6 +17,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -48,6 +49,9 @@ const (
 	retryAfter = 10 * time.Second
 	maxTried   = 4096 // addresses that are remembered
 )
+
+// refusalsBurst is how many refused logins are logged at once; then it is one a second.
+const refusalsBurst = 20
 
 // What the holder of a limited key asks for is put on a sandbox's record, also what is refused. It
 // must not fill that, whose end is the end of the sandbox's traffic: after a burst they wait.
@@ -93,13 +97,16 @@ type Server struct {
 	mu    sync.Mutex
 	tried map[string]*rate.Limiter // wrong keys, by address
 	asked map[string]*rate.Limiter // of limited keys, by fingerprint
+
+	refusals *rate.Limiter // that are logged
+	unsaid   atomic.Int64  // that were not, since the last one
 }
 
 // New makes a server.
 func New(options Options) *Server {
 	return &Server{
 		Options: options, slots: make(chan struct{}, maxConns), strange: make(chan struct{}, maxStrange),
-		tried: map[string]*rate.Limiter{}, asked: map[string]*rate.Limiter{},
+		tried: map[string]*rate.Limiter{}, asked: map[string]*rate.Limiter{}, refusals: rate.NewLimiter(1, refusalsBurst),
 	}
 }
 
@@ -129,7 +136,7 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) {
 	defer stop()
 	logged, channels, requests, err := s.login(conn)
 	if err != nil {
-		s.Log.Info("refused", "from", conn.RemoteAddr(), "reason", err)
+		s.refuse(conn, err)
 		return
 	}
 	c := &client{
@@ -157,6 +164,19 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) {
 			channel.Reject(ssh.ResourceShortage, "too many channels")
 		}
 	}
+}
+
+// refuse logs that a connection did not log in: a line for each, but so many a second, since anybody
+// can connect.
+func (s *Server) refuse(conn net.Conn, err error) {
+	if !s.refusals.Allow() {
+		s.unsaid.Add(1)
+		return
+	}
+	if auth := (*ssh.ServerAuthError)(nil); errors.As(err, &auth) && len(auth.Errors) > 0 {
+		err = fmt.Errorf("tries: %d, the last: %w", len(auth.Errors), auth.Errors[len(auth.Errors)-1])
+	}
+	s.Log.Info("refused", "from", conn.RemoteAddr(), "reason", fmt.Sprintf("%.300s", err), "unsaid", s.unsaid.Swap(0))
 }
 
 // keyData is under what a login keeps its key.

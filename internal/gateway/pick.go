@@ -10,6 +10,7 @@ import (
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/sys/unix"
 
+	"forage"
 	"forage/internal/guest/wire"
 	"forage/internal/hostexec"
 )
@@ -24,7 +25,8 @@ func (c *client) pick(channel ssh.Channel, requests <-chan *ssh.Request, request
 	defer screen.Close()
 	cmd := hostexec.Self(c.server.Picker...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = inner, inner, inner
-	if !strings.ContainsAny(wanted.Term, "/\x00") { // else it would lead to a file
+	cmd.Env = append(cmd.Env, forage.ViaVariable+"=key "+c.key.Fingerprint(), "SSH_CONNECTION=gateway") // nobody sits at this machine
+	if !strings.ContainsAny(wanted.Term, "/\x00") {                                                     // else it would lead to a file
 		cmd.Env = append(cmd.Env, "TERM="+wanted.Term)
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}

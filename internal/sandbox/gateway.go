@@ -68,6 +68,14 @@ func terminalOf(plan forage.Plan) (clipboard, title bool) {
 	return slices.Contains(plan.Terminal, "clipboard"), slices.Contains(plan.Terminal, "title")
 }
 
+// record puts an event on a sandbox's record if it runs. When it fails, it must not happen.
+func (s *Service) record(ctx context.Context, name string, event audit.Event) error {
+	if !s.Host.Alive(name) {
+		return nil
+	}
+	return s.client(name).Record(ctx, event)
+}
+
 // AttachCommand is the program inside that shows the agent's session. Who may only look does not
 // change its size.
 func (g Gateway) AttachCommand(readOnly bool) []string {

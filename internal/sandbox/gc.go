@@ -265,5 +265,5 @@ func (c *collector) lastAudited(name string, file os.FileInfo) time.Time {
 }
 
 func (s *Service) client(name string) supervisor.Client {
-	return supervisor.Client{Dir: s.Host.Places.Of(name).Dir}
+	return supervisor.Client{Dir: s.Host.Places.Of(name).Dir, Via: s.via}
 }

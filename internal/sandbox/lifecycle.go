@@ -288,7 +288,7 @@ func (s *Service) spawn(ctx context.Context, record store.Record, hostEnv map[st
 	err := supervisor.Spawn(ctx, supervisor.Launch{
 		StateDir: s.Host.Places.State, RuntimeDir: s.Host.Places.Runtime, Name: record.Name,
 		Listen: s.Host.Config.SSHListen, HostEnv: hostEnv, SecretEnv: s.Host.SecretEnv(record.Plan),
-		Notify: s.Host.Config.Notify, Prefix: s.Host.Config.ContainerPrefix,
+		Notify: s.Host.Config.Notify, Prefix: s.Host.Config.ContainerPrefix, Via: s.via,
 	}, s.Host.Places.Of(record.Name).Crash)
 	end()
 	if err != nil { // it may be on its way out still, or have succeeded when ctx ended

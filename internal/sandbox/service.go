@@ -4,12 +4,15 @@
 package sandbox
 
 import (
+	"fmt"
 	"io"
 
+	"forage"
 	"forage/internal/sandbox/plan"
 	"forage/internal/sandbox/work"
 	"forage/internal/store"
 	"forage/internal/supervisor"
+	"forage/internal/term"
 )
 
 // Config is what a Service is made from.
@@ -36,6 +39,7 @@ type Service struct {
 	Progress func(string) func()
 	Pulling  func(string) (func(string), func())
 	detail   func(string)
+	via      string // who uses this program, if not at this machine: see forage.ViaVariable
 }
 
 // New reads the configuration and opens the caller's sandboxes. It makes nothing.
@@ -44,7 +48,10 @@ func New(c Config) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newService(host, c), nil
+	s := newService(host, c)
+	via, _ := c.Caller.Getenv(forage.ViaVariable)
+	s.via = term.Escape(fmt.Sprintf("%.100s", via))
+	return s, nil
 }
 
 func newService(host *plan.Host, c Config) *Service {
@@ -58,7 +65,7 @@ func newService(host *plan.Host, c Config) *Service {
 	if s.Pulling == nil {
 		s.Pulling = func(what string) (func(string), func()) { return func(string) {}, s.Progress(what) }
 	}
-	s.Work = &work.Keeper{Host: host, Notify: s.Notify, Progress: s.Progress, Locked: s.locked}
+	s.Work = &work.Keeper{Host: host, Notify: s.Notify, Progress: s.Progress, Locked: s.locked, Record: s.record}
 	return s
 }
 

@@ -21,6 +21,7 @@ import (
 // Client speaks to the supervisor of the sandbox whose run-time folder is Dir.
 type Client struct {
 	Dir string
+	Via string // see Request
 }
 
 // Status asks whether the sandbox is usable and what its tmux session is doing.
@@ -75,6 +76,7 @@ func (c Client) StartWindow(ctx context.Context) error {
 
 func (c Client) call(ctx context.Context, request Request) (Response, error) {
 	name := filepath.Base(c.Dir)
+	request.Via = c.Via
 	ctx, cancel := deadline.Within(ctx, deadline.Answer, "the supervisor of "+name)
 	defer cancel()
 	response, err := c.ask(ctx, request)

@@ -24,17 +24,19 @@ func (s *Sandbox) handle(ctx context.Context, request Request) (Response, error)
 	case OpStop:
 		// The answer goes out before the control socket closes, which is why
 		// only the instance is waited for.
-		return Response{}, s.stopFor(stopped, deadline.End)
+		return Response{}, s.stopFor(by(stopped, request.Via), deadline.End)
 	case OpNetwork:
 		if request.Network == nil {
 			return Response{}, forage.Errorf(forage.ErrUsage, "a network request without a network")
 		}
-		return Response{}, s.SetNetwork(*request.Network)
+		return Response{}, s.SetNetwork(*request.Network, request.Via)
 	case OpRecord:
 		if request.Event == nil || request.Event.Kind != audit.Exec {
 			return Response{}, forage.Errorf(forage.ErrUsage, "only exec events are taken from outside")
 		}
-		return Response{}, s.Record(*request.Event)
+		event := *request.Event
+		event.Reason = by(event.Reason, request.Via)
+		return Response{}, s.Record(event)
 	case OpWindow:
 		_, err := s.query(ctx, "window")
 		return Response{}, err
@@ -48,6 +50,14 @@ func (s *Sandbox) handle(ctx context.Context, request Request) (Response, error)
 	default:
 		return Response{}, forage.Errorf(forage.ErrUsage, "unknown operation %q", request.Op)
 	}
+}
+
+// by is a reason with who asked.
+func by(reason, via string) string {
+	if reason == "" || via == "" {
+		return reason + via
+	}
+	return reason + ", " + via
 }
 
 func (s *Sandbox) status(ctx context.Context) Response {
@@ -82,8 +92,8 @@ func (s *Sandbox) query(ctx context.Context, what string) (control.AnswerBody, e
 }
 
 // SetNetwork replaces the live network policy: connections that it no longer
-// allows are cut. The record and the audit log know of it first.
-func (s *Sandbox) SetNetwork(network forage.Network) error {
+// allows are cut. The record and the audit log know of it first, and of via.
+func (s *Sandbox) SetNetwork(network forage.Network, via string) error {
 	config, err := egressconfig.Engine(s.setup.Plan.Name, network, s.setup.Plan.Facts)
 	if err != nil {
 		return err
@@ -92,7 +102,7 @@ func (s *Sandbox) SetNetwork(network forage.Network) error {
 	defer s.mu.Unlock()
 	if err := s.Record(audit.Event{
 		Kind: audit.Grant, Verdict: "allow", Rule: "user",
-		Reason: "network " + networkText(network),
+		Reason: by("network "+networkText(network), via),
 	}); err != nil {
 		return err
 	}

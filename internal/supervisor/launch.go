@@ -205,6 +205,7 @@ func hold(ctx context.Context, launch Launch, lock *Lock) (_ *held, err error) {
 		HostKey: hostKey, ClientKey: sshkeys.Line(client.PublicKey()),
 		HostEnv: launch.HostEnv, SecretEnv: launch.SecretEnv, UsagePath: paths.Usage, Update: update,
 		Notify:     launch.Notify,
+		Via:        launch.Via,
 		Workspaces: Workspaces{Places: workspace.PlacesIn(launch.StateDir, launch.RuntimeDir)},
 	})
 	if err != nil {

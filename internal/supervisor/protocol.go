@@ -28,6 +28,7 @@ type Request struct {
 	Op      Operation       `json:"op"`
 	Network *forage.Network `json:"network,omitempty"` // OpNetwork
 	Event   *audit.Event    `json:"event,omitempty"`   // OpRecord
+	Via     string          `json:"via,omitempty"`     // who asks, if not at this machine; it goes on record
 	URL     string          `json:"url,omitempty"`     // OpOpened
 	Allow   bool            `json:"allow,omitempty"`   // OpOpened: the user opens it
 }
@@ -59,6 +60,7 @@ type Launch struct {
 	SecretEnv  map[string]string `json:"secretEnv,omitempty"`
 	Notify     forage.Notify     `json:"notify"`
 	Prefix     string            `json:"prefix,omitempty"` // Runtimes.Prefix
+	Via        string            `json:"via,omitempty"`    // see Request
 }
 
 // Failure is an error that crosses a process boundary: its kind as an exit code.

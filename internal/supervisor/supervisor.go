@@ -51,6 +51,8 @@ type Setup struct {
 	Workspaces Workspaces
 	// Notify says how the user is told what the agent does.
 	Notify forage.Notify
+	// Via is who starts the sandbox, if not at this machine.
+	Via string
 	// Update changes the sandbox's record; nil where there is none to change.
 	Update func(func(*store.Record)) error
 }
@@ -127,7 +129,7 @@ func (s *Sandbox) openAudit(context.Context) error {
 	}
 	s.audit = log
 	s.undo.add("the audit log", log.Close)
-	return s.Record(audit.Event{Kind: audit.Lifecycle, Verdict: "allow", Reason: "starting on " + s.setup.Plan.Runtime})
+	return s.Record(audit.Event{Kind: audit.Lifecycle, Verdict: "allow", Reason: by("starting on "+s.setup.Plan.Runtime, s.setup.Via)})
 }
 
 // Record puts an event into the audit log. When it fails, what the event is

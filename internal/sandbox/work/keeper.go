@@ -6,6 +6,7 @@ package work
 import (
 	"context"
 
+	"forage/internal/audit"
 	"forage/internal/sandbox/plan"
 	"forage/internal/store"
 )
@@ -17,4 +18,6 @@ type Keeper struct {
 	Progress func(what string) (end func()) // is told what begins that may take long
 	// Locked runs f with the record of a sandbox that no other process is changing.
 	Locked func(ctx context.Context, name string, f func(store.Record) error) error
+	// Record puts on a running sandbox's record what is about to happen; when it fails, it must not.
+	Record func(ctx context.Context, name string, event audit.Event) error
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"forage"
+	"forage/internal/audit"
 	"forage/internal/deadline"
 	"forage/internal/rootfs"
 	"forage/internal/sandbox/plan"
@@ -176,6 +177,9 @@ func (k *Keeper) Apply(ctx context.Context, name string, o ApplyOptions) (all []
 		}
 		if changes { // else it is only remembered that the user has it all
 			if err := k.shownFirst(ctx, record, sessions, o); err != nil {
+				return err
+			}
+			if err := k.Record(ctx, name, audit.Event{Kind: audit.Exec, Verdict: "allow", Method: "apply", Path: o.Into}); err != nil {
 				return err
 			}
 			k.SnapshotBefore(ctx, record, "apply")
