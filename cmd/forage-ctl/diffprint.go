@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
 
 	"forage/internal/term"
 	"forage/internal/workspace/review"
@@ -39,7 +38,7 @@ func printReview(ctx context.Context, p paper, s *review.Session, stat bool) err
 		return printStat(p, s.Review)
 	}
 	if len(s.Uncommitted) > 0 {
-		fmt.Fprintf(p.out, "Not committed: %s\n\n", someNames(s.Uncommitted))
+		fmt.Fprintf(p.out, "Not committed: %s\n\n", term.Names(s.Uncommitted))
 	}
 	return s.Patch(ctx, p.out, p.colour)
 }
@@ -133,18 +132,4 @@ func printStat(p paper, r review.Review) error {
 	}
 	_, err := fmt.Fprintf(p.out, "%s, +%d -%d\n", term.Count(len(r.Changes), "file"), added, removed)
 	return err
-}
-
-// someNames are the first of a list, escaped, in one line.
-func someNames(names []string) string {
-	const most = 10
-	escaped := make([]string, 0, most)
-	for _, name := range names[:min(len(names), most)] {
-		escaped = append(escaped, term.Escape(name))
-	}
-	text := strings.Join(escaped, ", ")
-	if more := len(names) - most; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
 }

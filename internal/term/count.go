@@ -3,7 +3,20 @@ package term
 import (
 	"fmt"
 	"strconv"
+	"strings"
 )
+
+// maxNamed is how many names Names has.
+const maxNamed = 10
+
+// Names are the first of many names in one line, escaped.
+func Names(all []string) string {
+	text := Escape(strings.Join(all[:min(len(all), maxNamed)], ", "))
+	if more := len(all) - maxNamed; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
 
 // Count is a number of things, such as "1 file" and "3 files".
 func Count(n int, what string) string {

@@ -126,3 +126,15 @@ func TestTableFits(t *testing.T) {
 		t.Error(out.String())
 	}
 }
+
+func TestNames(t *testing.T) {
+	for want, names := range map[string][]string{
+		"": nil, "a, b": {"a", "b"}, `\x1b[31m, x`: {"\x1b[31m", "x"},
+		"1, 2, 3, 4, 5, 6, 7, 8, 9, 10":            strings.Fields("1 2 3 4 5 6 7 8 9 10"),
+		"1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 2 more": strings.Fields("1 2 3 4 5 6 7 8 9 10 11 12"),
+	} {
+		if got := Names(names); got != want {
+			t.Errorf("%q are %q, want %q", names, got, want)
+		}
+	}
+}

@@ -62,7 +62,7 @@ func (s *Session) accept(ctx context.Context, t *target, r result) ([]Change, er
 		return changes, nil
 	}
 	return nil, forage.WithHint(
-		forage.Errorf(forage.ErrRefused, "this must not come out of a sandbox: %s", listed(refused, 20)),
+		forage.Errorf(forage.ErrRefused, "this must not come out of a sandbox: %s", term.Names(refused)),
 		"look at them with `forage-ctl diff "+s.subject.Sandbox+"`, and leave them out: name the others with --paths")
 }
 
@@ -82,24 +82,6 @@ func (t *target) entered(changes []Change) (refused []string) {
 		}
 	}
 	return refused
-}
-
-// listed are the first of many, which are escaped.
-func listed(all []string, most int) string {
-	text := strings.Join(all[:min(len(all), most)], ", ")
-	if more := len(all) - most; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
-}
-
-// some are the first of many names.
-func some(names []string) string {
-	shown := make([]string, len(names))
-	for i, name := range names {
-		shown[i] = term.Escape(name)
-	}
-	return listed(shown, 10)
 }
 
 // wrong says why no tree of the user's may get this file; "" when it may.
@@ -202,10 +184,10 @@ func (s *Session) filtered(ctx context.Context, t *target, r result, changes []C
 	if len(filtered) > 0 {
 		notes = append(notes, fmt.Sprintf(
 			"%d files have a filter, which was not run: %s. Those of Git LFS are pointers: `git lfs pull` in %s brings what they stand for",
-			len(filtered), some(filtered), t.repo.WorkTree))
+			len(filtered), term.Names(filtered), t.repo.WorkTree))
 	}
 	if len(moved) > 0 {
-		notes = append(notes, "submodules are to be at other commits: "+some(moved)+"; `git submodule update` in "+t.repo.WorkTree+" brings their files there")
+		notes = append(notes, "submodules are to be at other commits: "+term.Names(moved)+"; `git submodule update` in "+t.repo.WorkTree+" brings their files there")
 	}
 	return notes, nil
 }

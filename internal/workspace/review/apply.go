@@ -182,7 +182,7 @@ func (s *Session) leftOut() []string {
 	for _, left := range s.Left {
 		names = append(names, left.Path)
 	}
-	return []string{"left out: " + some(names) + "; `forage-ctl diff " + s.subject.Sandbox + "` says why"}
+	return []string{"left out: " + term.Names(names) + "; `forage-ctl diff " + s.subject.Sandbox + "` says why"}
 }
 
 // nothing says that there is nothing that the user's branch lacks.

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"forage"
+	"forage/internal/term"
 	"forage/internal/workspace/autorun"
 	"forage/internal/workspace/gitrepo"
 )
@@ -70,7 +71,7 @@ func (s *Session) withHidden(ctx context.Context) ([]Change, error) {
 		for _, c := range hidden {
 			names = append(names, c.Path)
 		}
-		s.Notes = append(s.Notes, "what is committed of these files is not what the folder has, and is not shown: "+some(names))
+		s.Notes = append(s.Notes, "what is committed of these files is not what the folder has, and is not shown: "+term.Names(names))
 	}
 	return slices.Concat(s.Changes, hidden), nil
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"forage"
+	"forage/internal/term"
 	"forage/internal/workspace/gitrepo"
 	"forage/internal/workspace/jjrepo"
 )
@@ -81,8 +82,8 @@ func (s *Session) bookmark(ctx context.Context, refs gitrepo.Refs) (string, erro
 		return "", forage.WithHint(forage.Errorf(forage.ErrRefused, "no bookmark stands where the work of %s began, or after that", s.subject.Sandbox), "name one with --into; or "+hint)
 	}
 	return "", forage.WithHint(
-		forage.Errorf(forage.ErrRefused, "several bookmarks stand where the work of %s began, or after that: %s", s.subject.Sandbox, some(at)),
-		"choose one with --into "+some(at[:1])+"; or "+hint)
+		forage.Errorf(forage.ErrRefused, "several bookmarks stand where the work of %s began, or after that: %s", s.subject.Sandbox, term.Names(at)),
+		"choose one with --into "+term.Names(at[:1])+"; or "+hint)
 }
 
 // repairJJ opens the bookmark of an apply that was killed. jj may have to take in yet that git's branch moved.

@@ -201,6 +201,6 @@ func (s *Session) conflict(ours string, paths []string) error {
 		rebase = "bring the two together with `jj new " + term.Escape(cmp.Or(s.into, s.state.bookmark(), "main")) + " " + s.Branch + "`, and resolve what conflicts there"
 	}
 	return forage.WithHint(
-		forage.Errorf(forage.ErrRefused, "these files conflict: %s", some(paths)),
+		forage.Errorf(forage.ErrRefused, "these files conflict: %s", term.Names(paths)),
 		rebase+", apply it --into a branch of its own and merge that, or choose --paths")
 }
