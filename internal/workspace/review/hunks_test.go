@@ -101,6 +101,9 @@ func TestHunksExactly(t *testing.T) {
 func TestFileDiffsAreOfTheirFiles(t *testing.T) {
 	b := newBox(t, map[string]string{"moved": "1\n2\n3\n4\n5\n6\n", "link": "file\n", "gone": "gone\n", "same": "same\n", "script": "#!\n"})
 	dir := b.work.Dir
+	b.write(dir, ".gitattributes", "* -diff\n")
+	b.work.Git("add", ".gitattributes")
+	b.work.Git("commit", "-qm", "attributes")
 	b.write(dir, ".envrc", "evil\n")
 	b.write(dir, "! b/.envrc", "harmless\n")
 	b.write(dir, "x\ndiff --git a/.envrc b/.envrc\n", "newline\n")
@@ -149,8 +152,9 @@ func TestFileDiffsAreOfTheirFiles(t *testing.T) {
 	}
 	want := map[string]string{
 		".envrc": "+evil|", "! b/.envrc": "+harmless|", "x\ndiff --git a/.envrc b/.envrc\n": "+newline|", "not\xffutf8": "+bytes|",
-		"content": `+diff --git a/.envrc b/.envrc|+\x01diff --git a/.envrc b/.envrc|+@@ -1 +1 @@|++++ b/.envrc|`,
-		"crlf":    `+a\r|+b\r|`, "binary": "binary", "empty": "", "line": "cut", "lines": "cut", "to": "", "link": "-file|+file|", "gone": "-gone|", "script": "",
+		"content":        `+diff --git a/.envrc b/.envrc|+\x01diff --git a/.envrc b/.envrc|+@@ -1 +1 @@|++++ b/.envrc|`,
+		".gitattributes": "+* -diff|",
+		"crlf":           `+a\r|+b\r|`, "binary": "binary", "empty": "", "line": "cut", "lines": "cut", "to": "", "link": "-file|+file|", "gone": "-gone|", "script": "",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -269,7 +273,18 @@ func TestSeenFiles(t *testing.T) {
 
 func FuzzHunks(f *testing.F) {
 	f.Add("@@ -1,2 +1 @@\n\x01a\n\x02b\n\\ No newline\n", "a\nb", false)
+	f.Add("diff --git a/f b/f\n@@ -1 +1 @@\n\x02a\n\x03diff --git a/g b/g\n", "a", true)
 	f.Fuzz(func(t *testing.T, text, old string, cut bool) {
+		split := &splitDiff{at: -1, files: make([]fileText, 2)}
+		split.files[0].room, split.files[1].room = &split.room[0], &split.room[1]
+		for _, part := range []string{text, old, text} {
+			if _, err := split.Write([]byte(part)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if kept := split.files[0].text.String(); strings.Contains(kept, "\ndiff --git ") {
+			t.Errorf("two diffs are one: %q", kept)
+		}
 		d, err := parseDiff(text, cut)
 		if err != nil {
 			return
