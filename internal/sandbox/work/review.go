@@ -310,7 +310,7 @@ func (k *Keeper) shownFirst(ctx context.Context, record store.Record, sessions [
 		if len(paths) > 0 {
 			return forage.WithHint(
 				forage.Errorf(forage.ErrRefused, "changed, and not shown yet: %s; %s", term.Escape(strings.Join(paths, ", ")), why),
-				"look with `forage-ctl diff "+record.Name+"`, without --stat, and apply then; --paths chooses other files")
+				"look at all of it with `forage-ctl diff "+record.Name+"`, without --stat, and apply then; --paths chooses other files")
 		}
 	}
 	return nil
