@@ -2,11 +2,16 @@ package acceptance
 
 import (
 	"fmt"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"forage/internal/audit"
+	"forage/internal/enginetest"
+	"forage/internal/runtime/engine"
+	"forage/internal/testdir"
 )
 
 const (
@@ -45,39 +50,92 @@ func TestClaudeCode(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			api := &anthropic{}
-			addr, caFile := serveTLS(t, apiHost, api)
-			forage := newProgram(t, fmt.Sprintf("[network]\nresolve = { %q = %q }\nupstreamCA = %q\n", apiHost+":443", addr, caFile),
-				filepath.Dir(claude), "ANTHROPIC_API_KEY="+apiKey, "HOST_ONLY=canary-of-the-host")
-			api.script = []call{
-				{"Read", map[string]any{"file_path": "/workspace/greeting.txt"}},
-				{"Edit", map[string]any{"file_path": "/workspace/greeting.txt", "old_string": "before", "new_string": "after"}},
-				{"Bash", map[string]any{"description": "append a line", "command": "printf 'from a shell\\n' >> greeting.txt"}},
-				{"Bash", map[string]any{"description": "reach an unnamed host",
-					"command": "(exec 3<>/dev/tcp/" + unnamed + "/443) 2>/dev/null && echo connected || echo refused"}},
-				{"Bash", map[string]any{"description": "look around", "command": "ls -A " + forage.home + "; env"}},
-			}
-
-			project, greeting := newProject(t)
-			sandbox := "acceptance-" + test.name
-			out := forage.run(append([]string{"run", "-w", project, "--name", sandbox, "--env", "ANTHROPIC_API_KEY"}, test.args...)...)
-
-			results, keys := api.seen()
-			if !strings.Contains(out, closingWords) {
-				t.Errorf("claude printed %q, want the API's closing words", out)
-			}
-			checkFile(t, greeting, "hello after\nfrom a shell\n")
-			checkResults(t, results, len(api.script))
-			checkTold(t, api.bodies, "Allowed hosts: `"+apiHost+"`", "It has no repository", "the same `forage-ctl run` with `--allow HOST`")
-			for _, key := range keys {
-				if key != apiKey {
-					t.Errorf("the API was called with key %q, want the one passed with --env", key)
-				}
-			}
-			checkAudit(t, forage.auditEvents(sandbox), test.wantDNS)
-			forage.run("audit", "verify", sandbox)
+			claudeEdits(t, claude, test.name, test.wantDNS, nil, test.args...)
 		})
 	}
+}
+
+// TestClaudeCodeEngines has engines isolate the same, in an image without Claude Code: the caller's
+// comes along.
+func TestClaudeCodeEngines(t *testing.T) {
+	claude := installed(t, "claude")
+	for _, name := range []string{engine.Docker, engine.Podman} {
+		t.Run(name, func(t *testing.T) {
+			enginetest.Use(t, name)
+			image := smallRoot(t, claude)
+			var env []string
+			for _, variable := range engine.Variables {
+				if value, ok := os.LookupEnv(variable); ok && variable != "HOME" {
+					env = append(env, variable+"="+value)
+				}
+			}
+			claudeEdits(t, claude, name, false, env, "--runtime", name, "--image", "dir:"+image, "--", "claude", "-p", "edit the greeting")
+		})
+	}
+}
+
+// smallRoot makes a root filesystem of a shell, a few tools and the libraries that they and agent
+// are linked to.
+func smallRoot(t *testing.T, agent string) string {
+	root := t.TempDir()
+	for _, tool := range []string{agent, "bash", "sh", "env", "ls", "cat"} {
+		path, err := exec.LookPath(tool)
+		testdir.Must(t, err)
+		libraries, err := exec.Command("ldd", path).Output()
+		testdir.Must(t, err)
+		var files []string
+		if tool != agent {
+			files = append(files, path)
+		}
+		for _, word := range strings.Fields(string(libraries)) {
+			if strings.HasPrefix(word, "/") && !strings.HasSuffix(word, ":") {
+				files = append(files, word)
+			}
+		}
+		for _, file := range files {
+			content, err := os.ReadFile(file)
+			testdir.Must(t, err)
+			to := filepath.Join(root, strings.TrimPrefix(file, "/"))
+			testdir.Must(t, os.MkdirAll(filepath.Dir(to), 0o755))
+			testdir.Must(t, os.WriteFile(to, content, 0o755))
+		}
+	}
+	return root
+}
+
+// claudeEdits runs Claude Code with args of run, against a mock that has it edit a file.
+func claudeEdits(t *testing.T, claude, name string, wantDNS bool, env []string, args ...string) {
+	api := &anthropic{}
+	addr, caFile := serveTLS(t, apiHost, api)
+	forage := newProgram(t, fmt.Sprintf("[network]\nresolve = { %q = %q }\nupstreamCA = %q\n", apiHost+":443", addr, caFile),
+		filepath.Dir(claude), append(env, "ANTHROPIC_API_KEY="+apiKey, "HOST_ONLY=canary-of-the-host")...)
+	api.script = []call{
+		{"Read", map[string]any{"file_path": "/workspace/greeting.txt"}},
+		{"Edit", map[string]any{"file_path": "/workspace/greeting.txt", "old_string": "before", "new_string": "after"}},
+		{"Bash", map[string]any{"description": "append a line", "command": "printf 'from a shell\\n' >> greeting.txt"}},
+		{"Bash", map[string]any{"description": "reach an unnamed host",
+			"command": "(exec 3<>/dev/tcp/" + unnamed + "/443) 2>/dev/null && echo connected || echo refused"}},
+		{"Bash", map[string]any{"description": "look around", "command": "ls -A " + forage.home + "; env"}},
+	}
+
+	project, greeting := newProject(t)
+	sandbox := "acceptance-" + name
+	out := forage.run(append([]string{"run", "-w", project, "--name", sandbox, "--env", "ANTHROPIC_API_KEY"}, args...)...)
+
+	results, keys := api.seen()
+	if !strings.Contains(out, closingWords) {
+		t.Errorf("claude printed %q, want the API's closing words", out)
+	}
+	checkFile(t, greeting, "hello after\nfrom a shell\n")
+	checkResults(t, results, len(api.script))
+	checkTold(t, api.bodies, "Allowed hosts: `"+apiHost+"`", "It has no repository", "the same `forage-ctl run` with `--allow HOST`")
+	for _, key := range keys {
+		if key != apiKey {
+			t.Errorf("the API was called with key %q, want the one passed with --env", key)
+		}
+	}
+	checkAudit(t, forage.auditEvents(sandbox), wantDNS)
+	forage.run("audit", "verify", sandbox)
 }
 
 // checkResults looks at what the tools saw inside.

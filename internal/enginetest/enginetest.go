@@ -80,7 +80,8 @@ events_logger = "file"
 
 func usePodman(t *testing.T) {
 	dir := testdir.Plain(t)
-	storage := fmt.Sprintf("[storage]\ndriver = %q\ngraphroot = %q\nrunroot = %q\n", "overlay", filepath.Join(dir, "root"), filepath.Join(dir, "run"))
+	root, run := filepath.Join(dir, "root"), filepath.Join(dir, "run")
+	storage := fmt.Sprintf("[storage]\ndriver = %q\ngraphroot = %q\nrootless_storage_path = %q\nrunroot = %q\n", "overlay", root, root, run)
 	for name, text := range map[string]string{"containers.conf": podmanConfig, "storage.conf": storage} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
@@ -94,7 +95,7 @@ func usePodman(t *testing.T) {
 	}
 	if os.Getuid() != 0 {
 		t.Cleanup(func() { // what belongs to subordinate users, and the process that holds their namespace
-			_ = exec.Command("podman", "unshare", "rm", "-rf", filepath.Join(dir, "root"), filepath.Join(dir, "run")).Run()
+			_ = exec.Command("podman", "unshare", "rm", "-rf", root, run).Run()
 			_ = exec.Command("podman", "system", "migrate").Run()
 		})
 	}

@@ -68,6 +68,7 @@ func (c client) complaints() []complaint {
 		{"failed to connect to the docker api", start, forage.ErrUnsupported},
 		{"unable to connect to podman", start, forage.ErrUnsupported},
 		{"context not found", "`docker context ls` lists the contexts; DOCKER_CONTEXT or `docker context use` chooses one", forage.ErrUnsupported},
+		{"bind source path does not exist", "an engine that doesn't see this file is not of this machine: choose another with DOCKER_HOST or `docker context use`", forage.ErrUnsupported},
 		{"unknown flag", "update " + string(c) + ": it is too old", forage.ErrUnsupported},
 		{"is already in use", "another container has this name: choose another name for the sandbox, or remove that container", forage.ErrRefused},
 		{"no space left on device", "make room where " + string(c) + " keeps its containers", forage.ErrStart},

@@ -94,7 +94,7 @@ func (r *Runtime) Supports(spec forage.Spec) error {
 	if err := r.idle().Supports(within(spec)); err != nil {
 		return err
 	}
-	f, err := r.ask()
+	f, err := r.known(spec)
 	if err != nil {
 		return err
 	}
@@ -109,6 +109,17 @@ func (r *Runtime) Supports(spec forage.Spec) error {
 		}
 	}
 	return nil
+}
+
+// known is what a start has to know of the engine. podman takes longer to say it than for all the
+// rest, and is not asked where it is plain.
+func (r *Runtime) known(spec forage.Spec) (facts, error) {
+	limited := spec.Limits.MemoryMax > 0 || spec.Limits.CPUQuota > 0
+	elsewhere := os.Getenv("CONTAINER_HOST") != "" || os.Getenv("CONTAINER_CONNECTION") != ""
+	if r.client == Podman && !limited && !elsewhere {
+		return facts{rootless: os.Geteuid() != 0}, nil
+	}
+	return r.ask()
 }
 
 // program is the guest's program on the host.
@@ -153,7 +164,7 @@ func (r *Runtime) prepare(ctx context.Context, req runtime.Request) (*container,
 	if err := r.Supports(req.Spec); err != nil {
 		return nil, err
 	}
-	f, err := r.ask()
+	f, err := r.known(req.Spec)
 	if err != nil {
 		return nil, err
 	}
@@ -166,6 +177,9 @@ func (r *Runtime) prepare(ctx context.Context, req runtime.Request) (*container,
 	}
 	c, err := r.create(ctx, f, req.Spec, req.Dir, program)
 	if err != nil {
+		if _, unfit := r.ask(); unfit != nil { // which says more
+			err = unfit
+		}
 		return nil, errors.Join(err, child.Forget(req.Dir))
 	}
 	return c, nil

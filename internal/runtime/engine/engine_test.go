@@ -28,6 +28,7 @@ func TestExplain(t *testing.T) {
 		{Docker, "Failed to initialize: unable to resolve docker endpoint: context \"nope\": context not found: open x: no such file or directory", forage.ErrUnsupported, "docker context ls"},
 		{Docker, "Error response from daemon: Conflict. The container name \"/forage-x\" is already in use by container \"1\".", forage.ErrRefused, "another name"},
 		{Podman, "Error: creating container storage: the container name \"forage-x\" is already in use by 1. You have to remove that container", forage.ErrRefused, "another name"},
+		{Docker, "Error response from daemon: invalid mount config for type \"bind\": bind source path does not exist: /x", forage.ErrUnsupported, "not of this machine"},
 		{Docker, "unknown flag: --pull\nSee 'docker create --help'.", forage.ErrUnsupported, "too old"},
 		{Docker, "Error response from daemon: mkdir /x: no space left on device", forage.ErrStart, "make room"},
 		{Podman, "Cannot connect to Podman. Error: unable to connect to Podman socket: dial unix /x: no such file", forage.ErrUnsupported, "CONTAINER_HOST"},
