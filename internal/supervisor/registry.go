@@ -14,6 +14,7 @@ import (
 	"forage/internal/runtime/child"
 	"forage/internal/runtime/engine"
 	"forage/internal/runtime/native"
+	"forage/internal/runtime/nspawn"
 	"forage/internal/runtime/oci"
 	"forage/internal/workspace"
 	"forage/internal/workspace/clone"
@@ -23,7 +24,7 @@ import (
 )
 
 // planned are the runtimes that Forage knows by name and this version is without.
-var planned = [...]string{"nspawn", "vm", "kubernetes", "apple"}
+var planned = [...]string{"vm", "kubernetes", "apple"}
 
 // knownRuntime is a runtime of this version.
 type knownRuntime struct {
@@ -41,6 +42,7 @@ var known = []knownRuntime{
 	{oci.Name, func(r Runtimes) runtime.Runtime { return oci.New(r.Dir, "", "") }, oci.Detect},
 	{engine.Podman, Runtimes.podman, engine.Detect(engine.Podman)},
 	{engine.Docker, Runtimes.docker, engine.Detect(engine.Docker)},
+	{nspawn.Name, func(r Runtimes) runtime.Runtime { return nspawn.New(r.Dir, "") }, nspawn.Detect},
 }
 
 // Runtimes makes runtimes by name, for the run-time folder Dir.

@@ -76,11 +76,14 @@ type Command struct {
 	// Client: the program is the client of a container engine, whose container has Contain as its
 	// first process. That starts the guest and gives it its ids. The client ends with the container.
 	Client bool
-	Env    []string // a client's; the guest has an environment of its own
+	Env    []string // the program's, where it is not the guest
 	Dir    string   // where a client runs
-	// Hand gives the guest's end of the channel to Contain, if that comes before ended is closed.
-	// Without it the channel is the client's standard input and output.
-	Hand func(guest *os.File, ended <-chan struct{}) error
+	// Hand gives the guest's end of the channel to Contain, if that comes before ended is closed, and
+	// returns Contain's process id. Without it the channel is the client's standard input and output.
+	// A Helper with Hand executes Contain, and writes nothing.
+	Hand func(guest *os.File, ended <-chan struct{}) (pid int, err error)
+	// Ended, if set, removes what was made for the program when it has ended.
+	Ended func() error
 }
 
 // ProgramPath is where a helper finds the guest's program: descriptor 5. A path would tell the

@@ -25,6 +25,9 @@ const (
 	ChannelPath = "/forage/channel"
 	// IDsVariable holds the agent's user and group, as "1000:1000".
 	IDsVariable = "FORAGE_IDS"
+	// SelfVariable is set where the first process is the guest itself: its user 0 has every capability
+	// in the container's user namespace, which is for this sandbox alone.
+	SelfVariable = "FORAGE_SELF"
 	// StreamVariable is set where the channel is standard input and output (Config.Stream).
 	StreamVariable = "FORAGE_STREAM"
 )
@@ -54,6 +57,9 @@ func contain() (status int, err error) {
 	guest, host, err := take()
 	if err != nil {
 		return 0, fmt.Errorf("reaching the host: %w", err)
+	}
+	if os.Getenv(SelfVariable) != "" {
+		return 0, becomeGuest(ids.Sys, guest)
 	}
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -85,6 +91,38 @@ func contain() (status int, err error) {
 			return status.ExitStatus(), nil
 		}
 	}
+}
+
+// becomeGuest executes the guest as the agent's user, with what building the inside takes.
+func becomeGuest(ids *syscall.SysProcAttr, guest *os.File) error {
+	if err := unix.Dup3(int(guest.Fd()), controlFD, 0); err != nil && int(guest.Fd()) != controlFD {
+		return fmt.Errorf("dup3: %w", err)
+	}
+	uid, gid := ids.UidMappings[0].ContainerID, ids.GidMappings[0].ContainerID
+	err := errors.Join(
+		unix.Prctl(unix.PR_SET_KEEPCAPS, 1, 0, 0, 0),
+		syscall.Setgroups(nil), syscall.Setresgid(gid, gid, gid), syscall.Setresuid(uid, uid, uid),
+	)
+	if err != nil {
+		return fmt.Errorf("becoming the agent's user: %w", err)
+	}
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var caps [2]unix.CapUserData
+	for _, c := range setupCaps {
+		caps[c/32].Effective |= 1 << (c % 32)
+	}
+	for i := range caps {
+		caps[i].Permitted, caps[i].Inheritable = caps[i].Effective, caps[i].Effective
+	}
+	if err := unix.Capset(&header, &caps[0]); err != nil {
+		return fmt.Errorf("capset: %w", err)
+	}
+	for _, c := range setupCaps {
+		if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_RAISE, c, 0, 0); err != nil {
+			return fmt.Errorf("PR_CAP_AMBIENT_RAISE %d: %w", c, err)
+		}
+	}
+	return syscall.Exec(selfExe, []string{"forage-guest", Argument}, guestEnv)
 }
 
 // containerIDs has the guest start as the user and group of text, which are the container's own

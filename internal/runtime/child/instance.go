@@ -42,7 +42,7 @@ func (i *instance) watch() {
 	} else {
 		i.control.PeerDied()
 	}
-	i.err = errors.Join(i.group.Remove(), removeState(i.dir))
+	i.err = errors.Join(i.process.left, i.group.Remove(), removeState(i.dir))
 	if !i.stopped.Load() {
 		i.err = errors.Join(i.process.err(), i.err)
 	}

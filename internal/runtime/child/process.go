@@ -74,6 +74,8 @@ type process struct {
 	done   chan struct{} // closed when it has been reaped
 	status unix.WaitStatus
 	said   string // on standard error: untrusted text
+	ended  func() error
+	left   error // what ended could not remove
 }
 
 // program is what is started as guest.
@@ -115,14 +117,14 @@ func (r *Runtime) spawn(who forage.Identity, control, stage *os.File) (*process,
 	if stage != nil {
 		files = append(files, stage.Fd())
 	}
-	if c.Client {
+	if c.Client || c.Hand != nil {
 		files, env = files[:controlFD], c.Env
 		if c.Hand == nil {
 			files[0], files[1] = control.Fd(), control.Fd()
 		}
 	}
 	var info, infoWrite *os.File
-	if c.Helper {
+	if c.Helper && c.Hand == nil {
 		if info, infoWrite, err = os.Pipe(); err != nil {
 			return nil, err
 		}
@@ -135,7 +137,7 @@ func (r *Runtime) spawn(who forage.Identity, control, stage *os.File) (*process,
 		defer self.Close()
 		files = append(files, infoWrite.Fd(), self.Fd())
 	}
-	p := &process{helper: c.Helper, client: c.Client, pidfd: -1, done: make(chan struct{}), stderr: stderr}
+	p := &process{helper: c.Helper, client: c.Client, ended: c.Ended, pidfd: -1, done: make(chan struct{}), stderr: stderr}
 	started := make(chan error)
 	go func() {
 		goruntime.LockOSThread() // and never unlocked: the thread ends with the goroutine
@@ -156,19 +158,23 @@ func (r *Runtime) spawn(who forage.Identity, control, stage *os.File) (*process,
 		stderr.Close()
 		return nil, err
 	}
-	if c.Helper {
+	switch {
+	case c.Hand != nil:
+		pid, err := c.Hand(control, p.done)
+		if err == nil && c.Helper {
+			err = p.hold(c, pid)
+		}
+		if err != nil {
+			p.kill()
+			<-p.done
+			return nil, forage.Errorf(forage.ErrStart, "%w: %s", err, cmp.Or(p.said, "it said nothing"))
+		}
+	case c.Helper:
 		infoWrite.Close()
 		if err := p.find(c, info); err != nil {
 			p.kill()
 			<-p.done
 			return nil, forage.WithHint(forage.Errorf(forage.ErrUnsupported, "%w: %s", err, cmp.Or(p.said, "it said nothing")), namespaceFix())
-		}
-	}
-	if c.Hand != nil {
-		if err := c.Hand(control, p.done); err != nil {
-			p.kill()
-			<-p.done
-			return nil, forage.Errorf(forage.ErrStart, "%w: %s", err, cmp.Or(p.said, "it said nothing"))
 		}
 	}
 	return p, nil
@@ -182,7 +188,12 @@ func (p *process) find(c Command, info io.Reader) error {
 	if err := json.NewDecoder(io.LimitReader(info, 4<<10)).Decode(&said); err != nil || said.PID <= 0 {
 		return fmt.Errorf("%s started no guest", c.Argv[0])
 	}
-	fd, err := unix.PidfdOpen(said.PID, 0)
+	return p.hold(c, said.PID)
+}
+
+// hold takes a helper's child for the guest.
+func (p *process) hold(c Command, pid int) error {
+	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return fmt.Errorf("pidfd_open: %w", err)
 	}
@@ -190,7 +201,7 @@ func (p *process) find(c Command, info io.Reader) error {
 	defer p.mu.Unlock()
 	if p.pidfd >= 0 { // the helper's, which ends with the guest
 		unix.Close(p.pidfd)
-		p.pid, p.pidfd = said.PID, fd
+		p.pid, p.pidfd = pid, fd
 		return nil
 	}
 	unix.Close(fd)
@@ -217,6 +228,9 @@ func (p *process) reap() {
 	n, _ := p.stderr.ReadAt(text, 0)
 	p.stderr.Close()
 	p.said = strings.Trim(string(text[:n]), "\x00\n ")
+	if p.ended != nil {
+		p.left = p.ended()
+	}
 	close(p.done)
 }
 

@@ -214,7 +214,7 @@ func (c *container) Command(string, string, forage.Identity) (child.Command, err
 }
 
 // hand gives the first process that comes the guest's end of the channel; nobody comes after it.
-func (c *container) hand(guest *os.File, ended <-chan struct{}) error {
+func (c *container) hand(guest *os.File, ended <-chan struct{}) (pid int, err error) {
 	handed := make(chan struct{})
 	defer close(handed)
 	go func() {
@@ -227,13 +227,13 @@ func (c *container) hand(guest *os.File, ended <-chan struct{}) error {
 	c.channel.SetDeadline(time.Now().Add(deadline.Answer))
 	conn, err := c.channel.AcceptUnix()
 	if err != nil {
-		return fmt.Errorf("%s started no guest", c.client)
+		return 0, fmt.Errorf("%s started no guest", c.client)
 	}
 	c.holder = conn
 	if peer, err := unixsock.Peer(conn); err == nil {
 		c.pid = int(peer.Pid)
 	}
-	return errors.Join(c.closeChannel(), child.HandChannel(conn, guest))
+	return c.pid, errors.Join(c.closeChannel(), child.HandChannel(conn, guest))
 }
 
 func (c *container) closeChannel() error {

@@ -100,7 +100,8 @@ func (d *desk) look(plan forage.Plan, notes []string) found {
 		shape[b.Placeholder] = "placeholder of " + b.Secret
 	}
 	usual := rootfs.Environment("box", plan.Spec.Identity, plan.Spec.Env["SHELL"], nil, plan.Spec.Env["SSL_CERT_FILE"])
-	f.Path = strings.TrimSuffix(plan.Spec.Env["PATH"], usual["PATH"])
+	_, rest, _ := strings.Cut(usual["PATH"], ":") // what comes after the folder that opens pages
+	f.Path = strings.TrimSuffix(strings.TrimPrefix(plan.Spec.Env["PATH"], strings.TrimSuffix(usual["PATH"], rest)), rest)
 	for name, value := range plan.Spec.Env {
 		if _, ok := usual[name]; !ok && !strings.HasPrefix(name, "CLAUDE_CODE_") && !strings.HasPrefix(name, "DISABLE_") {
 			if of, ok := shape[value]; ok {
