@@ -102,6 +102,7 @@ var checks = sync.OnceValue(func() map[string]check {
 		"repo":       repoText,
 		"rootfs":     rootfsText,
 		"runtime":    known("a runtime", runtimes[:]),
+		"runtimeOf":  plain(checkRuntime),
 		"secretHost": plain(checkSecretHost),
 		"secretMode": oneOf("inject", string(forage.SecretsWrapped)),
 		"set":        plain(checkSetName),
@@ -160,6 +161,19 @@ func oneOf(names ...string) check {
 		}
 		return fmt.Errorf("%.80q: expected %s or %s", text, strings.Join(names[:last], ", "), names[last])
 	})
+}
+
+// checkRuntime takes a runtime, oci with its program too: a name, or an absolute path.
+func checkRuntime(text string) error {
+	program, named := strings.CutPrefix(text, "oci:")
+	switch {
+	case !named:
+		_, err := known("a runtime", runtimes[:])(text, surroundings{})
+		return err
+	case filepath.IsAbs(program), isName(program, lower+digits, lower+digits+"-."):
+		return nil
+	}
+	return fmt.Errorf("%.80q: expected oci:NAME or oci:/PATH", text)
 }
 
 func known(what string, names []string) check {

@@ -127,7 +127,7 @@ type rawTemplate struct {
 	// What it is for, in a line.
 	Description string `json:"description,omitempty"`
 	// What isolates; else the best that this host can run.
-	Runtime string `json:"runtime,omitempty" check:"runtime"`
+	Runtime string `json:"runtime,omitempty" check:"runtimeOf"`
 	// Root filesystem: host, image:REFERENCE, dir:PATH or oci:PATH.
 	Rootfs string `json:"rootfs,omitempty" check:"rootfs"`
 	// Network mode: full, restricted or none.

@@ -48,12 +48,17 @@ func hasLoopback6() bool {
 func addLocalRoute(family byte) error {
 	var m batch
 	acks := 1
-	// struct rtmsg: no destination means the default route.
+	everything := make([]byte, 4)
+	if family == unix.AF_INET6 {
+		everything = make([]byte, 16)
+	}
+	// struct rtmsg: of no length, which is the default route. gVisor wants it spelt out.
 	m.begin(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK, []byte{
 		family, 0, 0, 0,
 		unix.RT_TABLE_LOCAL, unix.RTPROT_STATIC, unix.RT_SCOPE_HOST, unix.RTN_LOCAL,
 		0, 0, 0, 0,
 	})
+	m.attr(unix.RTA_DST, everything)
 	m.attr(unix.RTA_OIF, binary.NativeEndian.AppendUint32(nil, loopbackIndex))
 	m.end()
 	if family == unix.AF_INET {

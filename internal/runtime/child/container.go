@@ -69,6 +69,11 @@ func stage(channel *control.Conn) error {
 	if err := b.build(); err != nil {
 		return err
 	}
+	if b.boot.OwnKernel { // which takes from the user's quotas for the agent
+		if err := errors.Join(b.limitProcess(), shareQuotas()); err != nil {
+			return err
+		}
+	}
 	if err := do(step{"laying out the bundle", b.layOut}, step{"becoming user 0 of the container", becomeZero}); err != nil {
 		return err
 	}

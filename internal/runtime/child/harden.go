@@ -24,23 +24,8 @@ const defaultTasks = 8192
 // harden gives up what the process no longer needs. Capabilities go last, in
 // confinement's function, which needs one of them.
 func (b *builder) harden() error {
-	// No core dumps: with a limit of 1 the kernel starts no handler on the host either (core(5),
-	// "Piping core dumps to a program"; a limit of 0 doesn't keep it from that). Who was given 0 can't
-	// have 1: doctor says so.
-	var now unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_CORE, &now); err != nil {
-		return fmt.Errorf("RLIMIT_CORE: %w", err)
-	}
-	most := min(1, now.Max)
-	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: most, Max: most}); err != nil {
-		return fmt.Errorf("RLIMIT_CORE: %w", err)
-	}
-	if err := unix.Getrlimit(unix.RLIMIT_NPROC, &now); err != nil {
-		return fmt.Errorf("RLIMIT_NPROC: %w", err)
-	}
-	n := tasks(b.boot.TasksMax, now.Cur)
-	if err := unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: n, Max: n}); err != nil {
-		return fmt.Errorf("RLIMIT_NPROC: %w", err)
+	if err := b.limitProcess(); err != nil {
+		return err
 	}
 	if !b.boot.OwnKernel {
 		if err := shareQuotas(); err != nil {
@@ -61,6 +46,29 @@ func (b *builder) harden() error {
 	}
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 		return fmt.Errorf("PR_SET_PDEATHSIG: %w", err)
+	}
+	return nil
+}
+
+// limitProcess bounds core dumps and the number of processes.
+func (b *builder) limitProcess() error {
+	// No core dumps: with a limit of 1 the kernel starts no handler on the host either (core(5),
+	// "Piping core dumps to a program"; a limit of 0 doesn't keep it from that). Who was given 0 can't
+	// have 1: doctor says so.
+	var now unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_CORE, &now); err != nil {
+		return fmt.Errorf("RLIMIT_CORE: %w", err)
+	}
+	most := min(1, now.Max)
+	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: most, Max: most}); err != nil {
+		return fmt.Errorf("RLIMIT_CORE: %w", err)
+	}
+	if err := unix.Getrlimit(unix.RLIMIT_NPROC, &now); err != nil {
+		return fmt.Errorf("RLIMIT_NPROC: %w", err)
+	}
+	n := tasks(b.boot.TasksMax, now.Cur)
+	if err := unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: n, Max: n}); err != nil {
+		return fmt.Errorf("RLIMIT_NPROC: %w", err)
 	}
 	return nil
 }

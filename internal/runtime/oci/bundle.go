@@ -2,6 +2,7 @@ package oci
 
 import (
 	"encoding/json"
+	"os"
 
 	"forage"
 	"forage/internal/netns"
@@ -96,7 +97,7 @@ func shown(spec forage.Spec) []mount {
 		add(area, true)
 	}
 	for _, m := range spec.Mounts {
-		if !m.System {
+		if _, err := os.Lstat(m.Source); !m.System && (err == nil || !m.Optional) {
 			add(m.Target, m.Writable || m.Layered)
 		}
 	}

@@ -79,7 +79,7 @@ func (c container) ownKernel() bool { return strings.HasPrefix(filepath.Base(c.p
 // folder can be moved away in it.
 func (c container) Without(can *runtime.Capabilities) {
 	if c.ownKernel() {
-		can.TasksMax, can.ProtectedPaths, can.SocketMasks, can.LayeredMounts = false, false, false, false
+		can.TasksMax = false
 	}
 }
 
@@ -93,7 +93,7 @@ func (c container) Command() ([]string, error) {
 	}
 	if c.ownKernel() {
 		return []string{c.path, "--root", child.StatePath, "--ignore-cgroups", "--network=none", "--net-raw",
-			"--overlay2=none", "run", "--bundle", child.BundlePath, "--pass-fd", "3:3", id}, nil
+			"--overlay2=none", "--directfs=false", "--rootless", "run", "--bundle", child.BundlePath, "--pass-fd", "3:3", id}, nil
 	}
 	return []string{c.path, "--root", child.StatePath, "run", "--bundle", child.BundlePath, "--preserve-fds", "1", id}, nil
 }

@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -62,10 +63,21 @@ func wallsHold(h *host) {
 		h.Fatalf("exit %d, %d results, %v\n%s%s", r.exit, len(results), err, r.out, r.err)
 	}
 	for _, result := range results {
-		if !result.Held {
+		if device := strings.HasPrefix(result.Detail, "/dev/"); result.Wall == "seeing the host's files" && h.OwnKernel && device {
+			continue
+		}
+		if !result.Held && !(h.OwnKernel && slices.Contains(ownKernels, result.Wall)) {
 			h.Errorf("%s: %s: %s", result.Group, result.Wall, result.Detail)
 		}
 	}
+}
+
+// ownKernels are walls that a kernel of the sandbox's own is without: it shows itself, or makes
+// what the host does not see. Which of its own processes the agent ends is its own business. Of the
+// host's files, it has only devices of its own.
+var ownKernels = []string{
+	"reading /proc/cmdline", "mounts with setuid programs", "mounts with devices",
+	"planting a FIFO in the workspace", "planting a socket in the workspace", "signalling the guest", "the host's control groups",
 }
 
 func linksLeadNowhere(h *host) {
@@ -136,8 +148,15 @@ func socketsAreMasked(h *host) {
 		b.fails("test -p fifo")
 		b.works("test -p /tools/fifo")
 		b.fails("sh -c ': <>/tools/fifo'")
-		b.fails("mkfifo planted")
-		b.fails("python3 -c \"import socket; socket.socket(socket.AF_UNIX).bind('planted.sock')\"")
+		for name, plant := range map[string]string{"planted": "mkfifo planted", "planted.sock": "python3 -c \"import socket; socket.socket(socket.AF_UNIX).bind('planted.sock')\""} {
+			if !h.OwnKernel {
+				b.fails(plant)
+			}
+			b.sh(plant)
+			if _, err := os.Lstat(filepath.Join(h.workspace, name)); err == nil {
+				h.Errorf("the host sees %s", name)
+			}
+		}
 		b.works("python3 -c \"import socket; socket.socket(socket.AF_UNIX).bind('/tmp/own.sock')\"")
 	}
 	select {
@@ -192,6 +211,9 @@ func setuidIsUseless(h *host) {
 // quotasAreTheSandboxes: what the kernel counts for each user must not run out
 // on the host because of what runs inside.
 func quotasAreTheSandboxes(h *host) {
+	if h.OwnKernel {
+		h.Skip("its kernel counts for itself")
+	}
 	b := h.start(h.plan("box"))
 	b.works(`cat > /tmp/hold.py <<'END'
 import ctypes, os, time
@@ -274,6 +296,9 @@ func abstractSocketsAreApart(h *host) {
 
 // guestSurvives: whatever it is sent, the guest serves on, or all ends at once.
 func guestSurvives(h *host) {
+	if h.OwnKernel {
+		h.Skip("the agent may end the sandbox")
+	}
 	b := h.start(h.plan("box"))
 	b.works("for s in 1 2 3 5 6 7 8 9 10 11 12 13 14 15 19 20 21 22 24 25 31; do kill -$s 1; done; kill -KILL -1; true")
 	b.works("echo still here")

@@ -16,8 +16,8 @@ func ociHarness(t *testing.T, command string) runtimetest.Harness {
 		t.Skip("needs ", err)
 	}
 	return runtimetest.Harness{
-		Program: program,
-		New:     func(runtimeDir string) runtime.Runtime { return oci.New(runtimeDir, path, program) },
+		Program: program, OwnKernel: command == "runsc",
+		New: func(runtimeDir string) runtime.Runtime { return oci.New(runtimeDir, path, program) },
 	}
 }
 

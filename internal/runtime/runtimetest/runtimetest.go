@@ -33,6 +33,9 @@ type Harness struct {
 	New func(runtimeDir string) runtime.Runtime
 	// Program is the built forage-ctl, which holds the probes.
 	Program string
+	// OwnKernel: a kernel of the sandbox's own is between the agent and the host's. What it tells of
+	// itself is not looked at, and what is done in it counts only if the host sees it.
+	OwnKernel bool
 }
 
 // host is a place on this host for one test's sandboxes.
