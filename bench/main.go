@@ -45,6 +45,7 @@ type options struct {
 	workspace int64 // bytes
 	idle      int   // seconds
 	programs  string
+	before    string
 }
 
 func parse() (options, error) {
@@ -57,6 +58,7 @@ func parse() (options, error) {
 	flag.IntVar(&o.files, "files", 50_000, "`files` of the repository in the groups day and twenty")
 	flag.Int64Var(&o.workspace, "workspace", 2<<30, "`bytes` of the workspace in the group snapshot")
 	flag.IntVar(&o.idle, "idle", 10, "`seconds` over which wake-ups are counted")
+	flag.StringVar(&o.before, "before", "", "`program` of an earlier version, which run and exec are compared with")
 	flag.StringVar(&o.programs, "programs", "", "`folder` with programs built already (bench itself uses it)")
 	flag.Parse()
 	if flag.NArg() > 0 {
@@ -106,6 +108,7 @@ func groups() []group {
 		{"cold", (*bench).coldStart},
 		{"weight", (*bench).weight},
 		{"exec", (*bench).execInRunning},
+		{"screens", (*bench).screens},
 		{"egress", (*bench).egress},
 		{"tls", (*bench).tls},
 		{"workspace", (*bench).workspace},

@@ -148,8 +148,10 @@ func (b *bench) srt() contestant {
 
 // coldStart is one command in a sandbox that is made for it.
 func (b *bench) coldStart(ctx context.Context) ([]row, error) {
-	s := interleave(ctx, b.o.runs, b.forage("run", "-w", b.project, "--", "true").times, b.bwrap(), b.runc(ctx), b.srt(), b.bwrapBare())
+	s := interleave(ctx, b.o.runs, b.forage("run", "-w", b.project, "--", "true").times, b.bwrap(), b.runc(ctx), b.srt(), b.bwrapBare(),
+		b.earlier("run", "-w", b.project, "--", "true").times)
 	return []row{
+		compare("cold start, and that of an earlier version", s[0], s[5], noGoal),
 		compare("cold start, `run -- true`, and bare bubblewrap with the same view and namespaces", s[0], s[1], atMost(4)),
 		compare("cold start, and bare bubblewrap with /usr and the workspace only", s[0], s[4], atMost(4)),
 		compare("cold start, and runc (rootless, /usr bound)", s[0], s[2], noGoal),
@@ -160,8 +162,18 @@ func (b *bench) coldStart(ctx context.Context) ([]row, error) {
 // execInRunning is one command in a sandbox that runs already.
 func (b *bench) execInRunning(ctx context.Context) ([]row, error) {
 	return b.withSandbox(ctx, "bench-exec", nil, func() ([]row, error) {
-		s := interleave(ctx, b.o.runs, b.forage("exec", "bench-exec", "--", "true").times, b.forage("run", "-w", b.project, "--", "true").times)
-		return []row{compare("`exec -- true` in a running sandbox, and our own cold start", s[0], s[1], atMost(0.5))}, nil
+		if b.o.before != "" {
+			if err := b.earlier("up", "bench-exec", "-w", b.project, "--", "sleep", "infinity").run(ctx); err != nil {
+				return nil, err
+			}
+			defer b.earlier("down", "--all", "--force").run(context.WithoutCancel(ctx))
+		}
+		exec := []string{"exec", "bench-exec", "--", "true"}
+		s := interleave(ctx, b.o.runs, b.forage(exec...).times, b.forage("run", "-w", b.project, "--", "true").times, b.earlier(exec...).times)
+		return []row{
+			compare("`exec -- true` in a running sandbox, and our own cold start", s[0], s[1], atMost(0.5)),
+			compare("`exec -- true`, and that of an earlier version", s[0], s[2], noGoal),
+		}, nil
 	})
 }
 

@@ -271,6 +271,16 @@ func (b *bench) forage(args ...string) command {
 	return command{argv: append([]string{b.ctl}, args...), env: b.env, dir: b.project}
 }
 
+// earlier is a command of an earlier version of ours, which has a state of its own.
+func (b *bench) earlier(args ...string) command {
+	if b.o.before == "" {
+		return command{argv: []string{"an earlier version, see -before,"}}
+	}
+	state := filepath.Join(b.dir, "before")
+	return command{argv: append([]string{b.o.before}, args...), dir: b.project,
+		env: append(slices.Clone(b.env), "FORAGE_STATE_DIR="+filepath.Join(state, "state"), "FORAGE_RUNTIME_DIR="+filepath.Join(state, "run"))}
+}
+
 // peer is a command of a peer, with the same environment.
 func (b *bench) peer(argv ...string) command {
 	return command{argv: argv, env: b.env, dir: b.project}

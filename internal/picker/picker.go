@@ -81,7 +81,7 @@ func Run(ctx context.Context, o Options) error {
 		out, err := hostexec.Self(slices.Concat(o.Global, args)...).CombinedOutput()
 		return strings.TrimSpace(string(out)), err
 	}
-	_, err = tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(o.In), tea.WithOutput(o.Out), tea.WithFPS(30), tea.WithoutSignalHandler()).Run()
+	_, err = tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(o.In), tea.WithOutput(o.Out), tea.WithFPS(60), tea.WithoutSignalHandler()).Run()
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}

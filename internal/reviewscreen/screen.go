@@ -54,7 +54,7 @@ func Run(ctx context.Context, o Options) (again bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	m := newModel(ctx, o)
-	_, err = tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(o.In), tea.WithOutput(o.Out), tea.WithFPS(30), tea.WithoutSignalHandler()).Run()
+	_, err = tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(o.In), tea.WithOutput(o.Out), tea.WithFPS(60), tea.WithoutSignalHandler()).Run()
 	if cause := context.Cause(ctx); cause != nil {
 		return false, cause
 	}
