@@ -1,7 +1,7 @@
 package egress
 
 import (
-	"bufio"
+	"bytes"
 	"net"
 	"net/http"
 
@@ -97,17 +97,13 @@ func (s *session) becomeTunnel(w http.ResponseWriter) (prefix []byte, err error)
 	if err != nil {
 		return nil, err
 	}
-	s.f.startCounts()
-	prefix = append(readBuffered(buffered.Reader), s.gate.Rest()...)
+	s.f.counts.In.Store(0) // what was said about the tunnel is not of it
+	s.f.counts.Out.Store(0)
+	prefix, _ = buffered.Reader.Peek(buffered.Reader.Buffered())
+	prefix = append(bytes.Clone(prefix), s.gate.Rest()...)
 	if _, err := s.f.client.Write([]byte("HTTP/1.1 200 Connection established\r\n\r\n")); err != nil {
 		s.f.client.Close()
 		return nil, err
 	}
 	return prefix, nil
-}
-
-func readBuffered(r *bufio.Reader) []byte {
-	b := make([]byte, r.Buffered())
-	n, _ := r.Read(b) // what is buffered is given without an error
-	return b[:n]
 }

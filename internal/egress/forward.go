@@ -35,9 +35,7 @@ type exchange struct {
 	applied  *credential.Applied
 	upgraded bool
 
-	mu    sync.Mutex
-	usage meter.Usage
-	cost  float64
+	mu sync.Mutex // of what a language model took, in event
 }
 
 type exchangeKey struct{}
@@ -117,8 +115,7 @@ func (h *httpSide) send(ctx context.Context, w http.ResponseWriter, r *http.Requ
 // close records how a request that was allowed has ended.
 func (j *exchange) close(status int, failure error) {
 	j.mu.Lock()
-	event, usage := j.event, j.usage
-	event.Cost = j.cost
+	event := j.event
 	j.mu.Unlock()
 	event.Status = status
 	if j.upgraded && failure == nil {
@@ -127,7 +124,6 @@ func (j *exchange) close(status int, failure error) {
 	if j.applied != nil {
 		event.Secret = j.applied.Secret
 	}
-	event.Model, event.TokensIn, event.TokensOut = usage.Model, usage.Tokens()-usage.Out, usage.Out
 	j.permit.closing(event, failure)
 }
 

@@ -69,9 +69,3 @@ func (f *flow) denySpent() {
 	}
 	f.deny(event, policy.Decision{Rule: "bytes-max", Reason: errSpent.Error()}) // it is over, recorded or not
 }
-
-// startCounts makes a flow count from here on: what was said about a tunnel is not of it.
-func (f *flow) startCounts() {
-	f.counts.In.Store(0)
-	f.counts.Out.Store(0)
-}

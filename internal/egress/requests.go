@@ -219,7 +219,8 @@ func (h *httpSide) serveGateway(w http.ResponseWriter, r *http.Request, s *sessi
 		reply(w, r, http.StatusOK, "the user is asked")
 		return
 	}
-	name, rest := cutGateway(r.URL.EscapedPath())
+	name, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.EscapedPath(), "/"), "/")
+	rest = "/" + rest
 	host, port, ok := h.e.rules.Load().secrets.Gateway(name)
 	if !ok || !isGateway(r.Host) {
 		h.notProxied(w, r, s)
@@ -240,15 +241,6 @@ func (h *httpSide) serveGateway(w http.ResponseWriter, r *http.Request, s *sessi
 		scheme = "http"
 	}
 	h.pass(w, out, &exchange{s: s, to: target, host: target, scheme: scheme})
-}
-
-// cutGateway cuts the first part off a path.
-func cutGateway(path string) (name, rest string) {
-	name, rest, found := strings.Cut(strings.TrimPrefix(path, "/"), "/")
-	if !found {
-		return name, "/"
-	}
-	return name, "/" + rest
 }
 
 // isGateway says whether a Host is the proxy's own address: a page in a browser

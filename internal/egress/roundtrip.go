@@ -57,7 +57,10 @@ func (h *httpSide) roundTrip(r *http.Request) (*http.Response, error) {
 	}
 	res, err := h.out.Load().RoundTrip(r)
 	if err != nil {
-		j.unanswered(r)
+		// A budget must not be gone round by not waiting for an answer.
+		if sent := j.permit.counts.Out.Load(); r.Method == http.MethodPost && r.Context().Err() != nil && sent > 0 && meter.Metered(j.to.Host) {
+			j.spent(meter.Unanswered(j.to.Host, sent))
+		}
 		return nil, err
 	}
 	return res, nil
@@ -132,7 +135,7 @@ func (j *exchange) trace(next *httptrace.ClientTrace) *httptrace.ClientTrace {
 			}
 		},
 		Got1xxResponse: func(status int, header textproto.MIMEHeader) error {
-			if status == http.StatusContinue && j.asksFirst() {
+			if status == http.StatusContinue && j.body != nil && j.body.in.Header.Get("Expect") != "" {
 				return nil // net/http says so when the body is read, and a second one is more than the client has asked for
 			}
 			delete(header, "Alt-Svc")
@@ -143,9 +146,6 @@ func (j *exchange) trace(next *httptrace.ClientTrace) *httptrace.ClientTrace {
 		},
 	}
 }
-
-// asksFirst says whether the client waits for 100 (Continue) before it sends its body.
-func (j *exchange) asksFirst() bool { return j.body != nil && j.body.in.Header.Get("Expect") != "" }
 
 // answered changes what a server answers before it is passed on.
 func (h *httpSide) answered(res *http.Response) error {
@@ -187,21 +187,12 @@ func (j *exchange) switched(res *http.Response, body io.ReadCloser) error {
 	return nil
 }
 
-// unanswered counts a request to a language model that its client gave up before there was an
-// answer: a budget must not be gone round by not waiting.
-func (j *exchange) unanswered(r *http.Request) {
-	sent := j.permit.counts.Out.Load()
-	if r.Method == http.MethodPost && r.Context().Err() != nil && sent > 0 && meter.Metered(j.to.Host) {
-		j.spent(meter.Unanswered(j.to.Host, sent))
-	}
-}
-
 // spent counts what a language model took.
 func (j *exchange) spent(u meter.Usage) {
 	e := j.s.f.e
 	cost := e.config.Account.Spend(u)
 	j.mu.Lock()
-	j.usage, j.cost = u, cost
+	j.event.Model, j.event.TokensIn, j.event.TokensOut, j.event.Cost = u.Model, u.Tokens()-u.Out, u.Out, cost
 	j.mu.Unlock()
 	j.permit.use.Spent(u.Tokens(), cost)
 }

@@ -2,7 +2,6 @@ package egress
 
 import (
 	"net/netip"
-	"sync"
 	"time"
 
 	"forage"
@@ -65,12 +64,6 @@ func (f *flow) serveDestination(dst netip.AddrPort) {
 		}
 		r = policy.Request{Host: name, Port: dst.Port()}
 	}
-	f.serveRequest(r)
-}
-
-// serveRequest judges and serves a connection whose destination is known
-// before its client has said anything.
-func (f *flow) serveRequest(r policy.Request) {
 	c, err := f.judge(r, audit.Event{Kind: audit.Connect})
 	if err != nil {
 		relay.Reset(f.client)
@@ -87,7 +80,8 @@ func (f *flow) serveDNS() {
 }
 
 // judgeDNS answers questions by the policy as it is then. Nothing is looked up
-// anywhere: what a name leads to is found when it is connected to.
+// anywhere: what a name leads to is found when it is connected to. That a name with an address is
+// allowed is recorded once, as long as the policy stays.
 func (e *Engine) judgeDNS() dns.Judge {
 	return func(q dns.Question) dns.Answer {
 		event := audit.Event{Kind: audit.DNS, Host: q.Name, Method: q.Type}
@@ -106,48 +100,29 @@ func (e *Engine) judgeDNS() dns.Judge {
 		answer := dns.Answer{Code: dns.Known}
 		if hasAddress {
 			number, ok := e.names.Number(name)
-			if !ok {
+			switch {
+			case !ok:
 				full := policy.Decision{Rule: "names-exhausted", Reason: "no address is left for another name"}
 				return e.denyName(event, full, dns.Refused)
+			case q.Type == "A":
+				answer.Addr = dns.Addr4(number)
+			case e.hasIPv6.Load(): // else connections to it would not reach us
+				answer.Addr = dns.Addr6(number)
 			}
-			answer.Addr = e.syntheticAddr(q.Type, number)
-		}
-		if known && hasAddress {
-			return answer
-		}
-		if !e.tell(event, d, hasAddress, now.told) {
+			if known {
+				return answer
+			}
+		} else if e.denials.Wait(e.ctx) != nil { // such questions have no bound of their own: they wait like denials
 			return dns.Answer{Code: dns.Failed}
+		}
+		if e.record(said(event, d)) != nil {
+			return dns.Answer{Code: dns.Failed}
+		}
+		if hasAddress {
+			now.told.Store(name, true)
 		}
 		return answer
 	}
-}
-
-// syntheticAddr is the address to answer with; none where connections to it
-// would not reach us.
-func (e *Engine) syntheticAddr(qtype string, number uint32) netip.Addr {
-	switch {
-	case qtype == "A":
-		return dns.Addr4(number)
-	case e.hasIPv6.Load():
-		return dns.Addr6(number)
-	}
-	return netip.Addr{}
-}
-
-// tell records that a name is allowed. It is told once for a name that has an
-// address, as long as the policy stays; questions without address have no bound of their
-// own, so they wait like denials.
-func (e *Engine) tell(event audit.Event, d policy.Decision, once bool, told *sync.Map) bool {
-	if !once && e.denials.Wait(e.ctx) != nil {
-		return false
-	}
-	if e.record(said(event, d)) != nil {
-		return false
-	}
-	if once {
-		told.Store(event.Host, true)
-	}
-	return true
 }
 
 // denyName records that a question is denied; when it can't be, it is not
