@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"forage"
@@ -134,7 +135,7 @@ func (b *builder) become() error {
 			return fmt.Errorf("sealing the root: %w", err)
 		}
 	}
-	if err := dropBoundingSet(); err != nil {
+	if err := dropBoundingSet(everyThread); err != nil {
 		return err
 	}
 	if err := syscall.Setgroups(nil); err != nil {
@@ -232,7 +233,10 @@ func (m *idMaps) findZero() error {
 
 // mapZero has newuidmap and newgidmap write maps that have user and group 0.
 func (m idMaps) mapZero(ctx context.Context, pid int) error {
-	return errors.Join(runMap(ctx, "newuidmap", pid, m.who.UID, m.who.HostUID, m.zeroUID), runMap(ctx, "newgidmap", pid, m.who.GID, m.who.HostGID, m.zeroGID))
+	var maps errgroup.Group
+	maps.Go(func() error { return runMap(ctx, "newuidmap", pid, m.who.UID, m.who.HostUID, m.zeroUID) })
+	maps.Go(func() error { return runMap(ctx, "newgidmap", pid, m.who.GID, m.who.HostGID, m.zeroGID) })
+	return maps.Wait()
 }
 
 func runMap(ctx context.Context, tool string, pid, inside, outside, zero int) error {

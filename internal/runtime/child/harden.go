@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -135,7 +136,7 @@ func (b *builder) confinement(bare bool) func() error {
 	}
 	return func() error {
 		if !bare {
-			if err := dropBoundingSet(); err != nil {
+			if err := dropBoundingSet(thread); err != nil {
 				return &stepError{"dropping the capability bounding set", err}
 			}
 			if err := dropCapabilities(); err != nil {
@@ -149,10 +150,16 @@ func (b *builder) confinement(bare bool) func() error {
 	}
 }
 
-// dropBoundingSet empties the bounding set of every thread of the process: capabilities(7).
-func dropBoundingSet() error {
+// thread and everyThread make a system call on the calling thread, and on each of the process.
+var (
+	thread      = unix.RawSyscall
+	everyThread = psx.Syscall3
+)
+
+// dropBoundingSet empties the bounding set of those threads: capabilities(7).
+func dropBoundingSet(of func(trap, a1, a2, a3 uintptr) (uintptr, uintptr, syscall.Errno)) error {
 	for c := uintptr(0); c <= unix.CAP_LAST_CAP+16; c++ {
-		_, _, errno := psx.Syscall3(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c, 0)
+		_, _, errno := of(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c, 0)
 		if errno == unix.EINVAL && c > 0 {
 			return nil // one more than this kernel knows
 		}
