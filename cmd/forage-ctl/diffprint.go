@@ -19,7 +19,7 @@ type paper struct {
 func (p paper) heading(format string, args ...any) error {
 	text := fmt.Sprintf(format, args...)
 	if p.colour {
-		text = "\x1b[1m" + text + "\x1b[m"
+		text = term.Bold + text + term.Plain
 	}
 	_, err := fmt.Fprintln(p.out, text)
 	return err

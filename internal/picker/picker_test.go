@@ -12,6 +12,8 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 	"github.com/google/go-cmp/cmp"
+
+	"forage/internal/term"
 )
 
 // screen is a model without a terminal, and the commands that it ran.
@@ -151,7 +153,7 @@ func TestHostileText(t *testing.T) {
 		s.Update(listed{rows: s.rows, note: evil, err: errors.New(evil)})
 		s.text()
 		content := s.View().Content
-		for _, style := range []string{bold, reverse, yellow, plain} {
+		for _, style := range []string{term.Bold, term.Reverse, term.Yellow, term.Plain} {
 			content = strings.ReplaceAll(content, style, "")
 		}
 		if strings.ContainsAny(content, "\x1b\a\r\u202e\u200b") {

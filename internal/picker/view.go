@@ -13,15 +13,6 @@ import (
 	"forage/internal/term"
 )
 
-// Styles are the terminal's own, so that they suit light and dark backgrounds. What is chosen has a
-// mark too: nothing is said by a style alone.
-const (
-	bold    = "\x1b[1m"
-	reverse = "\x1b[7m"
-	yellow  = "\x1b[33m"
-	plain   = "\x1b[m"
-)
-
 // chrome is how many lines are not rows: title, heads, message and keys.
 const chrome = 4
 
@@ -61,20 +52,21 @@ func (m *model) View() tea.View {
 	return v
 }
 
-// frame puts lines on the screen: each cut to its width, the marked one in view.
+// frame puts lines on the screen: each cut to its width, the marked one in view. What is chosen has
+// a mark too: nothing is said by a style alone.
 func (m *model) frame(head, body []string, mark int, keys string) string {
 	lines := make([]string, 0, m.height)
 	add := func(prefix, style, text string) {
-		lines = append(lines, style+ansi.TruncateWc(prefix+text, m.width, "…")+plain)
+		lines = append(lines, style+ansi.TruncateWc(prefix+text, m.width, "…")+term.Plain)
 	}
 	for _, line := range head {
-		add("  ", bold, line)
+		add("  ", term.Bold, line)
 	}
 	room := max(1, m.height-len(head)-2)
 	first := min(max(0, mark-room+1), max(0, len(body)-room))
 	for i := first; i < min(first+room, len(body)); i++ {
 		if i == mark {
-			add("> ", reverse, body[i])
+			add("> ", term.Reverse, body[i])
 		} else {
 			add("  ", "", body[i])
 		}
@@ -82,7 +74,7 @@ func (m *model) frame(head, body []string, mark int, keys string) string {
 	for len(lines) < m.height-2 {
 		lines = append(lines, "")
 	}
-	add("  ", yellow, cmp.Or(m.message, m.chosenText()))
+	add("  ", term.Yellow, cmp.Or(m.message, m.chosenText()))
 	add("  ", "", keys)
 	return strings.Join(lines[max(0, len(lines)-max(1, m.height)):], "\n")
 }

@@ -136,13 +136,13 @@ func (p *page) draw(r row, mark, box string, colour bool) string {
 		if with == "" || !colour {
 			return text
 		}
-		return with + text + plain
+		return with + text + term.Plain
 	}
 	if r.line < 0 {
-		return mark + box + style(" "+h.Head(), cyan)
+		return mark + box + style(" "+h.Head(), term.Cyan)
 	}
 	line := h.Lines[r.line]
-	base := map[byte]string{'+': green, '-': red}[line.Kind]
+	base := map[byte]string{'+': term.Green, '-': term.Red}[line.Kind]
 	number := ""
 	if r.from == 0 {
 		number = strconv.Itoa(int(r.number))

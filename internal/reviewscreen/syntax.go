@@ -4,16 +4,18 @@ import (
 	"path"
 	"strings"
 	"unicode/utf8"
+
+	"forage/internal/term"
 )
 
-// Colours of syntax. They are the terminal's own, so that they suit light and dark backgrounds.
+// Colours of syntax.
 const (
 	plainText = ""
-	comment   = "\x1b[2m"
-	literal   = "\x1b[33m"
-	number    = "\x1b[36m"
-	keyword   = "\x1b[35m"
-	function  = "\x1b[34m"
+	comment   = term.Dim
+	literal   = term.Yellow
+	number    = term.Cyan
+	keyword   = term.Magenta
+	function  = term.Blue
 )
 
 // language is what is needed to tell comments, strings and words apart. One pass, without regular

@@ -12,18 +12,6 @@ import (
 	"forage/internal/workspace/review"
 )
 
-// Styles are the terminal's own, so that they suit light and dark backgrounds. Nothing is said by a
-// style alone.
-const (
-	bold    = "\x1b[1m"
-	reverse = "\x1b[7m"
-	red     = "\x1b[31m"
-	green   = "\x1b[32m"
-	yellow  = "\x1b[33m"
-	cyan    = "\x1b[36m"
-	plain   = "\x1b[m"
-)
-
 // chrome is how many lines are not of the panes: title, message and keys.
 const chrome = 3
 
@@ -71,11 +59,11 @@ func (m *model) View() tea.View {
 	if m.mode == inFilter {
 		keys = "filter: " + term.Escape(m.filter) + "_"
 	}
-	lines := append([]string{m.line1(title, bold)}, body[:min(len(body), m.room())]...)
+	lines := append([]string{m.line1(title, term.Bold)}, body[:min(len(body), m.room())]...)
 	for len(lines) < m.height-2 {
 		lines = append(lines, "")
 	}
-	lines = append(lines, m.line1(m.message, yellow), m.line1(keys, ""))
+	lines = append(lines, m.line1(m.message, term.Yellow), m.line1(keys, ""))
 	v := tea.NewView(strings.Join(lines[max(0, len(lines)-max(1, m.height)):], "\n"))
 	v.AltScreen = true
 	return v
@@ -86,10 +74,10 @@ func (m *model) line1(text, style string) string {
 }
 
 func (m *model) style(text, style string) string {
-	if style == "" || !m.Colour && style != reverse && style != bold {
+	if style == "" || !m.Colour && style != term.Reverse && style != term.Bold {
 		return text
 	}
-	return style + text + plain
+	return style + text + term.Plain
 }
 
 // counted says how much is chosen.
@@ -138,9 +126,9 @@ func (m *model) files() []string {
 	for i := first; i < min(len(m.shown), first+m.room()); i++ {
 		mark, style := "  ", ""
 		if i == m.at {
-			mark, style = "> ", bold
+			mark, style = "> ", term.Bold
 			if m.mode != inDiff {
-				style = reverse
+				style = term.Reverse
 			}
 		}
 		lines = append(lines, m.style(ansi.TruncateWc(mark+m.fileLine(m.shown[i]), m.listWidth(), "…"), style))
@@ -267,9 +255,9 @@ func (m *model) diff() []string {
 		if i < len(head) {
 			style := ""
 			if i == 0 && file >= 0 {
-				style = bold
+				style = term.Bold
 			} else if file >= 0 && m.Files[file].Why != "" {
-				style = yellow
+				style = term.Yellow
 			}
 			lines = append(lines, m.style(mark+head[i], style))
 			continue

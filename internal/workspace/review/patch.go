@@ -50,15 +50,6 @@ const (
 	added   = "\x03"
 )
 
-// Colours of ECMA-48, as git has them.
-const (
-	bold    = "\x1b[1m"
-	red     = "\x1b[31m"
-	green   = "\x1b[32m"
-	cyan    = "\x1b[36m"
-	noColor = "\x1b[m"
-)
-
 // patchWriter takes a diff and passes it on by lines, escaped and coloured.
 type patchWriter struct {
 	out    io.Writer
@@ -93,9 +84,9 @@ func (p *patchWriter) Write(text []byte) (int, error) {
 func (p *patchWriter) flush(end string) {
 	line, first := string(p.line), ""
 	if !p.inside {
-		p.style = bold
+		p.style = term.Bold
 		for _, kind := range [...]struct{ begin, as, colour string }{
-			{same, " ", ""}, {removed, "-", red}, {added, "+", green}, {"@@ ", "@@ ", cyan}, {`\ `, `\ `, ""},
+			{same, " ", ""}, {removed, "-", term.Red}, {added, "+", term.Green}, {"@@ ", "@@ ", term.Cyan}, {`\ `, `\ `, ""},
 		} {
 			if rest, ok := strings.CutPrefix(line, kind.begin); ok {
 				line, first, p.style = rest, kind.as, kind.colour
@@ -105,7 +96,7 @@ func (p *patchWriter) flush(end string) {
 	}
 	text := first + escapeLine(line)
 	if p.colour && p.style != "" {
-		text = p.style + text + noColor
+		text = p.style + text + term.Plain
 	}
 	_, p.err = io.WriteString(p.out, text+end)
 	p.line, p.inside = p.line[:0], end == ""

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"forage"
+	"forage/internal/term"
 	"forage/internal/testgit"
 	"forage/internal/workspace"
 	"forage/internal/workspace/autorun"
@@ -262,7 +263,7 @@ func TestPatchLetsNothingThroughToTheTerminal(t *testing.T) {
 	b.write(b.work.Dir, "long", strings.Repeat("xé", 3*maxLine)+"\nend\n")
 	for _, colour := range []bool{false, true} {
 		patch := b.patch(colour)
-		for _, c := range []string{bold, red, green, cyan, noColor} {
+		for _, c := range []string{term.Bold, term.Red, term.Green, term.Cyan, term.Plain} {
 			patch = strings.ReplaceAll(patch, c, "")
 		}
 		if at := strings.IndexFunc(strings.NewReplacer("\n", "", "\t", "").Replace(patch), func(r rune) bool { return r < ' ' || r == 0x7f || r == '\u202e' || r == '\u009b' }); at >= 0 {
@@ -277,7 +278,7 @@ func TestPatchLetsNothingThroughToTheTerminal(t *testing.T) {
 			t.Error("a name made a line of its own")
 		}
 	}
-	if coloured := b.patch(true); !strings.Contains(coloured, green+"+--- a/forged"+noColor) {
+	if coloured := b.patch(true); !strings.Contains(coloured, term.Green+"+--- a/forged"+term.Plain) {
 		t.Errorf("a line of a file is taken for a head:\n%q", coloured)
 	}
 }
