@@ -168,7 +168,7 @@ func wayOut(name string, unsaved []Work) string {
 		}
 	}
 	if !known {
-		return "put that right (what was moved: move it back), or `forage-ctl down --force " + name + "` keeps what can be found of the work for 30 days and removes the sandbox"
+		return "put that right (what was moved: move it back; a full disk: free some space), or `forage-ctl down --force " + name + "` keeps what can be found of the work for 30 days and removes the sandbox"
 	}
 	nowhere := !brought && len(ways) == 0
 	if merge != "" {
