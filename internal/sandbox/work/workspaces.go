@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"forage"
 	"forage/internal/deadline"
 	"forage/internal/hostile"
@@ -149,7 +151,15 @@ func (k *Keeper) Noted(name string) ([]forage.Workspace, error) {
 // forgetWorkspaces removes the last of a sandbox whose workspaces are gone: what was kept beside
 // the metadata, and the note.
 func (k *Keeper) forgetWorkspaces(name string) error {
-	if err := hostile.RemoveAll(filepath.Join(k.Host.Workspaces.Places.Repositories, name)); err != nil {
+	folder := filepath.Join(k.Host.Workspaces.Places.Repositories, name)
+	err := hostile.RemoveAll(folder)
+	for range 10 {
+		if !errors.Is(err, unix.ENOTEMPTY) {
+			break
+		}
+		err = hostile.RemoveAll(folder) // a list that was being made has taken a lock there meanwhile
+	}
+	if err != nil {
 		return err
 	}
 	if err := os.Remove(k.noteFile(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
