@@ -14,7 +14,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help build install release test soak acceptance lint bench docs run generate
+.PHONY: help build install release test soak acceptance walls lint bench docs run generate
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,12 +48,15 @@ acceptance: ## install real agents into the cache folder and run the tests that 
 	./.ci/install-deps --agents
 	$(GO) test -count=1 -v ./internal/acceptance
 
+walls: ## the conformance and escape suites on every runtime that can be installed here, as you; a table
+	./.ci/walls
+
 lint: ## gofmt, go vet, staticcheck, import direction, shellcheck
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')) && [ -z "$$unformatted" ] || { echo "not formatted: $$unformatted"; exit 1; }
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...
 	$(GO) test ./internal/imports
-	@if command -v shellcheck >/dev/null; then shellcheck -S warning .ci/run .ci/install-deps .ci/docs .ci/man .ci/install; else echo 'shellcheck is not installed: scripts were not checked'; fi
+	@if command -v shellcheck >/dev/null; then shellcheck -S warning .ci/run .ci/install-deps .ci/docs .ci/man .ci/install .ci/walls; else echo 'shellcheck is not installed: scripts were not checked'; fi
 
 bench: ## compare with the peers that are installed, and print ratios
 	$(GO) run ./bench

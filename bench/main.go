@@ -106,6 +106,7 @@ type group struct {
 func groups() []group {
 	return []group{
 		{"cold", (*bench).coldStart},
+		{"walls", (*bench).walls},
 		{"weight", (*bench).weight},
 		{"exec", (*bench).execInRunning},
 		{"screens", (*bench).screens},
