@@ -61,6 +61,23 @@ func TestRefusalsOfHTTPAreRecorded(t *testing.T) {
 	}
 }
 
+// An answer that was cut off does not look complete, in the audit log either.
+func TestCutAnswersAreRecorded(t *testing.T) {
+	w := newWorld(t, mustPolicy(t, "restricted", "a.example"), nil)
+	w.name("a.example", public)
+	w.serveHTTP(public+":80", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", "10")
+		io.WriteString(w, "hello")
+	}))
+	conn := w.toName("a.example", 80)
+	io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n")
+	io.Copy(io.Discard, conn)
+	e := w.log.wait(t, "of the end", func(e audit.Event) bool { return e.Kind == audit.HTTP && e.Reason != "" })
+	if e.Verdict != "allow" || e.Reason != "failed: "+errCut.Error() || e.BytesIn != 5 {
+		t.Errorf("%+v", e)
+	}
+}
+
 // A client that has said all that it has to say, and ended its side, gets its answer.
 func TestHalfClosedHTTPIsServed(t *testing.T) {
 	w := newWorld(t, mustPolicy(t, "restricted", "a.example"), nil)

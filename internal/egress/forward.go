@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -98,10 +99,17 @@ func (h *httpSide) send(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	}
 	counted := &countedWriter{ResponseWriter: w, count: &j.permit.counts.In}
 	j.writer = counted
-	defer func() { j.close(counted.status, counted.failure) }() // also when the handler is aborted
+	whole := false
+	defer func() { // also when the handler is aborted
+		if !whole && counted.failure == nil {
+			counted.failure = cmp.Or(j.s.failed(nil), errCut)
+		}
+		j.close(counted.status, counted.failure)
+	}()
 	if r.Body != nil && r.Body != http.NoBody {
 		over, err := h.longBody(ctx, r)
 		if err != nil {
+			whole = true
 			h.refuse(counted, r, j.s, j.s.f.limited(j.event, err))
 			return
 		}
@@ -110,7 +118,11 @@ func (h *httpSide) send(ctx context.Context, w http.ResponseWriter, r *http.Requ
 		r.Body = j.body
 	}
 	h.forward.ServeHTTP(counted, r.WithContext(ctx))
+	whole = true
 }
+
+// errCut says that an answer was begun. net/http doesn't tell which side has left.
+var errCut = errors.New("the answer was cut off before its end")
 
 // close records how a request that was allowed has ended.
 func (j *exchange) close(status int, failure error) {
