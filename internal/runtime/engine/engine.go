@@ -94,7 +94,10 @@ func (r *Runtime) Supports(spec forage.Spec) error {
 	if err := r.idle().Supports(within(spec)); err != nil {
 		return err
 	}
-	f, err := r.known(spec)
+	if !limited(spec) {
+		return nil // Start asks the engine
+	}
+	f, err := r.ask()
 	if err != nil {
 		return err
 	}
@@ -111,12 +114,13 @@ func (r *Runtime) Supports(spec forage.Spec) error {
 	return nil
 }
 
+func limited(spec forage.Spec) bool { return spec.Limits.MemoryMax > 0 || spec.Limits.CPUQuota > 0 }
+
 // known is what a start has to know of the engine. podman takes longer to say it than for all the
 // rest, and is not asked where it is plain.
 func (r *Runtime) known(spec forage.Spec) (facts, error) {
-	limited := spec.Limits.MemoryMax > 0 || spec.Limits.CPUQuota > 0
 	elsewhere := os.Getenv("CONTAINER_HOST") != "" || os.Getenv("CONTAINER_CONNECTION") != ""
-	if r.client == Podman && !limited && !elsewhere {
+	if r.client == Podman && !limited(spec) && !elsewhere {
 		return facts{rootless: os.Geteuid() != 0}, nil
 	}
 	return r.ask()
