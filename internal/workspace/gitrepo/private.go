@@ -537,8 +537,8 @@ func (r *Repository) pin(ctx context.Context, branch string, ids []string, scrat
 			tags.WriteString(id + "\n")
 		}
 	}
-	b.WriteString("deleteall\n\n")
-	if _, err := s.Git(ctx, Call{Args: []string{"fast-import", "--quiet"}, Stdin: []byte(b.String())}); err != nil || tags.Len() == 0 || copies == "" {
+	b.WriteString("deleteall\n\ndone\n")
+	if _, err := s.Git(ctx, Call{Args: []string{"fast-import", "--quiet", "--done"}, Stdin: []byte(b.String())}); err != nil || tags.Len() == 0 || copies == "" {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Join(copies, "pack"), 0o700); err != nil {

@@ -225,7 +225,7 @@ func (s *Shadow) run(ctx context.Context, c Call) (hostexec.Output, error) {
 	if dir == "" {
 		dir = s.Dir
 	}
-	out, err := hostexec.Run(ctx, hostexec.Command{Locks: true, Outlives: c.Args[0] == "update-ref",
+	out, err := hostexec.Run(ctx, hostexec.Command{Locks: true, Outlives: c.Args[0] == "update-ref" || c.Args[0] == "fast-import",
 		Argv: append([]string{"git"}, c.Args...), Env: append(env, c.Env...), Dir: dir,
 		Stdin: c.Stdin, Input: c.Input, Timeout: timeout, Output: bound + 1, Memory: cmp.Or(c.Memory, callMemory), CPU: cpu, Writer: c.Writer,
 	})
