@@ -32,9 +32,10 @@ import (
 // stageFD is the descriptor at which the stage finds its channel. The guest's is controlFD.
 const stageFD = 4
 
-// ContainerCaps are what the guest starts with, and gives up before anything of the agent's runs.
-// CAP_SYS_ADMIN, which holds for the sandbox's user namespace alone, is for Seal.
-var ContainerCaps = []string{"CAP_NET_ADMIN", "CAP_NET_BIND_SERVICE", "CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID", "CAP_SYS_ADMIN"}
+// ContainerCaps are what the guest starts with, and gives up before anything of the agent's runs. On
+// the host's kernel it has CAP_SYS_ADMIN too, which holds for the sandbox's user namespace alone, for
+// what boot.Seal asks for; on another CAP_NET_RAW, for legacy iptables.
+var ContainerCaps = []string{"CAP_NET_ADMIN", "CAP_NET_BIND_SERVICE", "CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID"}
 
 // GuestEnv is the guest's environment.
 func GuestEnv() []string { return slices.Clone(guestEnv) }

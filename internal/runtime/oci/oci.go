@@ -98,10 +98,11 @@ func (c container) Command() ([]string, error) {
 	return []string{c.path, "--root", child.StatePath, "run", "--bundle", child.BundlePath, "--preserve-fds", "1", id}, nil
 }
 
-// caps are what the guest starts with. gVisor's redirection needs a raw socket.
+// caps are what the guest starts with.
 func (c container) caps() []string {
+	more := "CAP_SYS_ADMIN"
 	if c.ownKernel() {
-		return append(slices.Clone(child.ContainerCaps), "CAP_NET_RAW")
+		more = "CAP_NET_RAW"
 	}
-	return child.ContainerCaps
+	return append(slices.Clone(child.ContainerCaps), more)
 }
