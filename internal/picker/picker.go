@@ -137,6 +137,9 @@ func Plain(ctx context.Context, o Options) error {
 			fmt.Fprintf(&text, "%d. %s: agent %s, %s, %s old, branch %s, unsaved %s, refused %s, traffic %s\n", i+1,
 				term.Escape(r.Name), term.Escape(r.Agent), term.Escape(r.State), o.Age(time.Since(r.Created)),
 				term.Escape(r.Branch), r.Unsaved, r.Refused, r.Traffic)
+			if r.Page != "" {
+				fmt.Fprintf(&text, "   It asks to open a page of %s: forage-ctl open %s\n", term.Escape(r.Page), term.Escape(r.Name))
+			}
 		}
 		text.WriteString("Number to attach to, Enter for the list, q to leave: ")
 		if _, err := io.WriteString(o.Out, text.String()); err != nil {
