@@ -40,8 +40,17 @@ var ContainerCaps = []string{"CAP_NET_ADMIN", "CAP_NET_BIND_SERVICE", "CAP_SETGI
 // GuestEnv is the guest's environment.
 func GuestEnv() []string { return slices.Clone(guestEnv) }
 
+// maker is a Container's program.
+func (r *Runtime) maker() string {
+	argv, err := r.config.Container.Command()
+	if err != nil {
+		return ""
+	}
+	return argv[0]
+}
+
 // Stage builds what Start asks for, and becomes the program that makes a container of it. It
-// returns only a failure, which has been reported to the host; the process then has to end.
+// returns only a failure, which the host knows of or has to read from the process's standard error.
 func Stage() error {
 	goruntime.LockOSThread()
 	file := os.NewFile(stageFD, "stage")
@@ -51,39 +60,38 @@ func Stage() error {
 		return err
 	}
 	defer channel.Close()
-	if err := stage(channel); err != nil {
-		return errors.Join(err, reportFailure(channel, err))
-	}
-	return nil
-}
-
-func stage(channel *control.Conn) error {
-	b, err := receiveBoot(link{control: channel})
+	argv, err := stage(channel)
 	if err != nil {
-		return err
-	}
-	defer b.close()
-	b.background = &background{proc: make(chan part[int], 1)}
-	b.background.proc <- partOf(mount.New("proc", mount.Inert|unix.MOUNT_ATTR_NOEXEC))
-	if len(b.boot.Exec) == 0 {
-		return errors.New("there is nothing to be started")
-	}
-	if err := b.build(); err != nil {
-		return err
-	}
-	if b.boot.OwnKernel { // which takes from the user's quotas for the agent
-		if err := errors.Join(b.limitProcess(), shareQuotas()); err != nil {
-			return err
-		}
-	}
-	if err := do(step{"laying out the bundle", b.layOut}, step{"becoming user 0 of the container", becomeZero}); err != nil {
-		return err
+		return errors.Join(err, reportFailure(channel, err))
 	}
 	if err := channel.Send(control.Frame{Kind: control.Answer}); err != nil {
 		return err
 	}
 	env := append(GuestEnv(), "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
-	return &stepError{"starting " + b.boot.Exec[0], syscall.Exec(b.boot.Exec[0], b.boot.Exec, env)}
+	return syscall.Exec(argv[0], argv, env)
+}
+
+// stage builds, and returns the command line of what the process is to become.
+func stage(channel *control.Conn) ([]string, error) {
+	b, err := receiveBoot(link{control: channel})
+	if err != nil {
+		return nil, err
+	}
+	defer b.close()
+	b.background = &background{proc: make(chan part[int], 1)}
+	b.background.proc <- partOf(mount.New("proc", mount.Inert|unix.MOUNT_ATTR_NOEXEC))
+	if len(b.boot.Exec) == 0 {
+		return nil, errors.New("there is nothing to be started")
+	}
+	if err := b.build(); err != nil {
+		return nil, err
+	}
+	if b.boot.OwnKernel { // which takes from the user's quotas for the agent
+		if err := errors.Join(b.limitProcess(), shareQuotas()); err != nil {
+			return nil, err
+		}
+	}
+	return b.boot.Exec, do(step{"laying out the bundle", b.layOut}, step{"becoming user 0 of the container", becomeZero})
 }
 
 // layOut puts what was built where the container's program finds it, and has the mounts around it

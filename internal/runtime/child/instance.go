@@ -19,6 +19,7 @@ type instance struct {
 	runtime string // its name
 	process *process
 	link
+	maker   string // the program that makes the container; "" is none
 	ssh     string // the path of Request.SSH
 	egress  netns.Listeners
 	group   limits.Group

@@ -1,6 +1,7 @@
 package child
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -167,6 +168,9 @@ func (i *instance) boot(ctx context.Context, r *Runtime, w waiting, p *plan) err
 	if err := r.order(ctx, w, p.req.Spec, body, files); err != nil {
 		return i.endedEarly(ctx, err)
 	}
+	if w.stage != nil {
+		i.maker = r.maker()
+	}
 	if err := i.serve(ctx, p.req); err != nil {
 		return i.endedEarly(ctx, err)
 	}
@@ -253,8 +257,16 @@ func (i *instance) endedEarly(ctx context.Context, err error) error {
 	if i.session != nil || errors.Is(err, io.EOF) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
 		i.process.kill()
 		<-i.process.done
-		if ended := i.process.err(); ended != nil {
-			return forage.Errorf(forage.ErrStart, "%w (%w)", ended, err)
+		ended := i.process.err()
+		if i.process.status.Signaled() { // by us, perhaps
+			ended = errors.Join(ended, err)
+		}
+		if i.maker != "" {
+			return forage.WithHint(forage.Errorf(forage.ErrStart, "starting a container with %s: %w", i.maker, cmp.Or(ended, errors.New("it ended"))),
+				"see whether it is an OCI command line that works here: "+i.maker+" --version")
+		}
+		if ended != nil {
+			return forage.Errorf(forage.ErrStart, "%w", ended)
 		}
 	}
 	return forage.Errorf(forage.ErrStart, "speaking to the guest: %w", err)
