@@ -159,11 +159,14 @@ var (
 // dropBoundingSet empties the bounding set of those threads: capabilities(7).
 func dropBoundingSet(of func(trap, a1, a2, a3 uintptr) (uintptr, uintptr, syscall.Errno)) error {
 	for c := uintptr(0); c <= unix.CAP_LAST_CAP+16; c++ {
-		_, _, errno := of(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c, 0)
+		has, _, errno := unix.RawSyscall(unix.SYS_PRCTL, unix.PR_CAPBSET_READ, c, 0)
 		if errno == unix.EINVAL && c > 0 {
 			return nil // one more than this kernel knows
 		}
-		if errno != 0 {
+		if has == 0 && errno == 0 {
+			continue
+		}
+		if _, _, errno := of(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c, 0); errno != 0 {
 			return fmt.Errorf("PR_CAPBSET_DROP %d: %w", c, errno)
 		}
 	}
