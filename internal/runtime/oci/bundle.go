@@ -55,7 +55,7 @@ type (
 
 // Bundle is the config.json of a sandbox. Its mounts are those that a kernel has to make; what the
 // spec shows is in the root already. The guest installs the system call filter itself: it is the
-// one of all runtimes, which the specification's rules can't say.
+// one of all runtimes, and no second one has to be kept like it.
 func (c container) Bundle(spec forage.Spec, argument string) ([]byte, error) {
 	b := bundle{
 		Version: "1.0.2", Root: root{Path: child.RootPath}, Hostname: spec.Name,
