@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"forage"
@@ -51,6 +52,9 @@ func (s *Service) build(ctx context.Context, opts *plan.Options) error {
 	}
 	if err := errors.Join(s.Host.Config.Forbid.CheckFlag("image"), s.nobodyWrites(folder), staysIn(folder, &made.Dockerfile), staysIn(folder, &made.Context)); err != nil {
 		return err
+	}
+	if strings.HasSuffix(made.Dockerfile, ".in") { // a link's target, too
+		return forage.WithHint(forage.Errorf(forage.ErrRefused, "podman and buildah would run cpp on %s, which puts files of this machine in", made.Dockerfile), "rename it")
 	}
 	for _, name := range slices.Sorted(maps.Keys(asked.Args)) {
 		made.Args = append(made.Args, name+"="+asked.Args[name])
