@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"io"
 	"math/rand/v2"
 	"os"
@@ -128,7 +129,7 @@ func TestContextEndsProgram(t *testing.T) {
 		}()
 		sb.begun()
 		cancel(io.ErrNoProgress)
-		if err := <-ended; err != io.ErrNoProgress {
+		if err := <-ended; !errors.Is(err, io.ErrNoProgress) {
 			t.Errorf("%s: %v", script, err)
 		}
 	}

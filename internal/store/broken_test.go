@@ -147,8 +147,8 @@ func TestFullDisk(t *testing.T) {
 
 func checkFull(t *testing.T, what string, err error) {
 	t.Helper()
-	if !errors.Is(err, syscall.ENOSPC) || forage.Hint(err) == "" {
-		t.Errorf("%s: %v (hint %q)", what, err, forage.Hint(err))
+	if !errors.Is(err, syscall.ENOSPC) || store.Hint(err) == "" {
+		t.Errorf("%s: %v (hint %q)", what, err, store.Hint(err))
 	}
 }
 
