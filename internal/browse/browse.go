@@ -88,12 +88,12 @@ func host(to policy.Request, scheme string) string {
 	return to.Dest()
 }
 
-// isLoopback says whether a browser looks for the place on its own machine.
+// isLoopback says whether a browser looks for the place on its own machine, where a forwarded port is.
 func isLoopback(to policy.Request) bool {
 	if to.Host != "" {
 		return to.Host == "localhost" || strings.HasSuffix(to.Host, ".localhost")
 	}
-	return to.Addr.IsLoopback() || to.Addr.IsUnspecified() || to.Addr.Unmap() == netip.AddrFrom4([4]byte{})
+	return to.Addr == netip.AddrFrom4([4]byte{127, 0, 0, 1}) || to.Addr == netip.IPv6Loopback() || to.Addr.IsUnspecified()
 }
 
 // allowed are the characters of RFC 3986: its reserved and its unreserved ones, and %.

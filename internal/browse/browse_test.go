@@ -45,7 +45,7 @@ func TestCheckRefuses(t *testing.T) {
 		"-e", "https://user@evil.example/", "https://accounts.google.com:x@evil.example/", "https://accounts.google.com@evil.example",
 		"https://a.example/\x1b]0;x\a", "https://a.example/\nhttps://b.example", "https://a.example\\@evil.example/", "https://a.example/?q=\u202e", "https://a.example/?q=a b",
 		"https://a.example/?<script>", "https://a.example/?`id`", "https://a.example/?\"x", "https://a_\x80.example", "https://a..example/", "https://%61.example%00/",
-		"http://192.168.1.1/", "http://10.0.0.1:8080/", "http://169.254.169.254/latest", "http://[fe80::1]/", "http://[fd00::1]/", "http://router/", "http://0300.0250.1.1/",
+		"http://192.168.1.1/", "http://10.0.0.1:8080/", "http://169.254.169.254/latest", "http://[fe80::1]/", "http://127.0.0.53:8080/", "http://[fd00::1]/", "http://router/", "http://0300.0250.1.1/",
 		"https://a.example:99999/", "https://a.example/" + strings.Repeat("x", MaxURL),
 	} {
 		if got, err := Check(in); err == nil {

@@ -3,12 +3,15 @@ package supervisor
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"net"
 	"slices"
 	"strconv"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"forage"
 	"forage/internal/audit"
@@ -126,9 +129,21 @@ func (s *Sandbox) follow(ctx context.Context, running *sync.WaitGroup, ports []P
 	}
 }
 
-// ListenAt listens on a port of the host's loopback; 0 is any.
+// ListenAt listens on a port of the host's loopback; 0 is any. A port that a server of the user's has
+// on ::1 is taken too: browsers try that first for localhost.
 func ListenAt(port int) (*net.TCPListener, error) {
-	return net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
+	listener, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
+	if err != nil {
+		return nil, err
+	}
+	other, err := net.ListenTCP("tcp6", &net.TCPAddr{IP: net.IPv6loopback, Port: listener.Addr().(*net.TCPAddr).Port})
+	if err == nil {
+		other.Close()
+	} else if errors.Is(err, unix.EADDRINUSE) {
+		listener.Close()
+		return nil, err
+	}
+	return listener, nil // also where there is no IPv6
 }
 
 // ListenNear listens on that port, or on any where it is taken, the board's or one of the system's.

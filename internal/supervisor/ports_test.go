@@ -20,3 +20,16 @@ func TestBoardPortIsNotForwardedTo(t *testing.T) {
 		listener.Close()
 	}
 }
+
+// A browser that looks for localhost:PORT would get to the user's server, not into the sandbox.
+func TestPortOfTheOtherLoopbackIsTaken(t *testing.T) {
+	other, err := net.ListenTCP("tcp6", &net.TCPAddr{IP: net.IPv6loopback})
+	if err != nil {
+		t.Skip("no IPv6: ", err)
+	}
+	defer other.Close()
+	if listener, err := ListenAt(other.Addr().(*net.TCPAddr).Port); err == nil {
+		listener.Close()
+		t.Error("it was taken on 127.0.0.1")
+	}
+}
