@@ -69,6 +69,7 @@ type model struct {
 	known         bool // rows were asked for
 	filter        string
 	at            string // name of the row under the cursor
+	made          string // by the form, and not among the rows yet: the cursor goes there
 	message       string // escaped
 
 	asking, again bool // the sandboxes are being asked, and have to be asked once more
@@ -180,6 +181,9 @@ func oneLine(text string) string { return strings.Join(strings.Fields(text), " "
 func (m *model) replace(rows []Row) {
 	place := m.place()
 	m.rows = rows
+	if slices.ContainsFunc(rows, func(r Row) bool { return r.Name == m.made }) {
+		m.at, m.made = m.made, ""
+	}
 	if shown := m.shown(); m.place() < 0 && len(shown) > 0 {
 		m.at = shown[min(max(place, 0), len(shown)-1)].Name
 	}
@@ -423,7 +427,7 @@ func (m *model) formKey(key string) tea.Cmd {
 			m.say("a sandbox needs a name", nil)
 			return nil
 		}
-		m.mode, m.at = inList, f.name
+		m.mode, m.made = inList, f.name
 		return m.show(true, f.args(m.Templates, m.Home)...)
 	}
 	return nil

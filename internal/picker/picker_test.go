@@ -313,3 +313,13 @@ func TestReadLineLeavesTheRest(t *testing.T) {
 		t.Errorf("%q, %v, %d left", line, err, in.Len())
 	}
 }
+
+// What changes meanwhile does not keep the cursor from the sandbox that was just made.
+func TestCursorGoesToWhatWasMade(t *testing.T) {
+	s := newScreen(t, 80, 24, three()...)
+	s.keys("n", "fix", "tab", "tab", "tab", "tab", "tab", "enter")
+	s.replace(three())
+	s.wantText("> api ")
+	s.replace(append(three(), Row{Name: "fix", State: "creating"}))
+	s.wantText("> fix ")
+}
