@@ -24,7 +24,7 @@ const overview = `Forage runs AI coding agents, or any command, in isolated and 
 sandboxes on your own machine. A sandbox sees the project and nothing else of
 your files, and talks to the hosts that you named and to nothing else.
 
-  forage-ctl run -- claude          an agent in a throw-away sandbox, on this folder
+  forage-ctl run -- claude          an agent in a throw-away sandbox, here
   forage-ctl up work -w ~/project   a sandbox that stays, and that you come back to
 `
 

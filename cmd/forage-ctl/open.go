@@ -75,14 +75,14 @@ func (a *app) openPage(ctx context.Context, s *sandbox.Service, name string, ask
 	case page.Callback != 0 && inside < 0:
 		text += fmt.Sprintf("It comes back to port %d, on which nothing inside listens.\n", page.Callback)
 	case page.Callback != 0 && page.Local == 0:
-		text += fmt.Sprintf("It comes back to port %d, which leads into the sandbox meanwhile.\n", page.Callback)
+		text += fmt.Sprintf("It comes back to port %d, which will lead into the sandbox.\n", page.Callback)
 	}
 	if err := a.write(text); err != nil || page.Local != 0 && inside < 0 {
 		return cmp.Or(err, s.Opened(ctx, name, asked.URL, false))
 	}
 	question := "Open it in your browser?"
 	if browser() == "" {
-		question = "There is no browser here: copy the address. Go on?"
+		question = "There is no browser here: copy the address. Is it copied?"
 	}
 	allow := a.confirm(question)
 	if err := s.Opened(ctx, name, asked.URL, allow); err != nil || !allow {

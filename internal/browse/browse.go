@@ -101,7 +101,7 @@ func allowed(r rune) bool {
 	return '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || strings.ContainsRune("-._~:/?#[]@!$&'()*+,;=%", r)
 }
 
-// Ports are the port on loopback that opening the page needs, if there is one.
+// Port is the port on loopback that opening the page needs, if there is one.
 func (p Page) Port() int {
 	if p.Local != 0 {
 		return p.Local

@@ -171,10 +171,9 @@ var protocols = []string{protocolHTTP2, "http/1.1"}
 
 const protocolHTTP2 = "h2"
 
-// looksInto says whether each request to a destination has to be looked at, so
-// that moving its bytes is not enough.
-// Ports of a host with a secret that no rule names are looked into: many services answer at
-// more than one port, and the agent must not bring a credential of its own to the other.
+// looksInto says whether each request to a destination has to be looked at, so that moving its bytes
+// is not enough. Of a host with a secret, so are the ports that no rule names: many services answer
+// at more than one port, and the agent must not bring a credential of its own to the other.
 func (e *Engine) looksInto(r policy.Request, d policy.Decision) bool {
 	set := e.rules.Load().secrets
 	return d.Inspect || set.For(r.Dest(), r.Port) != nil || !d.Port && set.Near(r.Dest()) != nil ||

@@ -206,7 +206,7 @@ func (c *client) start(ctx context.Context, channel ssh.Channel, requests <-chan
 			setup = append(setup, &ssh.Request{Type: "env", Payload: variable})
 		}
 	}
-	if err := c.unsaid(); err != nil {
+	if err := c.whyRefused(); err != nil {
 		say(channel, err)
 	}
 	for _, r := range setup {

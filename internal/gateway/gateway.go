@@ -99,7 +99,7 @@ type Server struct {
 	asked map[string]*rate.Limiter // of limited keys, by fingerprint
 
 	refusals *rate.Limiter // that are logged
-	unsaid   atomic.Int64  // that were not, since the last one
+	unlogged atomic.Int64  // that were not, since the last one
 }
 
 // New makes a server.
@@ -170,13 +170,13 @@ func (s *Server) serve(ctx context.Context, conn net.Conn) {
 // can connect.
 func (s *Server) refuse(conn net.Conn, err error) {
 	if !s.refusals.Allow() {
-		s.unsaid.Add(1)
+		s.unlogged.Add(1)
 		return
 	}
 	if auth := (*ssh.ServerAuthError)(nil); errors.As(err, &auth) && len(auth.Errors) > 0 {
 		err = fmt.Errorf("tries: %d, the last: %w", len(auth.Errors), auth.Errors[len(auth.Errors)-1])
 	}
-	s.Log.Info("refused", "from", conn.RemoteAddr(), "reason", fmt.Sprintf("%.300s", err), "unsaid", s.unsaid.Swap(0))
+	s.Log.Info("refused", "from", conn.RemoteAddr(), "reason", fmt.Sprintf("%.300s", err), "unlogged", s.unlogged.Swap(0))
 }
 
 // keyData is under what a login keeps its key.

@@ -60,8 +60,8 @@ func (c *client) requests(ctx context.Context, requests <-chan *ssh.Request) {
 	}
 }
 
-// unsaid is why a port is not forwarded, once.
-func (c *client) unsaid() error {
+// whyRefused is why a port is not forwarded, once.
+func (c *client) whyRefused() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	err := c.refused
@@ -69,14 +69,14 @@ func (c *client) unsaid() error {
 	return err
 }
 
-// forwardPort has the sandbox listen on a port of its loopback. Of who names no sandbox as user the
-// address to listen on is the sandbox's name.
+// forwardPort has the sandbox listen on a port of its loopback. With the user name forage the
+// sandbox's name comes as the address to listen on; ssh(1) sends "localhost" where there is none.
 func (c *client) forwardPort(ctx context.Context, wanted forwarded) (uint32, error) {
 	name := c.named
 	if name == "" {
 		name = wanted.Host
 	}
-	if forage.CheckName(name) != nil {
+	if forage.CheckName(name) != nil || c.named == "" && name == "localhost" {
 		return 0, forage.WithHint(errNameIt, "or as the address: -R NAME:PORT:HOST:PORT")
 	}
 	if len(c.listening) >= maxListening {

@@ -25,7 +25,8 @@ import (
 func resolveRemote(ctx context.Context, ref, cacheDir string, limits Limits) (string, string, error) {
 	parsed, err := name.ParseReference(ref)
 	if err != nil {
-		return "", "", forage.Errorf(forage.ErrUsage, "root filesystem image:%s: %w", ref, err)
+		return "", "", forage.WithHint(forage.Errorf(forage.ErrUsage, "root filesystem image:%s: %w", ref, err),
+			"name an image like debian:12, a layout or archive as oci:PATH, a folder as dir:PATH")
 	}
 	c, err := openCache(cacheDir)
 	if err != nil {

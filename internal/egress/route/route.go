@@ -1,5 +1,5 @@
 // Package route connects to destinations that were judged: it finds their addresses, has them
-// checked, and dials. It holds no policy; which address is allowed its caller says.
+// checked, and dials. It holds no policy: its caller says which address is allowed.
 package route
 
 import (

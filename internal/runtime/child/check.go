@@ -36,7 +36,7 @@ func (r *Runtime) Check(ctx context.Context) []runtime.Finding {
 		return append(findings, runtime.Finding{Name: "namespaces", Required: true, Detail: err.Error(), Fix: forage.Hint(err)})
 	}
 	t, err := r.try(ctx)
-	findings = append(append(findings, checkNamespaces(err)), t...)
+	findings = append(append(findings, checkNamespaces(err, command)), t...)
 	if command.Client {
 		return findings // the rest is the engine's
 	}
@@ -53,12 +53,15 @@ func (r *Runtime) Check(ctx context.Context) []runtime.Finding {
 	return append(findings, checkCrashes(hostFiles), checkLimit("memoryMax", forage.Limits{MemoryMax: 1 << 30}), checkLimit("cpuQuota", forage.Limits{CPUQuota: 100}))
 }
 
-func checkNamespaces(err error) runtime.Finding {
+func checkNamespaces(err error, c Command) runtime.Finding {
 	f := runtime.Finding{Name: "user namespaces", Required: true, OK: err == nil}
 	if err == nil {
 		return f
 	}
 	f.Detail, f.Fix = err.Error(), "see that ordinary users may make user namespaces"
+	if c.Client {
+		f.Fix = "see that `" + c.Argv[0] + " run` works: the engine has to start a container"
+	}
 	if found, blocked := findBlocker(hostFiles); blocked {
 		f.Detail, f.Fix = found.detail+": "+f.Detail, found.fix
 	}

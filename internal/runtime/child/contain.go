@@ -10,8 +10,12 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"forage/internal/deadline"
+	"forage/internal/unixsock"
 )
 
 // ContainArgument is the one argument of a container's first process, which has to call Contain at
@@ -166,10 +170,31 @@ func takeChannel() (guest *os.File, host io.Reader, err error) {
 	return os.NewFile(uintptr(fds[0]), "control"), conn, nil
 }
 
-// HandChannel is the host's side of it.
-func HandChannel(conn *net.UnixConn, guest *os.File) error {
-	_, _, err := conn.WriteMsgUnix([]byte{0}, unix.UnixRights(int(guest.Fd())), nil)
-	return err
+// HandChannel is the host's side of it, for Command.Hand: it gives the first process that comes to
+// channel, which program starts, the guest's end. The caller closes the connection to that process.
+func HandChannel(program string, channel *net.UnixListener, guest *os.File, ended <-chan struct{}) (conn *net.UnixConn, pid int, err error) {
+	handed := make(chan struct{})
+	defer close(handed)
+	go func() {
+		select {
+		case <-ended:
+			channel.SetDeadline(time.Unix(1, 0))
+		case <-handed:
+		}
+	}()
+	channel.SetDeadline(time.Now().Add(deadline.Answer))
+	if conn, err = channel.AcceptUnix(); err != nil {
+		return nil, 0, fmt.Errorf("%s started no guest", program)
+	}
+	peer, err := unixsock.Peer(conn)
+	if err == nil {
+		_, _, err = conn.WriteMsgUnix([]byte{0}, unix.UnixRights(int(guest.Fd())), nil)
+	}
+	if err != nil {
+		conn.Close()
+		return nil, 0, err
+	}
+	return conn, int(peer.Pid), nil
 }
 
 // bridge makes a channel of standard input and output. Its reader ends with the input.

@@ -114,7 +114,8 @@ func shareQuotas() error {
 // quotaShare is the part of the caller's quotas that one sandbox gets.
 const quotaShare = 8
 
-// confinement returns Entered.Confine; bare is a process that has no capabilities any more. It closes over plain values: the builder is gone by then.
+// confinement returns Entered.Confine; bare is a process that has no capabilities any more. It
+// closes over plain values: the builder is gone by then.
 func (b *builder) confinement(bare bool) func() error {
 	options := landlock.Options{NestedNamespaces: b.boot.Nesting}
 	for _, a := range writableAreas(b.boot.Identity.Home) {

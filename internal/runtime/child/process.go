@@ -13,11 +13,10 @@ import (
 	"sync"
 	"syscall"
 
-	"forage/internal/deadline"
-
 	"golang.org/x/sys/unix"
 
 	"forage"
+	"forage/internal/deadline"
 )
 
 // setupCaps is what building the inside takes, in the new user namespace only.
@@ -92,9 +91,8 @@ func (r *Runtime) argument() string {
 }
 
 // spawn starts a guest, with control as descriptor 3. It returns once the program has been
-// executed. The OS thread that
-// started it lives exactly as long: the kernel kills the guest when that thread ends, so it must
-// not be one that Go may end.
+// executed. The OS thread that started it lives exactly as long: the kernel kills the guest when that
+// thread ends, so it must not be one that Go may end.
 func (r *Runtime) spawn(who forage.Identity, control, stage *os.File) (*process, error) {
 	c, err := r.config.Namespaces.Command(r.program(), r.argument(), who)
 	if err != nil {

@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"forage"
 	"forage/internal/deadline"
@@ -228,25 +227,10 @@ func (c *container) Command(string, string, forage.Identity) (child.Command, err
 
 // hand gives the first process that comes the guest's end of the channel; nobody comes after it.
 func (c *container) hand(guest *os.File, ended <-chan struct{}) (pid int, err error) {
-	handed := make(chan struct{})
-	defer close(handed)
-	go func() {
-		select {
-		case <-ended:
-			c.channel.SetDeadline(time.Unix(1, 0))
-		case <-handed:
-		}
-	}()
-	c.channel.SetDeadline(time.Now().Add(deadline.Answer))
-	conn, err := c.channel.AcceptUnix()
-	if err != nil {
-		return 0, fmt.Errorf("%s started no guest", c.client)
+	if c.holder, c.pid, err = child.HandChannel(string(c.client), c.channel, guest, ended); err != nil {
+		return 0, err
 	}
-	c.holder = conn
-	if peer, err := unixsock.Peer(conn); err == nil {
-		c.pid = int(peer.Pid)
-	}
-	return c.pid, errors.Join(c.closeChannel(), child.HandChannel(conn, guest))
+	return c.pid, c.closeChannel()
 }
 
 func (c *container) closeChannel() error {

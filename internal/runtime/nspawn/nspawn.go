@@ -12,10 +12,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"forage"
-	"forage/internal/deadline"
 	"forage/internal/hostexec"
 	"forage/internal/runtime"
 	"forage/internal/runtime/child"
@@ -179,24 +177,9 @@ func escape(path string) string { return strings.NewReplacer(`\`, `\\`, ":", `\:
 
 // hand gives the first process that comes the guest's end of the channel.
 func (c *container) hand(guest *os.File, ended <-chan struct{}) (pid int, err error) {
-	handed := make(chan struct{})
-	defer close(handed)
-	go func() {
-		select {
-		case <-ended:
-			c.channel.SetDeadline(time.Unix(1, 0))
-		case <-handed:
-		}
-	}()
-	c.channel.SetDeadline(time.Now().Add(deadline.Answer))
-	conn, err := c.channel.AcceptUnix()
-	if err != nil {
-		return 0, errors.New("systemd-nspawn started no guest")
-	}
-	defer conn.Close()
-	peer, err := unixsock.Peer(conn)
+	conn, pid, err := child.HandChannel("systemd-nspawn", c.channel, guest, ended)
 	if err != nil {
 		return 0, err
 	}
-	return int(peer.Pid), child.HandChannel(conn, guest)
+	return pid, conn.Close()
 }

@@ -75,8 +75,7 @@ type container struct {
 // ownKernel says whether it is gVisor, across whose kernel no descriptor goes.
 func (c container) ownKernel() bool { return strings.HasPrefix(filepath.Base(c.path), "runsc") }
 
-// Without takes away what gVisor can't: its kernel counts no processes, and what is mounted in a
-// folder can be moved away in it.
+// Without takes away what gVisor can't: its kernel counts no processes.
 func (c container) Without(can *runtime.Capabilities) {
 	if c.ownKernel() {
 		can.TasksMax = false

@@ -30,8 +30,9 @@ func projectFolder(part forage.Part) (string, error) {
 	return folder, nil
 }
 
-// devcontainer takes from the project's devcontainer.json what the template leaves open: the image,
-// variables, commands before the agent, and volumes of the project's own.
+// devcontainer takes from the project's devcontainer.json the image, in the place of the template's
+// root, and what the template leaves open: variables, commands before the agent, and volumes of the
+// project's own.
 func (p *planner) devcontainer() error {
 	folder, err := projectFolder(p.parts[0])
 	if err != nil {

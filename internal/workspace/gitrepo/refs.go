@@ -56,8 +56,8 @@ func openMetadata(dir string) (*metadata, error) {
 	return &metadata{root, dir}, nil
 }
 
-// openInside opens the git directory of a workspace, to which the agent may have closed the way. Of
-// jj alone it is that of what it says: see Heads.
+// openInside opens the git directory of a workspace, to which the agent may have closed the way. For
+// jj alone it is the one that Heads are noted as.
 func openInside(w forage.Workspace) (*metadata, error) {
 	if w.Repository.Kind == forage.RepositoryJJ {
 		return openMetadata(noted(w, ""))
