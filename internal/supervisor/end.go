@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"forage/internal/audit"
@@ -25,7 +26,7 @@ func (s *Sandbox) watch() {
 		if err = s.instance.Err(); err == nil {
 			err = errors.New("it ended by itself")
 		}
-		reason = err.Error()
+		reason = strings.ReplaceAll(err.Error(), "\n", "; ") // which errors that were joined hold
 	}
 	err = errors.Join(err, s.Record(audit.Event{Kind: audit.Lifecycle, Reason: "ended: " + reason}), s.undo.run())
 	s.mu.Lock()
