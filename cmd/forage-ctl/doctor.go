@@ -58,11 +58,22 @@ func printReports(a *app, reports []sandbox.Report) error {
 	if err := table.print(a); err != nil {
 		return err
 	}
+	var fixes []string
+	mended := make(map[string]string) // by fix: what it mends, a line each
 	for _, report := range reports {
 		for _, finding := range report.Findings {
-			if !finding.OK && finding.Fix != "" {
-				fmt.Fprintf(a.out, "\n%s: %s\n  fix: %s\n", report.About, term.Escape(finding.Name), term.Escape(finding.Fix))
+			if finding.OK || finding.Fix == "" {
+				continue
 			}
+			if mended[finding.Fix] == "" {
+				fixes = append(fixes, finding.Fix)
+			}
+			mended[finding.Fix] += fmt.Sprintf("%s: %s\n", report.About, term.Escape(finding.Name))
+		}
+	}
+	for _, fix := range fixes {
+		if err := a.write(fmt.Sprintf("\n%s  fix: %s\n", mended[fix], term.Escape(fix))); err != nil {
+			return err
 		}
 	}
 	return a.write("\n" + verdict(reports) + "\n")
