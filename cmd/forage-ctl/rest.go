@@ -85,9 +85,9 @@ func newRuntimes(a *app) *cobra.Command {
 
 // printRuntimes has a line for each runtime, and a table with a column for each.
 func printRuntimes(a *app, reports []runtimeReport) error {
-	list, heads := newTable("NAME", "WORKS", "DESCRIPTION", "ROOTS"), []string{"ENFORCES"}
+	list, heads := newTable("NAME", "WORKS", "DESCRIPTION"), []string{"ENFORCES"}
 	for _, r := range reports {
-		list.Row(r.Name, works(r.Works, true), r.Description, r.Capabilities.Kinds())
+		list.Row(r.Name, works(r.Works, true), r.Description)
 		heads = append(heads, strings.ToUpper(r.Name))
 	}
 	if err := firstError(list.print(a), a.write("\n")); err != nil {
@@ -101,7 +101,7 @@ func printRuntimes(a *app, reports []runtimeReport) error {
 			if r.Active[row.Name] {
 				cell = "yes"
 			} else if r.Capabilities.Has(row.Name) {
-				cell = "not here"
+				cell = "-"
 			}
 			cells = append(cells, cell)
 		}

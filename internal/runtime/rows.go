@@ -24,7 +24,7 @@ func (c Capabilities) Rows() []Row {
 			"having an interface but lo", "TCP to 192.0.2.1:443", "TCP to [2001:db8::1]:443", "TCP to 169.254.169.254:80"}},
 		{"dns", "all DNS goes through the policy", c.DNS, []string{"resolving a name", "UDP to 192.0.2.1:443"}},
 		{"seccomp", "a system call filter", c.Seccomp, []string{"running without a seccomp filter"}},
-		{"userMapping", "the agent is the caller in the workspace", c.UserMapping, []string{"a workspace of another user"}},
+		{"userMapping", "files made inside are the caller's", c.UserMapping, []string{"a workspace of another user"}},
 		{"tasksMax", "tasksMax", c.TasksMax, []string{"more tasks than tasksMax"}},
 		{"memoryMax", "memoryMax", c.MemoryMax, []string{"more memory than memoryMax"}},
 		{"cpuQuota", "cpuQuota", c.CPUQuota, []string{"more processor time than cpuQuota"}},

@@ -73,6 +73,10 @@ func reportLeftovers() error {
 	var errs []error
 	pids, err := children(os.Getpid())
 	for _, pid := range pids {
+		if comm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); string(comm) == "podman pause\n" { // podman keeps it for its user
+			errs = append(errs, unix.Kill(pid, unix.SIGKILL))
+			continue
+		}
 		errs = append(errs, fmt.Errorf("left behind: process %d: %s", pid, commandLine(pid)))
 		errs = append(errs, unix.Kill(pid, unix.SIGKILL))
 	}
