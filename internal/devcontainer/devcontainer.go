@@ -19,6 +19,7 @@ import (
 	"strings"
 
 	"github.com/tidwall/jsonc"
+	"golang.org/x/sys/unix"
 
 	"forage"
 )
@@ -86,7 +87,7 @@ func Read(folder string) (Container, error) {
 	}
 	defer root.Close()
 	for _, place := range places {
-		f, err := root.Open(place)
+		f, err := root.OpenFile(place, os.O_RDONLY|unix.O_NONBLOCK, 0) // a FIFO is not waited for
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -94,7 +95,14 @@ func Read(folder string) (Container, error) {
 			return Container{}, forage.Errorf(forage.ErrUsage, "reading %s: %w", place, err)
 		}
 		defer f.Close()
-		text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+		info, err := f.Stat()
+		if err == nil && !info.Mode().IsRegular() {
+			err = errors.New("it is no file")
+		}
+		var text []byte
+		if err == nil {
+			text, err = io.ReadAll(io.LimitReader(f, maxFile+1))
+		}
 		if err == nil && len(text) > maxFile {
 			err = fmt.Errorf("larger than %d bytes", maxFile)
 		}

@@ -7,6 +7,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"forage/internal/testdir"
 )
 
 func TestParse(t *testing.T) {
@@ -88,5 +91,14 @@ func TestReadStaysInTheProject(t *testing.T) {
 	}
 	if c, err := Read(project); err == nil {
 		t.Errorf("a link out of the project was followed: %+v", c)
+	}
+}
+
+// A FIFO that an agent left would hold up its reader for ever.
+func TestReadWaitsForNoFIFO(t *testing.T) {
+	dir := t.TempDir()
+	testdir.Must(t, unix.Mkfifo(filepath.Join(dir, ".devcontainer.json"), 0o600))
+	if _, err := Read(dir); err == nil || !strings.Contains(err.Error(), "it is no file") {
+		t.Errorf("read: %v", err)
 	}
 }
