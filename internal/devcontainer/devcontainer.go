@@ -182,6 +182,10 @@ func (c *Container) leave(format string, args ...any) {
 func (c *Container) environment(f file) {
 	c.Env = map[string]string{}
 	set := func(key, value string) {
+		if key == "PATH" { // in which Forage's own programs come first
+			c.leave("the variable PATH")
+			return
+		}
 		value = expand(value)
 		if strings.Contains(value, "${") {
 			c.leave("the variable %s, which is made from others", key)

@@ -18,7 +18,7 @@ func TestParse(t *testing.T) {
 	"name": "x",
 	"image": "registry.example/base:1", // with a trailing comma
 	"features": {"ghcr.io/x/node:1": {}},
-	"containerEnv": {"A": "${containerWorkspaceFolder}/a", "TOKEN": "${localEnv:GITHUB_TOKEN}", "GONE": "x"},
+	"containerEnv": {"A": "${containerWorkspaceFolder}/a", "TOKEN": "${localEnv:GITHUB_TOKEN}", "GONE": "x", "PATH": "/workspace/bin"},
 	"remoteEnv": {"B": "b", "GONE": null},
 	"onCreateCommand": ["echo", "it's"],
 	"postCreateCommand": {"one": "npm ci", "two": ["make"]},
@@ -43,6 +43,7 @@ func TestParse(t *testing.T) {
 			"devcontainer.json: left out features: a sandbox can't do what it asks for",
 			"devcontainer.json: left out initializeCommand: a sandbox can't do what it asks for",
 			"devcontainer.json: left out runArgs: a sandbox can't do what it asks for",
+			"devcontainer.json: left out the variable PATH",
 			"devcontainer.json: left out the variable TOKEN, which is made from others",
 			`devcontainer.json: left out forwardPorts: "db:5432" is no port of the sandbox`,
 			`devcontainer.json: left out the mount of "/home/me/.ssh": it is no named volume; show a folder with --mount`,
