@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -107,6 +108,10 @@ func pullError(ref string, err error) error {
 	wrapped := fmt.Errorf("pulling image:%s: %w", ref, err)
 	if !errors.Is(err, forage.ErrUnsupported) {
 		wrapped = forage.Errorf(forage.ErrStart, "%w", wrapped)
+	}
+	var network net.Error
+	if errors.As(err, &network) {
+		return forage.WithHint(wrapped, "check the name, and that this machine reaches the registry")
 	}
 	var answer *transport.Error
 	if errors.As(err, &answer) {

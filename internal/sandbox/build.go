@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -48,7 +49,7 @@ func (s *Service) build(ctx context.Context, opts *plan.Options) error {
 	}
 	made := supervisor.ImageBuild{
 		Dockerfile: filepath.Join(folder, asked.Dockerfile), Context: filepath.Join(folder, asked.Context), Target: asked.Target,
-		File: filepath.Join(s.buildsDir(), fmt.Sprintf("%x", sha256.Sum256([]byte(folder)))[:16]),
+		File: filepath.Join(s.buildsDir(), buildName(folder)),
 	}
 	if err := errors.Join(s.Host.Config.Forbid.CheckFlag("image"), s.nobodyWrites(folder), staysIn(folder, &made.Dockerfile), staysIn(folder, &made.Context)); err != nil {
 		return err
@@ -94,6 +95,18 @@ func staysIn(folder string, path *string) error {
 	}
 	*path = real
 	return err
+}
+
+// buildName is the name of a project's image: the folder's, as far as a tag of an image may have it,
+// and what no other folder has.
+func buildName(folder string) string {
+	base := strings.Map(func(r rune) rune {
+		if 'a' <= r && r <= 'z' || '0' <= r && r <= '9' {
+			return r
+		}
+		return -1
+	}, strings.ToLower(filepath.Base(folder)))
+	return fmt.Sprintf("%.40s-%.6x", cmp.Or(base, "project"), sha256.Sum256([]byte(folder)))
 }
 
 // buildsDir holds the images that were built, one for each project.
