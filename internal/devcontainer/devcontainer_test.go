@@ -17,7 +17,7 @@ func TestParse(t *testing.T) {
 {
 	"name": "x",
 	"image": "registry.example/base:1", // with a trailing comma
-	"features": {"ghcr.io/x/node:1": {}},
+	"features": {"registry.example/node:1": {}},
 	"containerEnv": {"A": "${containerWorkspaceFolder}/a", "TOKEN": "${localEnv:GITHUB_TOKEN}", "GONE": "x", "PATH": "/workspace/bin"},
 	"remoteEnv": {"B": "b", "GONE": null},
 	"onCreateCommand": ["echo", "it's"],
